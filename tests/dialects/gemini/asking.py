@@ -1,4 +1,4 @@
-"""How the tests of this dialect ask: bodies of `generateContent`, and what the hub is told of them."""
+"""Test helpers that read `generateContent` bodies into hub requests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Asked(NamedTuple):
 
     @property
     def own(self) -> dict[str, Any]:
-        """What only this dialect knows."""
+        """The fields that only this dialect has."""
         return {name: json.loads(bytes(raw)) for name, raw in (self.request.extra or {}).items()}
 
 
 def ask(*contents: dict[str, Any], **members: Any) -> Asked:
-    """A body of these contents; of one word of the user's if there are none."""
+    """Read a body of these contents; without any, of one short user text."""
     body = {"contents": list(contents) or [user({"text": "hi"})], **members}
     return Asked(*request_to_hub(json.dumps(body).encode()))
 

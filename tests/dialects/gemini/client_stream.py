@@ -1,4 +1,4 @@
-"""How the tests of this dialect tell a client of a response: a life that a writer leads, and what the client is sent of it."""
+"""Test helpers that write a response with a recording writer and read the stream that a client gets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, 
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
-# Offers what the generated lives call, and asks for thoughts.
+# Offers the tools that the generated responses call, and asks for thoughts.
 REQUEST = Request(
     model="m",
     reasoning=ReasoningConfigParam(summary="auto"),
@@ -48,7 +48,7 @@ class ClientStream(NamedTuple):
 
     @property
     def parts(self) -> list[dict[str, Any]]:
-        """Every part, up to the one of the end."""
+        """Every part before the last one, which ends the answer."""
         candidates = [candidate for answer in self.answers for candidate in answer.get("candidates", ())]
         return [part for candidate in candidates for part in candidate["content"]["parts"]]
 
@@ -64,7 +64,7 @@ class ClientStream(NamedTuple):
 
 
 class RecordingWriter(ResponseWriter):
-    """A writer that collects what it makes."""
+    """A writer that collects its events."""
 
     def __init__(self, request: Request = REQUEST) -> None:
         self.collector = EventCollector()
@@ -81,5 +81,5 @@ def stream_to_client(events: Sequence[StreamEvent], request: Request = REQUEST) 
 
 
 def signed(text: str) -> str:
-    """Sealed reasoning, as a client of this dialect is shown it."""
+    """Sealed reasoning as a client of this dialect gets it."""
     return base64.b64encode(text.encode()).decode()

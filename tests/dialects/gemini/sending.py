@@ -1,4 +1,4 @@
-"""How the tests of this dialect send requests: the body as a value, judged by the strict fake of such a server."""
+"""Test helpers that send requests: the decoded body, checked by the strict fake server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.testing.gemini.rules import GeminiLimits, ModelCall, check
 from antiphon.testing.gemini.signatures import Signatures
 from antiphon.testing.script import ReceivedRequest
 
-#: The newest servers: what they take besides is what tests of the dialect's own fields are about.
+#: The newest servers, which accept all fields that the tests of the dialect's own fields send.
 LIMITS = GeminiLimits(json_with_tools=True)
 
 
@@ -25,7 +25,7 @@ def send(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[dict[str, A
 
 
 def contents(*items: ItemParam, wire: GeminiWire = GeminiWire(), model: str = "m") -> list[dict[str, Any]]:  # noqa: B008
-    """What these items are sent as."""
+    """The contents that these items are sent as."""
     body, _ = send(Request(model=model, input=list(items)), wire)
     found: list[dict[str, Any]] = body["contents"]
     return found
@@ -36,11 +36,13 @@ def lost(request: Request, wire: GeminiWire = GeminiWire()) -> list[str]:  # noq
 
 
 def judged(body: dict[str, Any], limits: GeminiLimits = LIMITS, model: str = "m") -> dict[str, Any]:
-    """The body, if a strict server takes it. Signatures are of nobody here, so only their places count."""
-    received = ReceivedRequest(method="POST", path="/v1beta/models/m:generateContent", headers={}, body=json.dumps(body).encode())
+    """The body, if a strict server accepts it. Any signature is valid here, so only its position is checked."""
+    received = ReceivedRequest(
+        method="POST", path="/v1beta/models/m:generateContent", headers={}, body=json.dumps(body).encode()
+    )
     return check(ModelCall(model=model, method="generateContent", sse=False), received, limits, _AnySignature())
 
 
 class _AnySignature(Signatures):
     def check(self, part: dict[str, Any]) -> None:
-        """Every signature is good."""
+        """Every signature is valid."""

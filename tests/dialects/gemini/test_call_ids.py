@@ -21,7 +21,7 @@ def ids_of(*contents: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def test_two_calls_of_one_name_are_kept_apart_and_answered_in_order() -> None:
+def test_call_ids_of_one_name_match_results_in_order() -> None:
     """The same body always has the same ids."""
     conversation = [
         model(call("look"), call("read"), call("look")),
@@ -39,11 +39,11 @@ def test_two_calls_of_one_name_are_kept_apart_and_answered_in_order() -> None:
     assert ids_of(*conversation, model({"text": "x"}), user({"text": "y"})) == expected
 
 
-def test_a_number_is_never_that_of_a_given_id() -> None:
+def test_call_ids_skip_numbers_that_the_client_used() -> None:
     assert ids_of(model(call("a"), call("b", id="call_1"))) == [("a", "call_2"), ("b", "call_1")]
 
 
-def test_a_result_belongs_to_its_own_turn() -> None:
+def test_result_matches_only_calls_of_its_turn() -> None:
     """A call of an earlier turn that nobody answered does not take it."""
     assert ids_of(
         model(call("a"), call("b")),
@@ -61,16 +61,21 @@ def test_calls_in_the_pieces_of_a_stream_are_one_turn() -> None:
     ) == [("a", "call_1"), ("a", "call_2"), ("1", "call_1"), ("2", "call_2")]
 
 
-def test_a_result_whose_id_no_call_has_is_found_by_its_name() -> None:
+def test_result_with_unknown_id_matches_by_name() -> None:
     """Clients that give ids to results alone."""
     assert ids_of(model(call("a")), user(result("a", {"output": "1"}, id="x"))) == [("a", "call_1"), ("1", "call_1")]
 
 
-def test_a_result_that_is_nobodys_keeps_its_id_or_gets_one() -> None:
+def test_result_without_call_keeps_its_id_or_gets_a_new_one() -> None:
     """It is for whoever sends it on to say that its call is nowhere."""
-    assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [("1", "x"), ("2", "call_1")]
+    assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [
+        ("1", "x"),
+        ("2", "call_1"),
+    ]
 
 
-def test_a_second_result_for_a_call_stays_with_it() -> None:
-    given = ids_of(model(call("a", id="x"), call("a", id="y")), user(*(result("a", {"output": "1"}, id="x") for _ in range(2))))
+def test_second_result_keeps_the_id_of_its_call() -> None:
+    given = ids_of(
+        model(call("a", id="x"), call("a", id="y")), user(*(result("a", {"output": "1"}, id="x") for _ in range(2)))
+    )
     assert given[2:] == [("1", "x"), ("1", "x")]

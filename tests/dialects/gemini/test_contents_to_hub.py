@@ -33,7 +33,7 @@ from antiphon.protocol.items import (
 PNG = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 
 
-def said(text: str) -> MessageParam:
+def assistant_message(text: str) -> MessageParam:
     return MessageParam(role="assistant", content=[OutputTextParam(text=text)])
 
 
@@ -41,7 +41,7 @@ def signed(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
-# What is said
+# Messages
 
 
 def test_a_content_without_a_role_is_the_users_and_keeps_its_parts() -> None:
@@ -53,8 +53,10 @@ def test_a_content_without_a_role_is_the_users_and_keeps_its_parts() -> None:
 
 def test_the_pieces_of_a_stream_that_a_client_sends_back_are_one_message() -> None:
     """The official SDK keeps every frame of a stream as a content of its own, the empty last one too."""
-    asked = ask(user({"text": "hi"}), model({"text": "Hel"}), model({"text": "lo"}), model({"text": ""}), user({"text": "more"}))
-    assert asked.items[1] == said("Hello")
+    asked = ask(
+        user({"text": "hi"}), model({"text": "Hel"}), model({"text": "lo"}), model({"text": ""}), user({"text": "more"})
+    )
+    assert asked.items[1] == assistant_message("Hello")
     assert asked.lost == []
 
 
@@ -63,7 +65,7 @@ def test_a_system_content_is_a_system_message_in_its_place() -> None:
     assert items[1] == MessageParam(role="system", content=[InputText(text="b")])
 
 
-def test_a_content_without_parts_is_nothing() -> None:
+def test_content_without_parts_makes_no_item() -> None:
     assert ask({"role": "user"}, {"role": "model", "parts": None}).items == []
 
 
@@ -81,7 +83,7 @@ def test_instructions_come_in_any_form(given: Any, told: Any) -> None:
     assert ask(systemInstruction=given).request.instructions == told
 
 
-def test_instructions_hold_text_alone() -> None:
+def test_instructions_report_parts_other_than_text() -> None:
     """F-4."""
     asked = ask(systemInstruction={"parts": [{"text": "be good", "acme": 1}, PNG]})
     assert asked.request.instructions == "be good"
@@ -92,14 +94,14 @@ def test_instructions_hold_text_alone() -> None:
 
 
 def test_parallel_calls_and_their_results_keep_their_ids() -> None:
-    """Two calls of one name are told apart by their ids, in whichever order the results come."""
+    """Ids distinguish two calls of one name, in any order of the results."""
     items = ask(
         user({"text": "hi"}),
         model({"text": "Let me see."}, call("look", {"x": 1}, id="b"), call("look", {"x": 2}, id="a")),
         user(result("look", {"output": "two"}, id="a"), result("look", {"output": "one"}, id="b"), {"text": "go on"}),
     ).items
     assert items[1:] == [
-        said("Let me see."),
+        assistant_message("Let me see."),
         FunctionCallParam(call_id="b", name="look", arguments='{"x":1}'),
         FunctionCallParam(call_id="a", name="look", arguments='{"x":2}'),
         FunctionCallOutputParam(call_id="a", output="two"),
@@ -109,16 +111,20 @@ def test_parallel_calls_and_their_results_keep_their_ids() -> None:
 
 
 @pytest.mark.parametrize("word", ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"])
-def test_stand_in_for_a_signature_is_no_reasoning(word: str) -> None:
-    """RSN-3: a client that has no signature says so by a word of the API's, as text or in base64; no server has sealed it."""
+def test_placeholder_signature_makes_no_reasoning(word: str) -> None:
+    """RSN-3: a client without a signature sends a placeholder, as text or in base64. It is not sealed reasoning."""
     for written in (word, signed(word)):
-        asked = ask(user({"text": "hi"}), model({**call("a", {}, id="c"), "thoughtSignature": written}), user(result("a", id="c")))
+        asked = ask(
+            user({"text": "hi"}),
+            model({**call("a", {}, id="c"), "thoughtSignature": written}),
+            user(result("a", id="c")),
+        )
         assert [type(item) for item in asked.items] == [MessageParam, FunctionCallParam, FunctionCallOutputParam]
         assert asked.lost == []
 
 
 def test_calls_and_results_may_stand_under_any_role() -> None:
-    """Older clients send results under the role `function`, and words before them."""
+    """Older clients send results under the role `function`, and text before them."""
     items = ask(
         user({"text": "hi"}, call("a")),
         model(result("a", {"output": "1"})),
@@ -133,7 +139,7 @@ def test_calls_and_results_may_stand_under_any_role() -> None:
     ]
 
 
-def kept(response: Any) -> dict[str, Any]:
+def translated_result(response: Any) -> dict[str, Any]:
     return {"gemini:response": response}
 
 
@@ -141,20 +147,20 @@ def kept(response: Any) -> dict[str, Any]:
     ("response", "output", "extra"),
     [
         ({"output": "sunny"}, "sunny", {}),
-        ({"result": "sunny"}, "sunny", kept({"result": "sunny"})),
-        ({"output": {"a": 1}}, '{"output":{"a":1}}', kept({"output": {"a": 1}})),
-        ({"output": "x", "code": 0}, '{"output":"x","code":0}', kept({"output": "x", "code": 0})),
-        ({"result": "x", "code": 0}, '{"result":"x","code":0}', kept({"result": "x", "code": 0})),
+        ({"result": "sunny"}, "sunny", translated_result({"result": "sunny"})),
+        ({"output": {"a": 1}}, '{"output":{"a":1}}', translated_result({"output": {"a": 1}})),
+        ({"output": "x", "code": 0}, '{"output":"x","code":0}', translated_result({"output": "x", "code": 0})),
+        ({"result": "x", "code": 0}, '{"result":"x","code":0}', translated_result({"result": "x", "code": 0})),
         ({"error": "no such file"}, "no such file", {"is_error": True}),
-        ({"error": {"code": 2}}, '{"code":2}', {**kept({"error": {"code": 2}}), "is_error": True}),
-        ({"error": ""}, '{"error":""}', kept({"error": ""})),
-        ({"error": "x", "code": 0}, '{"error":"x","code":0}', kept({"error": "x", "code": 0})),
-        ({}, "{}", kept({})),
+        ({"error": {"code": 2}}, '{"code":2}', {**translated_result({"error": {"code": 2}}), "is_error": True}),
+        ({"error": ""}, '{"error":""}', translated_result({"error": ""})),
+        ({"error": "x", "code": 0}, '{"error":"x","code":0}', translated_result({"error": "x", "code": 0})),
+        ({}, "{}", translated_result({})),
         (None, "", {}),
     ],
 )
-def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any, output: str, extra: Any) -> None:
-    """No other server loses anything by it: the text says it all, and that the tool failed is marked."""
+def test_result_is_text_and_gemini_servers_get_the_object(response: Any, output: str, extra: Any) -> None:
+    """The text holds everything, so other servers lose nothing. A failed tool is marked."""
     item = ask(model(call("a", id="c")), user(result("a", response, id="c"))).items[1]
     assert isinstance(item, FunctionCallOutputParam)
     assert item.output == output
@@ -163,7 +169,12 @@ def test_a_result_is_text_and_its_own_server_gets_the_object_back(response: Any,
 
 def test_media_in_a_result_stay_there() -> None:
     """TOOL-6."""
-    parts = [PNG, {"fileData": {"fileUri": "https://a.example/x.pdf"}}, {"inlineData": {"mimeType": "audio/wav", "data": ""}}, {}]
+    parts = [
+        PNG,
+        {"fileData": {"fileUri": "https://a.example/x.pdf"}},
+        {"inlineData": {"mimeType": "audio/wav", "data": ""}},
+        {},
+    ]
     asked = ask(model(call("a", id="c")), user(result("a", {"output": "see"}, id="c", parts=parts)))
     assert asked.items[1] == FunctionCallOutputParam(
         call_id="c",
@@ -191,7 +202,7 @@ def test_a_thought_with_its_signature_is_one_item() -> None:
     assert items == [
         ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
         ReasoningParam(summary=[], content=[ReasoningText(text="so")]),
-        said("Done"),
+        assistant_message("Done"),
     ]
 
 
@@ -202,32 +213,39 @@ def test_a_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
         model({**call("a", id="c"), "thoughtSignature": signed("on call")}),
     ).items
     assert items == [
-        said("one"),
+        assistant_message("one"),
         ReasoningParam(summary=[], encrypted_content="on text"),
-        said("two"),
+        assistant_message("two"),
         ReasoningParam(summary=[], encrypted_content="on call"),
         FunctionCallParam(call_id="c", name="a", arguments="{}"),
     ]
 
 
 def test_a_signature_behind_an_unsigned_thought_seals_it() -> None:
-    """RSN-2: as a thought and its seal are told to a client of this dialect."""
+    """RSN-2: as a thought and its seal are sent to a client of this dialect."""
     items = ask(model({"text": "hm", "thought": True}, {"text": "Done", "thoughtSignature": signed("seal")})).items
-    assert items == [ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"), said("Done")]
+    assert items == [
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
+        assistant_message("Done"),
+    ]
 
 
 def test_a_signature_alone_on_a_part_comes_behind_the_text() -> None:
     """RSN-2: the last part of a stream."""
-    items = ask(model({"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}, {"thoughtSignature": signed("2")})).items
+    items = ask(
+        model({"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}, {"thoughtSignature": signed("2")})
+    ).items
     assert items == [
-        said("Done"),
+        assistant_message("Done"),
         ReasoningParam(summary=[], encrypted_content="seal"),
         ReasoningParam(summary=[], encrypted_content="2"),
     ]
 
 
-def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None:
-    items = ask(model({"text": "", "thought": True}), model(call("a", id="c")), model({"text": "hm", "thought": True})).items
+def test_empty_thought_is_dropped_and_last_thought_is_kept() -> None:
+    items = ask(
+        model({"text": "", "thought": True}), model(call("a", id="c")), model({"text": "hm", "thought": True})
+    ).items
     assert [type(item) for item in items] == [FunctionCallParam, ReasoningParam]
 
 
@@ -242,7 +260,7 @@ def test_an_empty_thought_is_none_and_one_that_nothing_follows_is_kept() -> None
         ("abcde", "abcde"),
     ],
 )
-def test_a_signature_of_ours_is_opened_and_a_foreign_one_stays(signature: str, told: str) -> None:
+def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature: str, told: str) -> None:
     assert signature_to_hub(signature) == told
 
 
@@ -265,34 +283,43 @@ def test_a_signature_goes_back_to_the_server_that_made_it_and_to_no_other() -> N
     assert [loss.path for loss in losses] == ["input[4]"]
 
 
-# What only this dialect knows
+# Content that only this dialect has
 
 
-def test_parts_of_the_dialects_own_reach_its_servers_as_they_came() -> None:
-    """ITEM-5: code and its result, generated images, and what will be invented next."""
+def test_native_parts_reach_gemini_servers_unchanged() -> None:
+    """ITEM-5: code and its result, generated images, and future kinds of parts."""
     code = {"executableCode": {"language": "PYTHON", "code": "1+1"}}
     image = {**PNG, "mediaResolution": {"level": "LOW"}}
     odd = {"hologram": {"depth": 1}}
     asked = ask(user({"text": "hi"}), model(code, image, {"text": "see"}), user(odd, {"text": "ok"}))
     assert asked.lost == []
-    assert [item.kind for item in asked.items if isinstance(item, UnknownItem)] == ["gemini:executableCode", "gemini:inlineData"]
+    assert [item.kind for item in asked.items if isinstance(item, UnknownItem)] == [
+        "gemini:executableCode",
+        "gemini:inlineData",
+    ]
     message = asked.items[-1]
     assert isinstance(message, MessageParam)
     assert isinstance(message.content[0], UnknownContent)
     assert message.content[0].kind == "gemini:hologram"
     body, losses = request_from_hub(asked.request)
     contents = json.loads(body)["contents"]
-    assert [part for content in contents for part in content["parts"]][1:] == [code, image, {"text": "see"}, odd, {"text": "ok"}]
+    assert [part for content in contents for part in content["parts"]][1:] == [
+        code,
+        image,
+        {"text": "see"},
+        odd,
+        {"text": "ok"},
+    ]
     assert list(losses) == []
 
 
-def test_how_media_are_to_be_read_stands_beside_them() -> None:
+def test_media_metadata_travels_with_the_media() -> None:
     asked = ask(user({**PNG, "mediaResolution": {"level": "LOW"}}, {"text": "see"}))
     body, _ = request_from_hub(asked.request)
     assert json.loads(body)["contents"][0]["parts"][0] == {**PNG, "mediaResolution": {"level": "LOW"}}
 
 
-def test_what_has_no_place_is_named() -> None:
+def test_contents_report_unsupported_members_as_losses() -> None:
     """F-4."""
     asked = ask(
         {"role": "user", "parts": [{"text": "a", "acme": 1, "thoughtSignature": "x"}, {}], "acme": 1},

@@ -35,14 +35,16 @@ def error_of(error: ApiError) -> Any:
         (504, "DEADLINE_EXCEEDED"),
     ],
 )
-def test_every_status_has_the_apis_word(status: int, word: str) -> None:
+def test_errors_have_the_status_name_of_the_api(status: int, word: str) -> None:
     """ERR-2."""
     assert error_of(ApiError("no", status=status))["status"] == word
 
 
 def test_the_details_name_our_code_the_field_and_the_wait() -> None:
     """ERR-3, and Retry-After for readers of bodies."""
-    error = UpstreamFault("wait", code="rate_limit_exceeded", type="too_many_requests", param="contents[0]", retry_after=1.5)
+    error = UpstreamFault(
+        "wait", code="rate_limit_exceeded", type="too_many_requests", param="contents[0]", retry_after=1.5
+    )
     assert error_of(error) == {
         "code": 429,
         "message": "wait",
@@ -65,7 +67,12 @@ def test_the_details_name_our_code_the_field_and_the_wait() -> None:
 
 def test_an_error_without_field_or_wait_has_its_code_alone() -> None:
     assert error_of(ApiError("oh"))["details"] == [
-        {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "internal_error", "domain": "antiphon", "metadata": {}}
+        {
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "internal_error",
+            "domain": "antiphon",
+            "metadata": {},
+        }
     ]
 
 
@@ -78,11 +85,16 @@ def test_an_error_without_field_or_wait_has_its_code_alone() -> None:
         UpstreamFault("busy", code="overloaded", status=503),
     ],
 )
-def test_hub_to_gemini_to_hub_means_the_same(error: ApiError) -> None:
+def test_errors_survive_hub_to_gemini_to_hub(error: ApiError) -> None:
     """Law (d), ERR-4: another gateway of ours in front would tell it alike."""
     status, body = error_from_hub(error)
     again = error_to_hub(status, {}, body)
-    assert (again.status, again.type, again.code, again.message) == (error.status, error.type, error.code, error.message)
+    assert (again.status, again.type, again.code, again.message) == (
+        error.status,
+        error.type,
+        error.code,
+        error.message,
+    )
     assert (again.param, again.retry_after) == (error.param, error.retry_after)
 
 

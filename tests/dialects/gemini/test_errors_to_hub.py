@@ -11,8 +11,10 @@ from antiphon.dialects.gemini.errors_to_hub import error_in_answer, error_to_hub
 from antiphon.errors import ApiError
 
 
-def told(status: int, word: str, message: str = "no", **members: Any) -> ApiError:
-    return error_to_hub(status, {}, json.dumps({"error": {"code": status, "message": message, "status": word, **members}}).encode())
+def translate(status: int, word: str, message: str = "no", **members: Any) -> ApiError:
+    return error_to_hub(
+        status, {}, json.dumps({"error": {"code": status, "message": message, "status": word, **members}}).encode()
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,26 +38,31 @@ def told(status: int, word: str, message: str = "no", **members: Any) -> ApiErro
         (504, "DEADLINE_EXCEEDED", "Deadline expired", (504, "upstream_timeout")),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning(status: int, word: str, message: str, expected: tuple[int, str]) -> None:
+def test_server_errors_are_translated_by_meaning(
+    status: int, word: str, message: str, expected: tuple[int, str]
+) -> None:
     """ERR-4: the same before a stream has begun and inside it."""
-    error = told(status, word, message)
+    error = translate(status, word, message)
     assert (error.status, error.code) == expected
     inside = error_in_answer({"message": message, "status": word})
     assert (inside.status, inside.code) == expected
 
 
-def test_a_bad_key_is_the_gateways_and_is_never_shown() -> None:
+def test_bad_key_is_a_gateway_error_and_is_not_shown() -> None:
     """ERR-4, ERR-5: the API answers 400 to it."""
     details = [{"@type": "x/ErrorInfo", "reason": "API_KEY_INVALID", "domain": "d"}]
-    error = told(
-        400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key: AIzaSyD1234567890abcdef", details=details
+    error = translate(
+        400,
+        "INVALID_ARGUMENT",
+        "API key not valid. Please pass a valid API key: AIzaSyD1234567890abcdef",
+        details=details,
     )
     assert (error.status, error.code) == (502, "upstream_auth_failed")
     assert "AIza" not in error.message
 
 
 @pytest.mark.parametrize(("headers", "wait"), [({}, 34.5), ({"retry-after": "7"}, 7.0)])
-def test_the_wait_is_told_in_the_details_or_in_a_header(headers: dict[str, str], wait: float) -> None:
+def test_retry_delay_is_read_from_details_or_header(headers: dict[str, str], wait: float) -> None:
     """ERR-2."""
     error = {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow", "details": [{}, {"retryDelay": "34.5s"}]}
     assert error_to_hub(429, headers, json.dumps({"error": error}).encode()).retry_after == wait
@@ -64,10 +71,10 @@ def test_the_wait_is_told_in_the_details_or_in_a_header(headers: dict[str, str],
 def test_the_field_that_is_wrong_is_named() -> None:
     """ERR-3."""
     violations = [{"field": "contents[0].parts", "description": "empty"}]
-    assert told(400, "INVALID_ARGUMENT", details=[{"fieldViolations": violations}]).param == "contents[0].parts"
+    assert translate(400, "INVALID_ARGUMENT", details=[{"fieldViolations": violations}]).param == "contents[0].parts"
 
 
-def test_a_list_around_the_error_is_looked_into() -> None:
+def test_error_inside_a_list_is_read() -> None:
     """A stream that is no SSE is a list, and so is its refusal."""
     body = json.dumps([{"error": {"code": 503, "message": "later", "status": "UNAVAILABLE"}}]).encode()
     assert error_to_hub(503, {}, body).message == "later"
@@ -84,11 +91,11 @@ def test_a_list_around_the_error_is_looked_into() -> None:
         (b'{"error": {"message": 7, "status": 8, "code": "x", "details": {}}}', "the upstream failed with status 502"),
     ],
 )
-def test_a_body_of_another_form_is_read_as_far_as_it_goes(body: bytes, message: str) -> None:
+def test_error_body_of_another_form_is_read_leniently(body: bytes, message: str) -> None:
     assert error_to_hub(502, {}, body).message == message
 
 
-def test_an_address_where_nobody_speaks_this_dialect_is_the_gateways_fault() -> None:
+def test_url_without_this_dialect_is_an_upstream_fault() -> None:
     error = error_to_hub(404, {}, b"404 page not found")
     assert (error.status, error.code) == (502, "upstream_error")
 

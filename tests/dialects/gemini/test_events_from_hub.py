@@ -1,4 +1,4 @@
-"""Hub events → a gemini client's stream: laws over generated lives of a response, then each kind of event by itself."""
+"""Hub events → a gemini client's stream: laws over generated responses, then each kind of event."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from antiphon.protocol.tools import FunctionToolParam
 @settings(max_examples=30)
 @given(lives())
 def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended(events: list[StreamEvent]) -> None:
-    """Clients take an answer without parts for a broken one, and forget the whole turn."""
+    """Clients reject an answer without parts and drop the whole turn."""
     told = stream_to_client(events)
     ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in told.answers]
     assert ends == [False] * (len(ends) - 1) + [True]
@@ -73,8 +73,8 @@ def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended
 
 @settings(max_examples=30)
 @given(lives())
-def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
-    """Law (d), RSN-2: words in their order, thoughts, every seal, and every call with its own arguments."""
+def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
+    """Law (d), RSN-2: texts in order, thoughts, every seal, and every call with its own arguments."""
     told = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
@@ -84,7 +84,7 @@ def test_hub_to_gemini_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     before, after = fold(events).status if has_ended(events) else "failed", fold(again).status
     refused = any(isinstance(event, RefusalDelta) for event in events)
     assert after == ("incomplete" if before == "completed" and refused else before)
-    if after == "completed":  # what was cut has no seal that anybody could use
+    if after == "completed":  # a cut answer has no usable seal
         assert seals_of(again) == [sealed for event in events if (sealed := sealed_by(event))]
 
 
@@ -111,9 +111,11 @@ def has_ended(events: Sequence[StreamEvent]) -> bool:
 
 
 def whole(events: Sequence[StreamEvent]) -> list[int]:
-    """The output indexes of what was never told piece by piece."""
+    """The output indexes of items without deltas."""
     streamed = {event.output_index for event in events if isinstance(event, ContentPartAdded | SummaryPartAdded)}
-    return [event.output_index for event in events if isinstance(event, ItemDone) and event.output_index not in streamed]
+    return [
+        event.output_index for event in events if isinstance(event, ItemDone) and event.output_index not in streamed
+    ]
 
 
 def words_of(events: Sequence[StreamEvent]) -> str:
@@ -144,7 +146,9 @@ def squeezed(text: str) -> str:
 
 
 def sealed_by(event: StreamEvent) -> str:
-    return event.item.encrypted_content or "" if isinstance(event, ItemDone) and isinstance(event.item, Reasoning) else ""
+    return (
+        event.item.encrypted_content or "" if isinstance(event, ItemDone) and isinstance(event.item, Reasoning) else ""
+    )
 
 
 def seals_of(events: Sequence[StreamEvent]) -> list[str]:
@@ -155,9 +159,9 @@ def seals_of(events: Sequence[StreamEvent]) -> list[str]:
 
 
 def calls_of(events: Sequence[StreamEvent]) -> list[tuple[str, str | None, str, str, Any]]:
-    """The calls that can be told, as they were done."""
+    """The calls that can be sent, as they were done."""
     found: list[tuple[str, str | None, str, str, Any]] = []
-    ids: set[str] = set()  # the lives use two over and over; a reader gives another to what repeats one
+    ids: set[str] = set()  # the generated responses repeat two ids; a reader replaces a repeated id
 
     def id_of(call: FunctionCall | CustomToolCall) -> str:
         is_first = call.call_id in ("c_1", "c_2") and call.call_id not in ids
@@ -214,7 +218,9 @@ def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None
 
 
 def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
-    """STR-9: two calls of one name apart, also when their pieces came in turns; a call and a text in one answer are both there."""
+    """STR-9: two calls of one name stay separate, also with interleaved pieces; a call and a text in one answer both
+    arrive.
+    """
     life = RecordingWriter()
     life.text("t", "Let me see.")
     life.call("a", name="look", call_id="c_a")
@@ -274,7 +280,7 @@ def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
 
 @pytest.mark.parametrize("arguments", ["", '{"x": 1'])
 def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
-    """REQ-3: cut by length is told as such, and never as completed."""
+    """REQ-3: an answer cut by length is never sent as completed."""
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     if arguments:
@@ -387,7 +393,7 @@ def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
         ("boredom", "OTHER"),
     ],
 )
-def test_why_an_answer_is_incomplete_is_told_in_the_apis_words(reason: str, told: str) -> None:
+def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told: str) -> None:
     """REQ-3."""
     life = RecordingWriter()
     life.text("t", "So")
@@ -429,8 +435,8 @@ def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
     assert told.lost == ["annotations"]
 
 
-def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
-    """ITEM-5: with the signature that waited for them, if one did."""
+def test_native_parts_are_sent_unchanged() -> None:
+    """ITEM-5: with the pending signature, if there is one."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
     life = RecordingWriter()
     life.whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
@@ -446,7 +452,7 @@ def test_parts_that_only_this_dialect_knows_are_told_as_they_came() -> None:
     assert told.lost == []
 
 
-def test_what_the_api_has_no_place_for_is_a_loss() -> None:
+def test_unsupported_content_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
     life = RecordingWriter()
     life.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
@@ -458,10 +464,17 @@ def test_what_the_api_has_no_place_for_is_a_loss() -> None:
     life.whole_item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
     life.update(extra={"acme": Raw(b"1")})
     life.complete()
-    assert life.client_stream().lost == ["output[0]", "events", "output[1].acme", "output[1].phase", "output[2]", "response.acme"]
+    assert life.client_stream().lost == [
+        "output[0]",
+        "events",
+        "output[1].acme",
+        "output[1].phase",
+        "output[2]",
+        "response.acme",
+    ]
 
 
-def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
+def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
     life = RecordingWriter()
@@ -488,11 +501,13 @@ def test_a_message_that_was_not_streamed_is_told_when_it_is_done() -> None:
     assert told.lost == ["output[0].content.acme", "output[0].content", "output[1].content"]
 
 
-def test_reasoning_that_was_not_streamed_is_told_when_it_is_done() -> None:
+def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
     life = RecordingWriter()
-    life.whole_item("r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal"))
+    life.whole_item(
+        "r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal")
+    )
     life.complete()
     told = life.client_stream()
     assert told.parts == [
@@ -514,7 +529,7 @@ def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
     assert array.text_run(run) == b"".join(map(EventsFromHub(REQUEST, as_json_array=True).feed, events))
 
 
-def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
+def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
     """RSN-2."""
     life = RecordingWriter()
     life.encrypted_content("r", "seal")
@@ -531,7 +546,7 @@ def test_the_first_delta_of_a_run_carries_the_signature_that_waits() -> None:
 
 
 def test_a_failure_is_one_error_in_the_stream() -> None:
-    """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it says nothing new."""
+    """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it adds nothing."""
     life = RecordingWriter()
     life.text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
@@ -542,10 +557,12 @@ def test_a_failure_is_one_error_in_the_stream() -> None:
     assert sum("error" in answer for answer in told.answers) == 1
 
 
-def test_a_failed_response_without_an_error_event_is_told_as_well() -> None:
+def test_failed_response_without_error_event_sends_an_error() -> None:
     life = RecordingWriter()
     life.text("t", "He")
-    failed = msgspec.structs.replace(fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy"))
+    failed = msgspec.structs.replace(
+        fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
+    )
     told = stream_to_client([ResponseFailed(sequence_number=9, response=failed)])
     assert told.answers[0]["error"]["status"] == "UNAVAILABLE"
 
@@ -560,7 +577,7 @@ def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> No
     assert [answer["error"]["code"] for answer in answers] == [502]
 
 
-def test_a_model_without_a_name_is_told_as_such() -> None:
+def test_missing_model_name_is_sent_as_empty() -> None:
     life = RecordingWriter(Request())
     life.text("t", "x")
     life.complete()

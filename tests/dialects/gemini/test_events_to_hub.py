@@ -42,7 +42,7 @@ def test_a_finish_reason_is_enough_though_the_bytes_break_off() -> None:
     assert isinstance(to_hub.finish(UpstreamFault("reset", code="upstream_disconnected"))[-1], ResponseCompleted)
 
 
-def test_the_error_that_broke_a_stream_off_is_told() -> None:
+def test_disconnect_error_is_reported() -> None:
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "Half"})))
     events = to_hub.finish(UpstreamFault("silent for too long", code="upstream_timeout"))
@@ -61,12 +61,12 @@ def test_nothing_follows_the_end() -> None:
 
 
 @pytest.mark.parametrize("data", [b" ", b"[DONE]", b" [DONE] "])
-def test_blank_data_and_an_end_in_another_dialects_word_say_nothing(data: bytes) -> None:
+def test_blank_data_and_foreign_end_markers_are_ignored(data: bytes) -> None:
     assert read(parts({"text": "Hi"}), data).summary == ["Hi", "completed"]
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"candidates": 3}', b'"\xff"', b"[" * 5000])
-def test_nonsense_in_the_stream_fails_it(data: bytes) -> None:
+def test_invalid_data_fails_the_stream(data: bytes) -> None:
     """Faults: what is no answer of this API, before and in the middle of a text."""
     assert read_frames([sse.Frame("", data)]).summary == ["failed: upstream_invalid_response"]
     assert read(parts({"text": "Hi"}), data).summary == ["Hi (incomplete)", "failed: upstream_invalid_response"]
@@ -79,7 +79,9 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     before = chunk[: chunk.index(b'"x": 0')]
     depth = levels - (before.count(b"{") + before.count(b"[") - before.count(b"}") - before.count(b"]"))
     deep = chunk.replace(b'"x": 0', b'"x": ' + b"[" * depth + b"]" * depth)
-    assert str(read(deep).summary[-1]) == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
+    assert str(read(deep).summary[-1]) == (
+        "completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response"
+    )
 
 
 def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:
@@ -94,7 +96,12 @@ def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> Non
 def test_after_a_signature_more_text_is_another_message() -> None:
     """RSN-2: what was signed stays apart from what was not."""
     signed = {"text": "One", "thoughtSignature": "a"}
-    assert read(parts(signed), parts({"text": "Two"})).summary == ["One", "signed by gemini, on text: a", "Two", "completed"]
+    assert read(parts(signed), parts({"text": "Two"})).summary == [
+        "One",
+        "signed by gemini, on text: a",
+        "Two",
+        "completed",
+    ]
 
 
 def test_two_signatures_behind_one_text_are_both_kept() -> None:
@@ -106,7 +113,11 @@ def test_two_signatures_behind_one_text_are_both_kept() -> None:
 def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
     """ITEM-3: the incomplete item is the last one."""
     reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
-    assert reading.summary == ["One", "signed by gemini, on text: a", "completed"]  # the finish reason that `read` adds counts
+    assert reading.summary == [
+        "One",
+        "signed by gemini, on text: a",
+        "completed",
+    ]  # the finish reason that `read` adds counts
     cut = read_frames([frame(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))])
     assert cut.summary == ["One (incomplete)", "incomplete: max_output_tokens"]
     assert paths(cut.losses) == ["thoughtSignature"]
@@ -118,7 +129,7 @@ def test_a_signature_is_sealed_with_the_makers_name_from_the_profile() -> None:
     assert reading.summary[0] == "signed by acme, on call: a"
 
 
-def test_an_empty_thought_is_none() -> None:
+def test_empty_thought_makes_no_item() -> None:
     assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).summary == ["Hi", "completed"]
 
 
@@ -129,8 +140,10 @@ def test_a_signature_alone_on_a_thought_is_kept() -> None:
 
 
 def test_calls_come_back_under_the_names_of_the_hub() -> None:
-    """REQ-8: a name that begins with a digit went out with a mark before it; one that is not legal at all is made so."""
-    reading = read(parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c")))
+    """REQ-8: a name that starts with a digit was sent with a prefix; an invalid name is replaced."""
+    reading = read(
+        parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c"))
+    )
     assert reading.summary[:-1] == ["a = 2fast({})", "b = no_such_tool({})", "c = files.edit[x]"]
     assert paths(reading.losses) == ["functionCall.name", "functionCall.args"]
 
@@ -153,7 +166,10 @@ def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
     "grounding",
     [
         {"groundingChunks": [{"web": {"uri": "https://a.example"}}]},
-        {"groundingChunks": [{"maps": {}}], "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 7]}]},
+        {
+            "groundingChunks": [{"maps": {}}],
+            "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 7]}],
+        },
         {"groundingChunks": [{"web": {}}], "groundingSupports": [{"groundingChunkIndices": [0]}, {}]},
     ],
 )
@@ -197,7 +213,7 @@ def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
     assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).summary[-1] == end
 
 
-def test_what_a_model_could_not_call_is_a_loss() -> None:
+def test_malformed_call_is_a_loss() -> None:
     """F-4: in the server's own words; the answer has no error."""
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
@@ -207,7 +223,7 @@ def test_what_a_model_could_not_call_is_a_loss() -> None:
 
 
 def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
-    """TOOL-1: what has come of a call that goes on cannot be called."""
+    """TOOL-1: an unfinished call cannot be called."""
     cut = {"functionCall": {"name": "get_time", "willContinue": True}}
     more = {"functionCall": {"partialArgs": [{"jsonPath": "$.zone", "stringValue": "CE"}], "willContinue": True}}
     reading = read_frames(
@@ -228,8 +244,11 @@ def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
 def test_failed_call_reaches_clients_of_every_dialect(
     client: ClientDialectName, reason: str, streams: bool, said: list[str]
 ) -> None:
-    """REQ-3, F-4: all that came before it, and why it ended, in the client's own words or reported as lost."""
-    sent = [{"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}") for at, kind in enumerate(said)]
+    """REQ-3, F-4: the output before it, and the reason for the end, as a client value or as a loss."""
+    sent = [
+        {"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}")
+        for at, kind in enumerate(said)
+    ]
     speech = CLIENT_DIALECTS[client]
     losses: list[Loss]
     if streams:
@@ -248,7 +267,7 @@ def test_failed_call_reaches_clients_of_every_dialect(
     assert [loss.path for loss in losses] == ([] if is_told else ["incomplete_details.reason"])
 
 
-def test_prompt_feedback_without_a_block_says_nothing() -> None:
+def test_prompt_feedback_without_block_is_ignored() -> None:
     assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).summary == ["Hi", "completed"]
 
 
@@ -285,6 +304,8 @@ def test_a_whole_answer_needs_no_finish_reason() -> None:
 def test_usage_is_null_only_where_there_is_none() -> None:
     """REQ-4."""
     assert read(parts({"text": "x"})).response.usage is None
-    usage = read({**parts({"text": "x"}), "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}).response.usage
+    usage = read(
+        {**parts({"text": "x"}), "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}
+    ).response.usage
     assert usage is not None
     assert usage.total_tokens == 5

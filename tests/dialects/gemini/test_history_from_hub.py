@@ -48,15 +48,15 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 ASKED = MessageParam(role="user", content="Weather?")
 
 
-def said(text: str) -> MessageParam:
+def assistant_message(text: str) -> MessageParam:
     return MessageParam(role="assistant", content=[OutputTextParam(text=text)])
 
 
-def called(id: str, city: str = "Rome") -> FunctionCallParam:
+def function_call(id: str, city: str = "Rome") -> FunctionCallParam:
     return FunctionCallParam(call_id=id, name="get_weather", arguments=f'{{"city":"{city}"}}')
 
 
-def gave(id: str, output: Any = "rain") -> FunctionCallOutputParam:
+def function_output(id: str, output: Any = "rain") -> FunctionCallOutputParam:
     return FunctionCallOutputParam(call_id=id, output=output)
 
 
@@ -67,9 +67,15 @@ def sealed(**content: Any) -> ReasoningParam:
 # Turns.
 
 
-def test_what_one_side_says_on_is_one_content() -> None:
+def test_consecutive_messages_of_one_role_are_one_content() -> None:
     """Issue 7, point 3: alternation."""
-    found = contents(ASKED, MessageParam(role="user", content="In Rome."), said("Rain."), said("Much."), ASKED)
+    found = contents(
+        ASKED,
+        MessageParam(role="user", content="In Rome."),
+        assistant_message("Rain."),
+        assistant_message("Much."),
+        ASKED,
+    )
     assert found == [
         {"role": "user", "parts": [{"text": "Weather?"}, {"text": "In Rome."}]},
         {"role": "model", "parts": [{"text": "Rain."}, {"text": "Much."}]},
@@ -79,7 +85,14 @@ def test_what_one_side_says_on_is_one_content() -> None:
 
 def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
     """Issue 7, point 3: also where pairs were interleaved or results came in another order."""
-    found = contents(ASKED, said("Let me see."), called("a"), called("b", "Oslo"), gave("b", "snow"), gave("a", "rain"))
+    found = contents(
+        ASKED,
+        assistant_message("Let me see."),
+        function_call("a"),
+        function_call("b", "Oslo"),
+        function_output("b", "snow"),
+        function_output("a", "rain"),
+    )
     assert found[1:] == [
         {
             "role": "model",
@@ -101,7 +114,7 @@ def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
 
 
 def test_ids_are_sent_where_the_server_knows_them() -> None:
-    found = contents(ASKED, called("a"), gave("a"), wire=GeminiWire(call_ids=True))
+    found = contents(ASKED, function_call("a"), function_output("a"), wire=GeminiWire(call_ids=True))
     assert [found[1]["parts"][0]["functionCall"]["id"], found[2]["parts"][0]["functionResponse"]["id"]] == ["a", "a"]
 
 
@@ -112,26 +125,33 @@ def test_ids_are_sent_where_the_server_knows_them() -> None:
 def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
     """F-4: this API has a member for it."""
     failed = FunctionCallOutputParam(call_id="a", output=given, extra=ERROR_MARK)
-    body, losses = send(Request(input=[ASKED, called("a"), failed]))
+    body, losses = send(Request(input=[ASKED, function_call("a"), failed]))
     assert body["contents"][2]["parts"][0]["functionResponse"]["response"] == response
     assert list(losses) == []
 
 
 def test_a_call_without_a_result_is_given_one_that_says_so() -> None:
-    request = Request(input=[ASKED, called("a")])
+    request = Request(input=[ASKED, function_call("a")])
     found = send(request)[0]["contents"]
     assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result was given for this call]"}
     assert lost(request) == ["input[1]"]
 
 
 def test_calls_of_custom_tools_are_functions_of_one_string() -> None:
-    call_, output = CustomToolCallParam(call_id="a", name="patch", input='"x"'), CustomToolCallOutputParam(call_id="a", output="ok")
+    call_, output = (
+        CustomToolCallParam(call_id="a", name="patch", input='"x"'),
+        CustomToolCallOutputParam(call_id="a", output="ok"),
+    )
     assert contents(ASKED, call_, output)[1]["parts"] == [{"functionCall": {"name": "patch", "args": {"input": '"x"'}}}]
 
 
-@pytest.mark.parametrize(("arguments", "args"), [("", {}), (" {} ", {}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})])
+@pytest.mark.parametrize(
+    ("arguments", "args"), [("", {}), (" {} ", {}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})]
+)
 def test_arguments_are_always_an_object(arguments: str, args: dict[str, Any]) -> None:
-    request = Request(input=[ASKED, FunctionCallParam(call_id="a", name="f", arguments=arguments), gave("a")])
+    request = Request(
+        input=[ASKED, FunctionCallParam(call_id="a", name="f", arguments=arguments), function_output("a")]
+    )
     assert send(request)[0]["contents"][1]["parts"][0]["functionCall"]["args"] == args
     assert lost(request) == (["input[1].arguments"] if "arguments" in args else [])
 
@@ -139,20 +159,20 @@ def test_arguments_are_always_an_object(arguments: str, args: dict[str, Any]) ->
 def test_a_result_of_this_dialects_client_goes_back_as_the_object_it_was() -> None:
     """REQ-7."""
     output = FunctionCallOutputParam(call_id="a", output='{"t":3}', extra={"gemini:response": Raw(b'{"t":3}')})
-    request = Request(input=[ASKED, called("a"), output])
+    request = Request(input=[ASKED, function_call("a"), output])
     assert send(request)[0]["contents"][2]["parts"][0]["functionResponse"]["response"] == {"t": 3}
     assert lost(request) == []
 
 
-def test_a_conversation_that_begins_with_a_call_is_given_a_question() -> None:
-    request = Request(input=[called("a"), gave("a")])
+def test_conversation_that_starts_with_a_call_gets_a_user_message() -> None:
+    request = Request(input=[function_call("a"), function_output("a")])
     body, losses = send(request)
     assert judged(body)["contents"][0]["parts"] == [{"text": EARLIER_MESSAGES_OMITTED}]
     assert [loss.path for loss in losses] == ["input"]
 
 
-def test_the_model_has_the_last_word_only_where_it_may() -> None:
-    request = Request(input=[ASKED, said("Rain, and")])
+def test_user_message_is_added_after_a_final_model_message() -> None:
+    request = Request(input=[ASKED, assistant_message("Rain, and")])
     body, losses = send(request)
     assert judged(body)["contents"][-1] == {"role": "user", "parts": [{"text": CONTINUE}]}
     assert [loss.path for loss in losses] == ["input"]
@@ -176,7 +196,9 @@ def test_system_text_stands_where_the_server_has_a_place_for_it(wire: GeminiWire
 def test_empty_texts_are_left_out() -> None:
     """Issue 7, point 3: the API refuses empty parts and contents."""
     empty = MessageParam(role="user", content=[InputText(text=""), InputText(text="x")])
-    assert contents(MessageParam(role="user", content=""), said(""), empty) == [{"role": "user", "parts": [{"text": "x"}]}]
+    assert contents(MessageParam(role="user", content=""), assistant_message(""), empty) == [
+        {"role": "user", "parts": [{"text": "x"}]}
+    ]
 
 
 def test_items_and_fields_without_a_place_are_losses() -> None:
@@ -200,7 +222,7 @@ def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of the model's content after an answer went through the hub and came back with the history."""
     response = read_frames([frame(parts(*answer, finishReason="STOP"))]).response
     items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
-    outputs = [gave(item.call_id) for item in items if isinstance(item, FunctionCallParam)]
+    outputs = [function_output(item.call_id) for item in items if isinstance(item, FunctionCallParam)]
     tools_request = Request(model="m", input=[ASKED, *items, *outputs, ASKED])
     body, losses = send(tools_request, GeminiWire(call_ids=True))
     assert not list(losses)
@@ -225,7 +247,7 @@ def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
         [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
     ],
 )
-def test_what_a_server_signed_comes_back_to_it_to_the_letter(answer: list[dict[str, Any]]) -> None:
+def test_signed_parts_return_to_their_server_unchanged(answer: list[dict[str, Any]]) -> None:
     """RSN-2: signatures stand where they stood; on a text in pieces, on the whole of it."""
     whole = [{"text": "Yes.", "thoughtSignature": "a"}] if len(answer) > 1 and answer[1].get("text") == "" else answer
     assert again(answer) == whole
@@ -249,19 +271,19 @@ def test_a_thought_that_nobody_signed_is_not_sent_back_and_no_loss() -> None:
 )
 def test_reasoning_of_others_is_never_sent(reasoning: ReasoningParam) -> None:
     """RSN-3, and the note of it."""
-    request = Request(input=[ASKED, reasoning, called("a"), gave("a")])
+    request = Request(input=[ASKED, reasoning, function_call("a"), function_output("a")])
     body, losses = send(request)
     assert "thoughtSignature" not in json.dumps(body)
     assert [loss.path for loss in losses] == ["input[1]"]
 
 
 def test_reasoning_that_holds_nothing_is_no_loss() -> None:
-    assert lost(Request(input=[ASKED, ReasoningParam(summary=[]), called("a"), gave("a")])) == []
+    assert lost(Request(input=[ASKED, ReasoningParam(summary=[]), function_call("a"), function_output("a")])) == []
 
 
 def test_a_signature_before_a_text_is_put_on_it() -> None:
     """RSN-2: clients of this dialect put it there."""
-    found = contents(ASKED, sealed(on="text", signature="s"), said("Rain."), ASKED)
+    found = contents(ASKED, sealed(on="text", signature="s"), assistant_message("Rain."), ASKED)
     assert found[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
     after_media = contents(
         ASKED,
@@ -274,49 +296,54 @@ def test_a_signature_before_a_text_is_put_on_it() -> None:
 
 def test_a_signature_whose_call_is_gone_is_a_loss() -> None:
     """RSN-3, F-4."""
-    assert lost(Request(input=[ASKED, sealed(on="call", signature="s"), said("Rain."), ASKED])) == ["input"]
+    assert lost(Request(input=[ASKED, sealed(on="call", signature="s"), assistant_message("Rain."), ASKED])) == [
+        "input"
+    ]
 
 
 SIGNED = GeminiWire(missing_signature="skip", signed_models=("gemini-3",))
 
 
-def test_a_call_without_a_signature_says_so_where_the_model_wants_one() -> None:
+def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
     """Issue 7, point 4: on the first call of each step since the user spoke, and a loss."""
     history: list[ItemParam] = [
         ASKED,
-        called("x"),
-        gave("x"),
+        function_call("x"),
+        function_output("x"),
         ASKED,
-        called("a"),
-        called("b"),
-        gave("a"),
-        gave("b"),
-        called("c"),
-        gave("c"),
+        function_call("a"),
+        function_call("b"),
+        function_output("a"),
+        function_output("b"),
+        function_call("c"),
+        function_output("c"),
     ]
     request = Request(model="models/gemini-3-pro", input=history)
     body, losses = send(request, SIGNED)
     assert [loss.path for loss in losses] == ["input[4]", "input[8]"]
     signatures = [
-        part.get("thoughtSignature") for content in body["contents"] for part in content["parts"] if "functionCall" in part
+        part.get("thoughtSignature")
+        for content in body["contents"]
+        for part in content["parts"]
+        if "functionCall" in part
     ]
     assert signatures == [None, "skip", None, "skip"]
     judged(body, model="gemini-3-pro")
     assert lost(Request(model="gemini-2.5-pro", input=history), SIGNED) == []
 
 
-def test_media_alone_begin_no_turn() -> None:
+def test_message_with_only_media_starts_no_turn() -> None:
     """Issue 7, point 4: the server counts from the last text of the user's."""
     picture = MessageParam(role="user", content=[InputImageParam(image_url=PICTURE)])
-    request = Request(model="gemini-3-pro", input=[ASKED, called("a"), gave("a"), picture])
+    request = Request(model="gemini-3-pro", input=[ASKED, function_call("a"), function_output("a"), picture])
     body, losses = send(request, SIGNED)
     judged(body, model="gemini-3-pro")
     assert [loss.path for loss in losses] == ["input[1]"]
 
 
-def test_what_another_conversation_of_the_same_maker_signed_is_kept_apart_by_items() -> None:
+def test_signatures_of_separate_items_stay_separate() -> None:
     """RSN-2: text, signature, text: the signature stays with the text before it."""
-    found = contents(ASKED, said("A"), sealed(on="text", signature="s"), said("B"), ASKED)
+    found = contents(ASKED, assistant_message("A"), sealed(on="text", signature="s"), assistant_message("B"), ASKED)
     assert found[1]["parts"] == [{"text": "A", "thoughtSignature": "s"}, {"text": "B"}]
 
 
@@ -346,8 +373,14 @@ def user(*content: Any) -> Request:
         (InputFileParam(file_url="https://a.b/c"), {"fileData": {"fileUri": "https://a.b/c"}}),
         (InputFileParam(file_data="JVBERi0="), {"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0="}}),
         (InputFileParam(file_data="/9j/4AA="), {"inlineData": {"mimeType": "image/jpeg", "data": "/9j/4AA="}}),
-        (InputFileParam(file_data="data:text/csv;base64,aGk="), {"inlineData": {"mimeType": "text/csv", "data": "aGk="}}),
-        (InputVideo(video_url="https://v.b/watch"), {"fileData": {"fileUri": "https://v.b/watch", "mimeType": "video/mp4"}}),
+        (
+            InputFileParam(file_data="data:text/csv;base64,aGk="),
+            {"inlineData": {"mimeType": "text/csv", "data": "aGk="}},
+        ),
+        (
+            InputVideo(video_url="https://v.b/watch"),
+            {"fileData": {"fileUri": "https://v.b/watch", "mimeType": "video/mp4"}},
+        ),
         (
             InputAudio(input_audio=InputAudioData(data="aGk=", format="wav")),
             {"inlineData": {"mimeType": "audio/wav", "data": "aGk="}},
@@ -377,20 +410,26 @@ def test_content_goes_out_as_parts(part: Any, sent: dict[str, Any]) -> None:
     [
         (InputImageParam(file_id="f1"), "[image omitted: f1]", "input[0].content[0]"),
         (InputFileParam(file_id="f1"), "[file omitted: f1]", "input[0].content[0]"),
-        (UnknownContent(kind="acme:thing", raw=Raw(b'{"type":"acme:thing"}')), "[acme:thing omitted]", "input[0].content[0]"),
+        (
+            UnknownContent(kind="acme:thing", raw=Raw(b'{"type":"acme:thing"}')),
+            "[acme:thing omitted]",
+            "input[0].content[0]",
+        ),
     ],
 )
-def test_what_has_no_place_is_a_note_and_a_loss(part: Any, note: str, path: str) -> None:
+def test_unsupported_content_is_a_note_and_a_loss(part: Any, note: str, path: str) -> None:
     """F-4."""
     request = user(part)
     assert send(request)[0]["contents"][0]["parts"] == [{"text": note}]
     assert lost(request) == [path]
 
 
-def test_addresses_are_notes_where_the_server_takes_none() -> None:
+def test_urls_are_notes_if_the_server_accepts_none() -> None:
     """REQ-6."""
     request = user(InputImageParam(image_url="https://a.b/c"))
-    assert send(request, GeminiWire(urls=False))[0]["contents"][0]["parts"] == [{"text": "[image omitted: https://a.b/c]"}]
+    assert send(request, GeminiWire(urls=False))[0]["contents"][0]["parts"] == [
+        {"text": "[image omitted: https://a.b/c]"}
+    ]
     assert lost(request, GeminiWire(urls=False)) == ["input[0].content[0]"]
 
 
@@ -429,7 +468,13 @@ def test_the_kind_of_a_file_is_known_by_its_name() -> None:
 def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
     """TOOL-6, issue 7, point 3."""
     output = [InputText(text="see"), InputImageParam(image_url=PICTURE)]
-    items: list[ItemParam] = [ASKED, called("a"), called("b"), gave("a", output), gave("b", "no")]
+    items: list[ItemParam] = [
+        ASKED,
+        function_call("a"),
+        function_call("b"),
+        function_output("a", output),
+        function_output("b", "no"),
+    ]
     medium = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     lifted = contents(*items)[2]["parts"]
     assert [part["functionResponse"]["response"] for part in lifted[:2]] == [

@@ -19,7 +19,10 @@ def audio(format: str) -> InputAudio:
 @pytest.mark.parametrize(
     ("part", "told"),
     [
-        ({"inlineData": {"mimeType": "image/png", "data": "-_8"}}, InputImageParam(image_url="data:image/png;base64,+/8=")),
+        (
+            {"inlineData": {"mimeType": "image/png", "data": "-_8"}},
+            InputImageParam(image_url="data:image/png;base64,+/8="),
+        ),
         (
             {"inlineData": {"mimeType": "application/pdf", "data": "AAAA", "displayName": "a.pdf"}},
             InputFileParam(file_data="data:application/pdf;base64,AAAA", filename="a.pdf"),
@@ -37,23 +40,28 @@ def audio(format: str) -> InputAudio:
             {"fileData": {"mimeType": "image/png", "fileUri": "https://a.example/i"}},
             InputImageParam(image_url="https://a.example/i"),
         ),
-        ({"fileData": {"mimeType": "video/mp4", "fileUri": "https://a.example/v"}}, InputVideo(video_url="https://a.example/v")),
+        (
+            {"fileData": {"mimeType": "video/mp4", "fileUri": "https://a.example/v"}},
+            InputVideo(video_url="https://a.example/v"),
+        ),
         ({"fileData": {"fileUri": "files/1", "displayName": "x"}}, InputFileParam(file_url="files/1", filename="x")),
     ],
 )
-def test_media_are_what_their_type_says(part: dict[str, Any], told: Any) -> None:
+def test_media_kind_follows_the_media_type(part: dict[str, Any], told: Any) -> None:
     asked = ask(user(part))
     assert asked.items == [MessageParam(role="user", content=[told])]
     assert asked.lost == []
 
 
-def test_fields_that_nobody_knows_are_losses() -> None:
+def test_unknown_media_fields_are_losses() -> None:
     """F-4."""
     blob, file = {"mimeType": "image/png", "data": "", "acme": 1}, {"fileUri": "x", "acme": 1}
     lost = ask(user({"inlineData": blob}, {"fileData": file})).lost
     assert lost == ["contents[0].parts[0].inlineData.acme", "contents[0].parts[1].fileData.acme"]
 
 
-@pytest.mark.parametrize(("given", "told"), [("", ""), ("AA", "AA=="), ("AA==", "AA=="), ("-_", "+/=="), ("AAAA", "AAAA")])
-def test_base64_is_of_the_common_alphabet_and_padded(given: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "told"), [("", ""), ("AA", "AA=="), ("AA==", "AA=="), ("-_", "+/=="), ("AAAA", "AAAA")]
+)
+def test_base64_is_converted_to_the_standard_alphabet(given: str, told: str) -> None:
     assert standard_base64(given) == told

@@ -1,4 +1,4 @@
-"""Two turns with a strict server that knows its own signatures: what it said comes back to it as it wants it, through the hub."""
+"""Turns with a strict server that checks its own signatures: its content returns through the hub in a valid form."""
 
 from __future__ import annotations
 
@@ -60,18 +60,24 @@ def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: boo
 @pytest.mark.parametrize("gives_ids", [True, False])
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-flash"])
-def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: bool) -> None:
-    """RSN-2, issue 7, points 3 and 4: thoughts, text and parallel calls of one name, then another step, then the answer."""
+def test_tool_loop_runs_to_the_final_answer(model: str, stream: bool, gives_ids: bool) -> None:
+    """RSN-2, issue 7, points 3 and 4: thoughts, text and parallel calls of one name, another step, then the answer."""
     history: list[ItemParam] = [MessageParam(role="user", content="Weather in Rome and Oslo?")]
     told: list[str] = []
     with GeminiServer(SAID, gives_ids=gives_ids) as server:
         for _ in itertools.repeat(None, len(SAID)):
-            request = Request(model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high"))
+            request = Request(
+                model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high")
+            )
             response = ask(server, request, google(), stream=stream)
             told += [line for line in summary_of(response) if not line.startswith("signed")]
             items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
             calls = [item for item in items if isinstance(item, FunctionCallParam)]
-            history = [*history, *items, *(FunctionCallOutputParam(call_id=call.call_id, output="wet") for call in calls)]
+            history = [
+                *history,
+                *items,
+                *(FunctionCallOutputParam(call_id=call.call_id, output="wet") for call in calls),
+            ]
     called = [line.partition(" = ")[2] or line for line in told]
     assert called == [
         "thought: Two places.",
@@ -87,8 +93,8 @@ def test_a_tool_loop_runs_to_its_last_word(model: str, stream: bool, gives_ids: 
     ]
 
 
-def test_a_history_of_another_server_is_taken_with_the_word_for_no_signature() -> None:
-    """RSN-3: nobody else's reasoning, and calls that a strict model takes all the same."""
+def test_history_of_another_server_is_accepted_with_placeholder_signature() -> None:
+    """RSN-3: no reasoning of other servers, and calls that a strict model accepts."""
     history: list[ItemParam] = [
         MessageParam(role="user", content="Weather in Rome?"),
         FunctionCallParam(call_id="x", name="get_weather", arguments='{"place":"Rome"}'),

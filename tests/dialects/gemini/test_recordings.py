@@ -32,7 +32,7 @@ def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_says_what_it_was_made_to_say(path: Path) -> None:
+def test_recording_contains_its_expected_content(path: Path) -> None:
     reading = read_frames(frames_of(path.read_bytes()))
     assert find_violations(reading.events) == []
     assert reading.summary == SAID[path.stem]
@@ -40,7 +40,7 @@ def test_a_recording_says_what_it_was_made_to_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_runs_of_text_say_the_same_as_frame_after_frame(path: Path) -> None:
+def test_text_runs_equal_single_frames(path: Path) -> None:
     """The fast way for many frames at once leaves out nothing and tells nothing twice."""
     frames, to_hub = frames_of(path.read_bytes()), reader()
     deltas, at = 0, 0
@@ -71,7 +71,7 @@ def test_runs_of_text_say_the_same_as_frame_after_frame(path: Path) -> None:
         ("max_tokens_while_thinking", (4, 64, 68, 0, 64)),
     ],
 )
-def test_tokens_are_counted_by_the_hubs_arithmetic(name: str, tokens: tuple[int, ...]) -> None:
+def test_usage_follows_the_hub_definition(name: str, tokens: tuple[int, ...]) -> None:
     """REQ-4: thoughts are inside the output, cached tokens inside the input, and no token is counted twice."""
     usage = read_frames(frames_of(of(name))).response.usage
     assert usage is not None
@@ -86,7 +86,9 @@ def test_sources_become_citations_of_characters() -> None:
     [part] = message.content
     assert isinstance(part, OutputText)
     cited = [
-        (part.text[found.start_index : found.end_index], found.url) for found in part.annotations if isinstance(found, UrlCitation)
+        (part.text[found.start_index : found.end_index], found.url)
+        for found in part.annotations
+        if isinstance(found, UrlCitation)
     ]
     assert cited == [
         ("España g", "https://a.example/1"),
@@ -118,7 +120,11 @@ SAID: dict[str, list[str]] = {
         "It is 42.",
         "completed",
     ],
-    "custom_tool_and_namespace": ['p1 = apply_patch[*** Begin "Patch"\n]', 'f1 = files.read({"path":"a"})', "completed"],
+    "custom_tool_and_namespace": [
+        'p1 = apply_patch[*** Begin "Patch"\n]',
+        'f1 = files.read({"path":"a"})',
+        "completed",
+    ],
     "empty_answer": ["completed"],
     "empty_candidates": ["Late", "completed"],
     "error_at_once": ["failed: rate_limit_exceeded"],
@@ -131,7 +137,11 @@ SAID: dict[str, list[str]] = {
     "max_tokens_while_thinking": ["thought: Long ago (incomplete)", "incomplete: max_output_tokens"],
     "no_finish_reason": ["Fine so far (incomplete)", "failed: upstream_disconnected"],
     "nulls_and_unknown_fields": ["xy", "completed"],
-    "parallel_calls_with_ids": ['oslo-1 = get_weather({"city":"Oslo"})', 'rome-2 = get_weather({"city":"Rome"})', "completed"],
+    "parallel_calls_with_ids": [
+        'oslo-1 = get_weather({"city":"Oslo"})',
+        'rome-2 = get_weather({"city":"Rome"})',
+        "completed",
+    ],
     "parallel_calls_without_ids": [
         "signed by gemini, on call: c2ln",
         'call_2 = get_weather({"city":"Cork"})',
@@ -156,8 +166,16 @@ SAID: dict[str, list[str]] = {
     ],
     "thoughts_then_text": ["thought: **Comparing**\n\n9.11 and 9.8.\n\nSo 9.8.", "9.8 is greater.", "completed"],
     "tool_use_tokens": ["Found.", "completed"],
-    "two_calls_of_one_name": ['call_1 = get_weather({"city":"Kyiv"})', 'call_3 = get_weather({"city":"Kyiv"})', "completed"],
-    "two_calls_share_an_id": ['c1 = get_weather({"city":"Bern"})', 'call_2 = get_weather({"city":"Graz"})', "completed"],
+    "two_calls_of_one_name": [
+        'call_1 = get_weather({"city":"Kyiv"})',
+        'call_3 = get_weather({"city":"Kyiv"})',
+        "completed",
+    ],
+    "two_calls_share_an_id": [
+        'c1 = get_weather({"city":"Bern"})',
+        'call_2 = get_weather({"city":"Graz"})',
+        "completed",
+    ],
     "unexpected_tool_call": ["Now (incomplete)", "incomplete: unexpected_tool_call"],
     "unknown_finish_reason": ["Bye", "completed"],
     "unknown_part": ["Still here.", "completed"],

@@ -1,4 +1,4 @@
-"""Requests for a gemini server: the laws, judged by a server that refuses what real ones refuse, and the settings one by one."""
+"""Requests for a gemini server: laws, checked by a fake that refuses what real servers refuse, then each setting."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WIRES = st.builds(
 @given(requests(orphans=True), WIRES)
 def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire) -> None:
     """Issue 7, point 3: alternation, calls and results in order and number, names, no empty part."""
-    body, _ = _sent_if_anything_is_said(request, wire)
+    body, _ = _sent_if_not_empty(request, wire)
     for name in ("tools", "toolConfig", "generationConfig"):
         body.pop(name, None)
     judged(_with_media_that_pass(body), model="gemini-3-x")
@@ -62,17 +62,17 @@ def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire
 @given(requests(orphans=True), WIRES)
 def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWire) -> None:
     """F-4, REQ-6."""
-    body, losses = _sent_if_anything_is_said(request, wire)
+    body, losses = _sent_if_not_empty(request, wire)
     sent = [text for _, text in _strings(body)]
     for path, text in _strings(json.loads(codec.encode(request))):
-        # What only its maker can read is reported where it was all there was.
+        # Reasoning that only its maker can read is reported if the item held nothing else.
         if marks_of(text) and not path.endswith("encrypted_content"):
             told = [text, *(inner for _, inner in _strings(_as_json(text)))]
             assert any(one in other for one in told for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
 
-def _sent_if_anything_is_said(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
-    """Empty messages alone are refused, which is no matter of these laws."""
+def _sent_if_not_empty(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
+    """A request with only empty messages is refused, which these laws do not cover."""
     try:
         return send(request, wire)
     except InvalidValue:
@@ -103,7 +103,7 @@ def _is_named(path: str, losses: Losses) -> bool:
 
 
 def _with_media_that_pass(value: Any) -> Any:
-    """What is in media is the user's affair: here it is always a picture."""
+    """These laws do not cover the content of media, so it is always an image."""
     match value:
         case {"inlineData": _}:
             return {**value, "inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
@@ -120,12 +120,12 @@ def _with_media_that_pass(value: Any) -> Any:
 # The settings.
 
 
-def asked(**members: Any) -> Request:
+def request_with(**members: Any) -> Request:
     return Request(**{"model": "m", "input": "hi", **members})
 
 
 def test_neither_the_model_nor_the_stream_is_in_the_body() -> None:
-    body, losses = send(asked(stream=True, store=False, truncation="auto", instructions="Be brief."))
+    body, losses = send(request_with(stream=True, store=False, truncation="auto", instructions="Be brief."))
     assert body == {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
@@ -133,14 +133,14 @@ def test_neither_the_model_nor_the_stream_is_in_the_body() -> None:
     assert not list(losses)
 
 
-def test_nothing_to_say_is_refused() -> None:
+def test_empty_input_is_refused() -> None:
     with pytest.raises(InvalidValue):
-        send(asked(input=[MessageParam(role="system", content="Be brief.")]))
+        send(request_with(input=[MessageParam(role="system", content="Be brief.")]))
 
 
 def test_settings_go_out_under_the_names_of_the_api() -> None:
     body, losses = send(
-        asked(
+        request_with(
             temperature=0.5,
             top_p=0.9,
             max_output_tokens=100,
@@ -164,7 +164,7 @@ def test_settings_go_out_under_the_names_of_the_api() -> None:
 
 def test_settings_that_the_server_has_no_place_for_are_losses() -> None:
     """REQ-5, REQ-6."""
-    request = asked(
+    request = request_with(
         temperature=0.5,
         top_logprobs=2,
         metadata={"a": "b"},
@@ -206,7 +206,7 @@ def test_fields_of_this_dialects_clients_go_back_where_they_stood() -> None:
         "gemini:temperature": Raw(b"2"),
         "gemini:contents": Raw(b"[]"),
     }
-    body, losses = send(asked(temperature=1, reasoning=ReasoningConfigParam(effort="high"), extra=extra))
+    body, losses = send(request_with(temperature=1, reasoning=ReasoningConfigParam(effort="high"), extra=extra))
     assert judged(body)["generationConfig"] == {"temperature": 1, "topK": 40, "thinkingConfig": {"thinkingBudget": -1}}
     assert (body["safetySettings"], body["cachedContent"]) == ([], "cachedContents/x")
     assert [loss.path for loss in losses] == ["gemini:contents", "gemini:temperature"]
@@ -216,14 +216,19 @@ def test_fields_of_other_dialects_that_mean_the_same_are_sent() -> None:
     """REQ-7."""
     extra = {"chat:stop": Raw(b'"END"'), "chat:seed": Raw(b"7"), "messages:top_k": Raw(b"5")}
     extra["chat:stream_options"] = Raw(b'{"include_usage":true}')  # speaks of the client's own stream
-    body, losses = send(asked(extra=extra))
+    body, losses = send(request_with(extra=extra))
     assert judged(body)["generationConfig"] == {"stopSequences": ["END"], "seed": 7, "topK": 5}
     assert not list(losses)
-    assert send(asked(extra={"messages:stop_sequences": Raw(b'["a","b"]')}))[0]["generationConfig"] == {"stopSequences": ["a", "b"]}
+    assert send(request_with(extra={"messages:stop_sequences": Raw(b'["a","b"]')}))[0]["generationConfig"] == {
+        "stopSequences": ["a", "b"]
+    }
 
 
 GOOGLE = GeminiWire(
-    level_models=("gemini-3",), unthinking_models=("gemini-2.0",), thinking_models=("gemini-2.5-pro",), levels=("low", "high")
+    level_models=("gemini-3",),
+    unthinking_models=("gemini-2.0",),
+    thinking_models=("gemini-2.5-pro",),
+    levels=("low", "high"),
 )
 
 
@@ -240,11 +245,11 @@ GOOGLE = GeminiWire(
         ("gemini-2.0-flash", "none", None, True),
     ],
 )
-def test_effort_is_told_as_the_model_takes_it(
+def test_effort_is_sent_in_the_form_of_the_model(
     model: str, effort: ReasoningEffort, expected: dict[str, Any] | None, is_exact: bool
 ) -> None:
     """RSN-4."""
-    body, losses = send(asked(model=model, reasoning=ReasoningConfigParam(effort=effort)), GOOGLE)
+    body, losses = send(request_with(model=model, reasoning=ReasoningConfigParam(effort=effort)), GOOGLE)
     judged(body, model=model.rpartition("/")[2])
     assert body.get("generationConfig", {}).get("thinkingConfig") == expected
     assert [loss.path for loss in losses] == ([] if is_exact else ["reasoning.effort"])
@@ -252,12 +257,14 @@ def test_effort_is_told_as_the_model_takes_it(
 
 def test_a_summary_alone_asks_for_thoughts() -> None:
     """RSN-4."""
-    body, _ = send(asked(reasoning=ReasoningConfigParam(summary="auto")))
+    body, _ = send(request_with(reasoning=ReasoningConfigParam(summary="auto")))
     assert body["generationConfig"] == {"thinkingConfig": {"includeThoughts": True}}
-    assert "generationConfig" not in send(asked(reasoning=ReasoningConfigParam()))[0]
-    level = send(asked(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="level"))[0]
+    assert "generationConfig" not in send(request_with(reasoning=ReasoningConfigParam()))[0]
+    level = send(request_with(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="level"))[0]
     assert level["generationConfig"]["thinkingConfig"]["thinkingLevel"] == "low"
-    assert lost(asked(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="none")) == ["reasoning.effort"]
+    assert lost(request_with(reasoning=ReasoningConfigParam(effort="low")), GeminiWire(thinking="none")) == [
+        "reasoning.effort"
+    ]
 
 
 SCHEMA = {
@@ -271,11 +278,11 @@ BY_SCHEMA = TextParam(format=JsonSchemaFormatParam(name="n", schema=SCHEMA, stri
 
 def test_output_by_schema_goes_out_in_the_form_the_server_has() -> None:
     """REQ-1: as JSON schema, or in the older form; what cannot be said is a loss."""
-    body, losses = send(asked(text=BY_SCHEMA))
+    body, losses = send(request_with(text=BY_SCHEMA))
     narrow = {**SCHEMA, "properties": {"n": {"type": "integer"}}}
     assert judged(body)["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": narrow}
     assert [loss.path for loss in losses] == ["text.format.schema.properties.n.multipleOf"]
-    body, _ = send(asked(text=BY_SCHEMA), GeminiWire(schemas="openapi"))
+    body, _ = send(request_with(text=BY_SCHEMA), GeminiWire(schemas="openapi"))
     assert judged(body)["generationConfig"]["responseSchema"] == {
         "type": "OBJECT",
         "properties": {"n": {"type": "INTEGER"}},
@@ -283,24 +290,27 @@ def test_output_by_schema_goes_out_in_the_form_the_server_has() -> None:
     }
 
 
-def test_what_is_said_of_the_form_stands_in_the_schema() -> None:
+def test_format_description_is_in_the_schema() -> None:
     """REQ-1, F-4."""
     told = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object"})
-    assert send(asked(text=TextParam(format=told)))[0]["generationConfig"]["responseJsonSchema"]["description"] == "A number."
+    assert (
+        send(request_with(text=TextParam(format=told)))[0]["generationConfig"]["responseJsonSchema"]["description"]
+        == "A number."
+    )
     twice = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object", "description": "N."})
-    assert lost(asked(text=TextParam(format=twice))) == ["text.format.description"]
+    assert lost(request_with(text=TextParam(format=twice))) == ["text.format.description"]
 
 
 def test_json_of_any_kind_and_plain_text() -> None:
     """REQ-1."""
-    body, _ = send(asked(text=TextParam(format=JsonObjectFormat())))
+    body, _ = send(request_with(text=TextParam(format=JsonObjectFormat())))
     assert body["generationConfig"] == {"responseMimeType": "application/json"}
-    assert "generationConfig" not in send(asked(text=TextParam(format=TextFormat())))[0]
+    assert "generationConfig" not in send(request_with(text=TextParam(format=TextFormat())))[0]
 
 
-def test_a_schema_that_is_not_enforced_is_told_and_a_loss() -> None:
+def test_schema_that_is_not_enforced_is_in_the_system_text_and_a_loss() -> None:
     """REQ-1."""
-    body, losses = send(asked(text=BY_SCHEMA), GeminiWire(json_output="json_object"))
+    body, losses = send(request_with(text=BY_SCHEMA), GeminiWire(json_output="json_object"))
     assert body["generationConfig"] == {"responseMimeType": "application/json"}
     assert '"multipleOf":2' in body["systemInstruction"]["parts"][0]["text"]
     assert [loss.path for loss in losses] == ["text.format"]
@@ -308,8 +318,10 @@ def test_a_schema_that_is_not_enforced_is_told_and_a_loss() -> None:
 
 @pytest.mark.parametrize("format", [BY_SCHEMA.format, JsonObjectFormat()])
 def test_models_that_take_tools_or_json_get_the_tools(format: Any) -> None:
-    """REQ-1, REQ-6: the form is told in words, and the loss is named."""
-    request = asked(text=TextParam(format=format), tools=[FunctionToolParam(name="f", strict=False)], instructions="Hi.")
+    """REQ-1, REQ-6: the system text describes the format, and the loss is named."""
+    request = request_with(
+        text=TextParam(format=format), tools=[FunctionToolParam(name="f", strict=False)], instructions="Hi."
+    )
     body, losses = send(request, GeminiWire(json_with_tools=("gemini-3",)))
     assert "generationConfig" not in body
     assert body["systemInstruction"]["parts"][0]["text"].startswith("Hi.\n\nAnswer with one JSON object")
@@ -319,7 +331,7 @@ def test_models_that_take_tools_or_json_get_the_tools(format: Any) -> None:
 def test_a_server_without_json_refuses_to_be_asked_for_it() -> None:
     """REQ-1."""
     with pytest.raises(UnsupportedParameter):
-        send(asked(text=BY_SCHEMA), GeminiWire(json_output="none"))
+        send(request_with(text=BY_SCHEMA), GeminiWire(json_output="none"))
 
 
 @pytest.mark.parametrize("wire", [GeminiWire(), GeminiWire(schemas="openapi")])
@@ -329,5 +341,5 @@ def test_schema_of_the_deepest_allowed_nesting_is_sent(wire: GeminiWire) -> None
     for _ in range(MAX_NESTING):
         deep = [deep]
     tools = [FunctionToolParam(name="f", parameters={"type": "object", "properties": {"a": {"default": deep}}})]
-    body, _ = send(asked(tools=tools), wire)
+    body, _ = send(request_with(tools=tools), wire)
     assert json.dumps(body["tools"]).count("[") >= MAX_NESTING

@@ -12,7 +12,13 @@ from antiphon.dialects.gemini.request_in import normalize_spelling, to_camel_cas
 
 @pytest.mark.parametrize(
     ("name", "spelled"),
-    [("top_p", "topP"), ("system_instruction", "systemInstruction"), ("topP", "topP"), ("_private", "_private"), ("x", "x")],
+    [
+        ("top_p", "topP"),
+        ("system_instruction", "systemInstruction"),
+        ("topP", "topP"),
+        ("_private", "_private"),
+        ("x", "x"),
+    ],
 )
 def test_a_name_is_spelled_in_camel_case(name: str, spelled: str) -> None:
     assert to_camel_case(name) == spelled
@@ -23,7 +29,12 @@ def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None
     body = {
         "system_instruction": {"parts": [{"text": "say top_p"}]},
         "contents": [
-            {"parts": [{"function_call": {"name": "a", "args": own}}, {"function_response": {"name": "a", "response": own}}]},
+            {
+                "parts": [
+                    {"function_call": {"name": "a", "args": own}},
+                    {"function_response": {"name": "a", "response": own}},
+                ]
+            },
             {"parts": [{"inline_data": {"mime_type": "image/png", "data": ""}, "part_metadata": own}]},
         ],
         "tools": [{"function_declarations": [{"parameters": own, "parameters_json_schema": own}]}],
@@ -33,7 +44,12 @@ def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None
     assert json.loads(normalize_spelling(json.dumps(body).encode())) == {
         "systemInstruction": {"parts": [{"text": "say top_p"}]},
         "contents": [
-            {"parts": [{"functionCall": {"name": "a", "args": own}}, {"functionResponse": {"name": "a", "response": own}}]},
+            {
+                "parts": [
+                    {"functionCall": {"name": "a", "args": own}},
+                    {"functionResponse": {"name": "a", "response": own}},
+                ]
+            },
             {"parts": [{"inlineData": {"mimeType": "image/png", "data": ""}, "partMetadata": own}]},
         ],
         "tools": [{"functionDeclarations": [{"parameters": own, "parametersJsonSchema": own}]}],
@@ -55,6 +71,8 @@ def test_a_list_of_one_may_come_without_its_brackets() -> None:
     }
 
 
-@pytest.mark.parametrize("body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p": {"\xed\xa0\x80": 1}}', b'{"top_p":' * 2000])
-def test_what_needs_no_change_or_cannot_be_read_stays_to_the_byte(body: bytes) -> None:
+@pytest.mark.parametrize(
+    "body", [b'{"topP": 1 }', b'{"top_p": ', b'{"top_p": {"\xed\xa0\x80": 1}}', b'{"top_p":' * 2000]
+)
+def test_normalize_spelling_keeps_correct_and_invalid_bodies(body: bytes) -> None:
     assert normalize_spelling(body) == body

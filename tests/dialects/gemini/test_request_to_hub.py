@@ -38,18 +38,18 @@ WITH_IDS = GeminiWire(call_ids=True, images_in_results=True, system="first")
 
 @settings(max_examples=30)
 @given(requests(orderly=True))
-def test_hub_to_gemini_to_hub_says_the_same(request: Request) -> None:
+def test_requests_survive_hub_to_gemini_to_hub(request: Request) -> None:
     """Law (d): every text, call and result, in order; system texts move to the beginning, which is named as a loss."""
     body, losses = request_from_hub(request, WITH_IDS)
     again, lost = request_to_hub(body)
     assert list(lost) == []
-    assert said(again) == said(request)
+    assert conversation_of(again) == conversation_of(request)
     before, after = system_marks(request), system_marks(again)
     assert sorted(before) == sorted(after)
     assert before == after or [loss for loss in losses if "place of a system text" in loss.what]
 
 
-def said(request: Request) -> list[Any]:
+def conversation_of(request: Request) -> list[Any]:
     """What users and the model said, without the bounds between messages."""
     found: list[Any] = []
     for item in input_items(request):
@@ -72,7 +72,9 @@ def said(request: Request) -> list[Any]:
 
 
 def system_marks(request: Request) -> list[str]:
-    system = [item for item in input_items(request) if isinstance(item, MessageParam) and item.role in ("system", "developer")]
+    system = [
+        item for item in input_items(request) if isinstance(item, MessageParam) and item.role in ("system", "developer")
+    ]
     return marks_of((request.instructions or "") + codec.encode(system).decode())
 
 
@@ -94,21 +96,25 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
         contents.append(model(*words, *(call(name, draw(OBJECTS), **id) for name, id in zip(names, ids, strict=True))))
         if names:
             contents.append(user(*(result(name, draw(OBJECTS), **id) for name, id in zip(names, ids, strict=True))))
-    settings = draw(st.fixed_dictionaries({}, optional={"temperature": st.just(0.5), "topK": st.just(3), "seed": st.just(7)}))
+    settings = draw(
+        st.fixed_dictionaries({}, optional={"temperature": st.just(0.5), "topK": st.just(3), "seed": st.just(7)})
+    )
     tools = [{"functionDeclarations": [{"name": "look"}, {"name": "read.file"}]}, {"googleSearch": {}}]
     return {"contents": [*contents, user({"text": draw(TEXTS)})], "generationConfig": settings, "tools": tools}
 
 
 @settings(max_examples=30)
 @given(bodies())
-def test_gemini_to_hub_to_gemini_asks_the_same(body: dict[str, Any]) -> None:
+def test_requests_survive_gemini_to_hub_to_gemini(body: dict[str, Any]) -> None:
     """Law (d), REQ-7: calls and results, with ids or without, and every setting of the dialect's own."""
     has_ids = any("id" in part.get("functionCall", {}) for content in body["contents"] for part in content["parts"])
     request, lost = request_to_hub(json.dumps(body).encode())
     sent, losses = request_from_hub(request, GeminiWire(call_ids=has_ids))
     assert list(lost) == list(losses) == []
     again = json.loads(sent)
-    assert [unnamed(content) for content in again["contents"]] == [unnamed(content) for content in merged(body["contents"])]
+    assert [unnamed(content) for content in again["contents"]] == [
+        unnamed(content) for content in merged(body["contents"])
+    ]
     assert again.get("generationConfig", {}) == body["generationConfig"]
     assert again["tools"][1] == {"googleSearch": {}}
 
@@ -126,7 +132,9 @@ def merged(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def unnamed(content: dict[str, Any]) -> Any:
     """Without the names of tools, which a server may want otherwise."""
-    return json.loads(json.dumps(content), object_hook=lambda found: {**found, "name": "x"} if "name" in found else found)
+    return json.loads(
+        json.dumps(content), object_hook=lambda found: {**found, "name": "x"} if "name" in found else found
+    )
 
 
 # Settings
@@ -179,7 +187,7 @@ def test_a_bare_request_asks_for_nothing_more() -> None:
     )
 
 
-def test_a_client_may_ask_to_be_remembered() -> None:
+def test_store_flag_is_translated() -> None:
     assert ask(store=True).request.store is True
 
 
@@ -218,9 +226,14 @@ def test_the_form_of_the_output_is_the_hubs(settings: dict[str, Any], format: An
 def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stays_its_own() -> None:
     """REQ-1."""
     assert not ask(generationConfig={"responseMimeType": "text/plain"}).request.text
-    asked = ask(generationConfig={"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a"]}})
+    asked = ask(
+        generationConfig={"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a"]}}
+    )
     assert not asked.request.text
-    assert asked.own == {"gemini:responseMimeType": "text/x.enum", "gemini:responseJsonSchema": {"type": "string", "enum": ["a"]}}
+    assert asked.own == {
+        "gemini:responseMimeType": "text/x.enum",
+        "gemini:responseJsonSchema": {"type": "string", "enum": ["a"]},
+    }
     assert ask(generationConfig={"responseMimeType": "text/x.enum"}).own == {"gemini:responseMimeType": "text/x.enum"}
 
 
@@ -236,7 +249,9 @@ def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stay
         ),
     ],
 )
-def test_thinking_that_the_hub_has_words_for_is_said_in_them(thinking: dict[str, Any], reasoning: ReasoningConfigParam) -> None:
+def test_thinking_becomes_effort_where_the_hub_has_a_value(
+    thinking: dict[str, Any], reasoning: ReasoningConfigParam
+) -> None:
     """RSN-4: and in nothing else, so that no other server has to lose anything."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert asked.request.reasoning == reasoning
@@ -253,14 +268,14 @@ def test_thinking_that_the_hub_has_words_for_is_said_in_them(thinking: dict[str,
         ({"thinkingLevel": "LOW", "thinkingBudget": 100}, "low"),
     ],
 )
-def test_thinking_beyond_the_hubs_words_goes_along_as_it_came(thinking: dict[str, Any], effort: str | None) -> None:
+def test_thinking_without_hub_value_travels_unchanged(thinking: dict[str, Any], effort: str | None) -> None:
     """RSN-4: a budget to the token, or left to the model."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert (asked.request.reasoning.effort if asked.request.reasoning else None) == effort
     assert asked.own == {"gemini:thinkingConfig": thinking}
 
 
-def test_thinking_that_asks_for_nothing_is_nothing() -> None:
+def test_empty_thinking_sets_nothing() -> None:
     assert not ask(generationConfig={"thinkingConfig": {"includeThoughts": False}}).request.reasoning
 
 
@@ -272,10 +287,14 @@ def test_thinking_that_asks_for_nothing_is_nothing() -> None:
         (b'{"contents":[{"parts":[{"text":1}]}]}', InvalidValue, "contents[0].parts[0].text"),
         (b'{"contents":[{"role":"boss"}]}', InvalidValue, "contents[0].role"),
         (b'{"contents":[],"generation_config":{"top_p":"x"}}', InvalidValue, "generationConfig.topP"),
-        (b'{"contents":[{"parts":[{"inline_data":{"data":"x"}}]}]}', MissingField, "contents[0].parts[0].inlineData.mimeType"),
+        (
+            b'{"contents":[{"parts":[{"inline_data":{"data":"x"}}]}]}',
+            MissingField,
+            "contents[0].parts[0].inlineData.mimeType",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(body: bytes, error: type[Exception], param: str | None) -> None:
+def test_request_error_names_the_field(body: bytes, error: type[Exception], param: str | None) -> None:
     """ERR-3."""
     with pytest.raises(error) as caught:
         request_to_hub(body)

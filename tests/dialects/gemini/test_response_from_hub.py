@@ -26,22 +26,25 @@ def candidate_of(life: RecordingWriter) -> Any:
     return json.loads(body)["candidates"][0]
 
 
-def said(response: Response) -> Any:
+def output_of(response: Response) -> Any:
     return msgspec.to_builtins([response.status, response.output, response.usage, response.incomplete_details])
 
 
 @settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
-def test_a_whole_answer_and_a_stream_of_it_say_the_same(response: Response) -> None:
-    """Law (c), STR-14: read by a client of this dialect, and every loss is named in both. A seal between two texts of a cut
-    answer is told in both; our own reader takes it for that of the text which was cut, if both come in one frame."""
+def test_whole_answer_equals_its_stream(response: Response) -> None:
+    """Law (c), STR-14: a client of this dialect reads both, and both name every loss.
+
+    A seal between two texts of a cut answer is in both. Our reader takes it for the seal of the cut text if both come
+    in one frame.
+    """
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
     body, losses = response_from_hub(response, REQUEST)
     whole, _ = response_to_hub(body, REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     told = stream_to_client(replay(response))
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     events = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
-    assert said(whole) == said(fold(events))
+    assert output_of(whole) == output_of(fold(events))
     assert list(losses) == list(told.from_hub.losses)
 
 
@@ -92,7 +95,7 @@ def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
     }
 
 
-def test_a_thought_behind_a_signed_one_is_another() -> None:
+def test_thought_after_a_signed_thought_is_a_new_part() -> None:
     """RSN-2: a signature closes the thought it stands on."""
     life = RecordingWriter()
     for number in (1, 2):
@@ -107,7 +110,7 @@ def test_a_thought_behind_a_signed_one_is_another() -> None:
     ]
 
 
-def test_an_answer_that_says_nothing_has_a_part_that_is_empty() -> None:
+def test_empty_answer_has_an_empty_part() -> None:
     life = RecordingWriter()
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": ""}]
@@ -119,7 +122,10 @@ def test_a_signature_at_the_end_keeps_its_part() -> None:
     life.close("t")
     life.encrypted_content("r", "seal")
     life.complete()
-    assert candidate_of(life)["content"]["parts"] == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
+    assert candidate_of(life)["content"]["parts"] == [
+        {"text": "Done"},
+        {"text": "", "thoughtSignature": signed("seal")},
+    ]
 
 
 def test_parts_of_the_dialects_own_stand_between_texts() -> None:

@@ -22,7 +22,17 @@ from antiphon.protocol.tools import FunctionToolParam
 TYPES = ["string", "number", "integer", "boolean", "null"]
 #: Names of properties that are keywords too, or are spelled as no keyword is.
 NAMES = st.sampled_from(["a", "type", "items", "any_of", "nullable", "STRING", "min_items"])
-ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "unevaluatedProperties")
+ONE = (
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedProperties",
+)
 NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 
@@ -96,7 +106,7 @@ def test_schema_in_capitals_is_the_same_request_in_every_field(schema: dict[str,
             assert tools == [FunctionToolParam(name="f", parameters=schema, strict=False)]
 
 
-def test_types_in_capitals_are_written_small_at_every_depth() -> None:
+def test_schema_to_hub_lowers_types_at_every_depth() -> None:
     schema = {
         "type": "OBJECT",
         "properties": {
@@ -132,14 +142,17 @@ def test_types_in_capitals_are_written_small_at_every_depth() -> None:
         ({"anyOf": [{"type": "STRING"}], "nullable": True}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"description": "x", "nullable": True}, {"description": "x"}),
         ({"type": "STRING", "example": "x"}, {"type": "string", "examples": ["x"]}),
-        ({"ref": "#/$defs/a", "defs": {"a": {"type": "NULL"}}}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}),
+        (
+            {"ref": "#/$defs/a", "defs": {"a": {"type": "NULL"}}},
+            {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}},
+        ),
         ({"type": "STRING", "maxLength": "7", "pattern": "7"}, {"type": "string", "maxLength": 7, "pattern": "7"}),
         ({"type": "TYPE_UNSPECIFIED"}, {}),
         ({"type": ["STRING", "NULL"]}, {"type": ["string", "null"]}),
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     ],
 )
-def test_what_json_schema_says_otherwise_is_said_so(schema: dict[str, Any], told: dict[str, Any]) -> None:
+def test_schema_to_hub_translates_keywords_that_json_schema_lacks(schema: dict[str, Any], told: dict[str, Any]) -> None:
     assert schema_to_hub(schema, "s") == told
     jsonschema.Draft202012Validator.check_schema(told)
 
@@ -151,7 +164,7 @@ def test_schema_to_hub_reads_tuples_of_older_drafts() -> None:
 @pytest.mark.parametrize(
     "schema", [{"type": 7}, {"type": [7]}, {"items": True}, {"properties": [{"type": "STRING"}]}, {"maxItems": "many"}]
 )
-def test_schema_to_hub_leaves_what_no_schema_says_to_the_server(schema: dict[str, Any]) -> None:
+def test_schema_to_hub_keeps_values_that_are_not_schemas(schema: dict[str, Any]) -> None:
     assert schema_to_hub(schema, "s") == schema
 
 

@@ -57,14 +57,18 @@ def test_functions_are_declared_by_json_schema_or_in_the_older_form() -> None:
 def test_a_function_without_parameters_has_none() -> None:
     """Issue 7, point 5: some versions refuse objects of no members."""
     for parameters in ({}, {"type": "object", "properties": {}}, None):
-        assert offered(FunctionToolParam(name="f", parameters=parameters))["tools"] == [{"functionDeclarations": [{"name": "f"}]}]
+        assert offered(FunctionToolParam(name="f", parameters=parameters))["tools"] == [
+            {"functionDeclarations": [{"name": "f"}]}
+        ]
 
 
 def test_parameters_are_an_object_whatever_they_say() -> None:
     untyped = FunctionToolParam(name="f", parameters={"properties": {"a": {"type": "string"}}})
     assert offered(untyped)["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["type"] == "object"
     assert losses_of(untyped) == []
-    assert losses_of(FunctionToolParam(name="f", parameters={"type": "string", "minLength": 1})) == ["tools[0].parameters.type"]
+    assert losses_of(FunctionToolParam(name="f", parameters={"type": "string", "minLength": 1})) == [
+        "tools[0].parameters.type"
+    ]
 
 
 @pytest.mark.parametrize("schemas", ["json_schema", "openapi"])
@@ -81,15 +85,19 @@ def test_tools_have_a_bound_each_and_together(schemas: Any) -> None:
     assert refused.value.param == "tools[1].parameters"
 
 
-def test_what_a_function_says_besides_is_a_loss() -> None:
+def test_unknown_function_fields_are_losses() -> None:
     """REQ-6."""
-    tool = FunctionToolParam(name="f", strict=True, defer_loading=True, extra={"cache_control": Raw(b"{}"), "x": Raw(b"1")})
+    tool = FunctionToolParam(
+        name="f", strict=True, defer_loading=True, extra={"cache_control": Raw(b"{}"), "x": Raw(b"1")}
+    )
     assert losses_of(tool) == ["tools[0].strict", "tools[0].x", "tools[0].defer_loading"]
 
 
-def test_what_this_dialects_clients_say_of_a_function_goes_back() -> None:
+def test_native_function_members_are_sent() -> None:
     """REQ-7."""
-    tool = FunctionToolParam(name="f", extra={"behavior": Raw(b'"NON_BLOCKING"'), "responseJsonSchema": Raw(b'{"type":"object"}')})
+    tool = FunctionToolParam(
+        name="f", extra={"behavior": Raw(b'"NON_BLOCKING"'), "responseJsonSchema": Raw(b'{"type":"object"}')}
+    )
     body, losses = send(Request(model="m", input="hi", tools=[tool]))
     assert body["tools"][0]["functionDeclarations"] == [
         {"name": "f", "behavior": "NON_BLOCKING", "responseJsonSchema": {"type": "object"}}
@@ -98,7 +106,7 @@ def test_what_this_dialects_clients_say_of_a_function_goes_back() -> None:
 
 
 def test_custom_tools_are_functions_of_one_string() -> None:
-    """Issue 7, point 5: the grammar is told in words."""
+    """Issue 7, point 5: the description contains the grammar."""
     grammar = CustomTool(name="p", description="Patches.", format=GrammarFormat(syntax="lark", definition="start: x"))
     bare = CustomTool(name="q", format=GrammarFormat(syntax="regex", definition="x+"))
     plain = CustomTool(name="r", format=TextFormatOfTool())
@@ -112,15 +120,22 @@ def test_custom_tools_are_functions_of_one_string() -> None:
 
 def test_namespaces_are_flattened_and_names_are_legal() -> None:
     """Issue 7, point 5; a name may not begin with a digit or a dash."""
-    space = NamespaceTool(name="files", description="Files.", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")])
-    found = offered(space, FunctionToolParam(name="2fast"), FunctionToolParam(name="-x"))["tools"][0]["functionDeclarations"]
+    space = NamespaceTool(
+        name="files", description="Files.", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]
+    )
+    found = offered(space, FunctionToolParam(name="2fast"), FunctionToolParam(name="-x"))["tools"][0][
+        "functionDeclarations"
+    ]
     assert [one["name"] for one in found] == ["files__read", "files__edit", "_2fast", "_-x"]
     assert losses_of(space) == ["tools[0].description"]
     assert losses_of(NamespaceTool(name="n", tools=[FunctionToolParam(name="read")])) == []
 
 
 def test_tools_of_the_history_are_offered_too_and_the_last_one_counts() -> None:
-    items: list[ItemParam] = [MessageParam(role="user", content="hi"), AdditionalTools(tools=[FunctionToolParam(name="one")])]
+    items: list[ItemParam] = [
+        MessageParam(role="user", content="hi"),
+        AdditionalTools(tools=[FunctionToolParam(name="one")]),
+    ]
     request = Request(model="m", input=items, tools=[ONE])
     assert judged(send(request)[0])["tools"] == [{"functionDeclarations": [{"name": "one"}]}]
     assert lost(request) == ["input[1].tools[0]"]
@@ -150,7 +165,7 @@ def test_the_apis_own_tools_pass_and_others_are_losses() -> None:
         (AllowedToolsParam(tools=[SpecificFunction(name="one")]), {"mode": "AUTO"}),
     ],
 )
-def test_the_choice_is_told_in_the_words_of_the_api(choice: Any, config: dict[str, Any]) -> None:
+def test_tool_choice_becomes_a_mode_of_the_api(choice: Any, config: dict[str, Any]) -> None:
     """TOOL-2, TOOL-3."""
     assert offered(ONE, TWO, tool_choice=choice)["toolConfig"] == {"functionCallingConfig": config}
     assert losses_of(ONE, TWO, tool_choice=choice) == []
@@ -164,7 +179,9 @@ def test_the_choice_is_told_in_the_words_of_the_api(choice: Any, config: dict[st
         ([ONE], UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))),
         (
             [ONE],
-            AllowedToolsParam(tools=[UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))], mode="required"),
+            AllowedToolsParam(
+                tools=[UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))], mode="required"
+            ),
         ),
     ],
 )
@@ -174,15 +191,15 @@ def test_a_choice_that_cannot_be_made_is_a_loss(tools: list[ToolParam], choice: 
     assert losses_of(*tools, tool_choice=choice) == ["tool_choice"]
 
 
-def test_the_choice_as_this_dialects_client_wrote_it_goes_first() -> None:
-    """REQ-7: `VALIDATED` has no word in the hub."""
+def test_native_tool_config_wins_over_the_tool_choice() -> None:
+    """REQ-7: the hub has no value for `VALIDATED`."""
     raw = b'{"functionCallingConfig":{"mode":"VALIDATED","allowedFunctionNames":["one"]}}'
     body = offered(ONE, tool_choice="auto", extra={"gemini:toolConfig": Raw(raw)})
     assert body["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED", "allowedFunctionNames": ["one"]}
 
 
 def test_tools_that_come_again_are_sent_the_same_and_by_each_wire_as_it_wants_them() -> None:
-    """Shared tools are translated once for each wire, and the translation is the same as that of tools that are not shared."""
+    """Shared tools are translated once for each wire, with the same result as tools that are not shared."""
     tools: list[ToolParam] = [ONE, TWO, WebSearchTool()]
     shared = ToolList(tools)
     for wire in (GeminiWire(), OLD, GeminiWire(), OLD, GeminiWire(schemas="openapi")):
@@ -192,6 +209,6 @@ def test_tools_that_come_again_are_sent_the_same_and_by_each_wire_as_it_wants_th
 
 
 def test_one_call_at_a_time_cannot_be_asked_for() -> None:
-    """TOOL-4: the policy sees to it, and the loss is named."""
+    """TOOL-4: the policy enforces it, and the loss is named."""
     assert losses_of(ONE, parallel_tool_calls=False) == ["parallel_tool_calls"]
     assert losses_of(parallel_tool_calls=False) == []

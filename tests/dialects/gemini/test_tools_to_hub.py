@@ -23,7 +23,11 @@ def test_functions_are_functions_with_either_kind_of_schema() -> None:
         tools=[
             {
                 "functionDeclarations": [
-                    {"name": "a", "description": "A", "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}}},
+                    {
+                        "name": "a",
+                        "description": "A",
+                        "parameters": {"type": "OBJECT", "properties": {"x": {"type": "STRING"}}},
+                    },
                     {"name": "b", "parametersJsonSchema": {"type": "object"}, "parameters": None},
                     {"name": "c.d:e"},
                 ]
@@ -56,7 +60,7 @@ def test_tools_of_the_apis_own_are_one_unknown_tool_each() -> None:
     ]
 
 
-def test_what_else_a_function_says_goes_along() -> None:
+def test_other_function_members_travel_in_extra() -> None:
     tools = ask(
         tools=[{"functionDeclarations": [{"name": "a", "behavior": "BLOCKING", "response": {"type": "STRING"}}]}]
     ).request.tools
@@ -64,7 +68,10 @@ def test_what_else_a_function_says_goes_along() -> None:
     assert isinstance(tools[0], FunctionToolParam)
     extra = tools[0].extra
     assert extra
-    assert {name: bytes(raw) for name, raw in extra.items()} == {"behavior": b'"BLOCKING"', "response": b'{"type": "STRING"}'}
+    assert {name: bytes(raw) for name, raw in extra.items()} == {
+        "behavior": b'"BLOCKING"',
+        "response": b'{"type": "STRING"}',
+    }
     assert all(isinstance(raw, Raw) for raw in extra.values())
 
 
@@ -94,7 +101,7 @@ def test_the_mode_and_the_names_are_the_hubs_choice(config: dict[str, Any], choi
 
 
 @pytest.mark.parametrize("config", [{}, calling(), calling(mode="MODE_UNSPECIFIED"), None])
-def test_nothing_said_is_nothing_chosen(config: Any) -> None:
+def test_missing_tool_config_sets_no_choice(config: Any) -> None:
     asked = ask(toolConfig=config)
     assert not asked.request.tool_choice
     assert asked.own == {}
@@ -112,14 +119,14 @@ def test_nothing_said_is_nothing_chosen(config: Any) -> None:
         ({**calling(mode="ANY"), "retrievalConfig": {"languageCode": "en"}}, "required"),
     ],
 )
-def test_what_a_choice_cannot_say_goes_along_as_it_came(config: dict[str, Any], choice: Any) -> None:
+def test_tool_config_beyond_a_choice_travels_unchanged(config: dict[str, Any], choice: Any) -> None:
     """REQ-7."""
     asked = ask(toolConfig=config)
     assert asked.request.tool_choice == choice
     assert asked.own == {"gemini:toolConfig": config}
 
 
-def test_a_mode_that_nobody_knows_is_refused_with_its_place() -> None:
+def test_unknown_mode_is_refused_with_its_path() -> None:
     """ERR-3."""
     with pytest.raises(InvalidValue, match=r"got 'MAYBE', wanted .*ANY") as caught:
         ask(toolConfig=calling(mode="maybe"))

@@ -1,4 +1,4 @@
-"""How the tests of this dialect judge what is sent to a server: the strict fake's own rules, for servers of every habit."""
+"""Test helpers that check requests with the rules of the strict fake, for servers of every configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.testing.messages.rules import MessagesLimits, check
 from antiphon.testing.script import ReceivedRequest
 
 FIELDS = ("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "context_management")
-#: A server that knows everything.
+#: A server that supports everything.
 RICH = MessagesWire(
     system="inline",
     thinking="adaptive",
@@ -31,21 +31,25 @@ RICH = MessagesWire(
 
 
 def ask(request: Request, wire: MessagesWire = RICH) -> tuple[dict[str, Any], Losses]:
-    """The body that is sent, and what it could not carry. AssertionError if a server would refuse it."""
+    """The body that is sent, with the losses. AssertionError if a server would refuse it."""
     body, losses = request_from_hub(request, wire)
     return assert_messages_accept(body, wire), losses
 
 
 def assert_messages_accept(body: bytes, wire: MessagesWire = RICH) -> dict[str, Any]:
-    """The body, read; `RefusedMessage` if a server of this dialect would refuse it."""
+    """The decoded body; `RefusedMessage` if a server of this dialect would refuse it."""
     read: dict[str, Any] = json.loads(body, object_pairs_hook=_no_key_twice)
-    headers = {"content-type": "application/json", "x-version": "2023-06-01", "x-beta": "structured-outputs-1,context-management-1"}
+    headers = {
+        "content-type": "application/json",
+        "x-version": "2023-06-01",
+        "x-beta": "structured-outputs-1,context-management-1",
+    }
     received = ReceivedRequest(method="POST", path="/v1/messages", headers=headers, body=body)
     return check(received, MessagesLimits(system_messages=wire.system == "inline"), AnyThoughts()) and read
 
 
 def wires(**fixed: Any) -> st.SearchStrategy[MessagesWire]:
-    """Servers of every habit that the strict fake has."""
+    """Servers of every configuration of the strict fake."""
     options: dict[str, st.SearchStrategy[Any]] = {
         "system": st.sampled_from(["inline", "user", "top"]),
         "thinking": st.sampled_from(["adaptive", "budget", "none"]),
@@ -64,7 +68,7 @@ def wires(**fixed: Any) -> st.SearchStrategy[MessagesWire]:
 
 
 class AnyThoughts(IssuedThoughts):
-    """Takes every signature but an empty one: whose they are is judged elsewhere."""
+    """Accepts every signature except an empty one: other tests check the maker."""
 
     def knows(self, thinking: str, signature: str) -> bool:  # noqa: ARG002
         return bool(signature)

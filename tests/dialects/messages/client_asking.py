@@ -1,4 +1,4 @@
-"""How the tests of the client-facing half ask: a body with what every request has, read."""
+"""Test helper that reads a client's body with the required fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a Messages client reads: streams by the rules of its API, each of them asserted, into the message that they tell.
+"""Reads streams as a Messages client does, asserts every rule of the API, and builds the message.
 
-The official SDK's accumulator takes more; what passes here it reads to the same message.
+The official SDK's accumulator is more lenient; it reads a stream that passes here to the same message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, 
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
-# Offers what the generated lives call.
+# Offers the tools that the generated responses call.
 REQUEST = Request(
     model="m",
     tools=[
@@ -59,7 +59,7 @@ class ClientStream(NamedTuple):
 
 
 class RecordingWriter(ResponseWriter):
-    """A writer that collects what it makes."""
+    """A writer that collects its events."""
 
     def __init__(self, request: Request = REQUEST) -> None:
         self.collector = EventCollector()
@@ -83,7 +83,7 @@ def frames_of(data: bytes) -> list[sse.Frame]:
 
 
 def read_message(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message; every rule of the order of events is asserted on the way. An error ends it."""
+    """The message. Every rule of the event order is asserted. An error ends it."""
     first = events[0]
     if first["type"] == "error":
         assert len(events) == 1
@@ -129,7 +129,7 @@ def read_message(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _add(block: dict[str, Any], delta: dict[str, Any]) -> str:
-    """Adds a piece to its block, of whose kind it must be; pieces of JSON are given back."""
+    """Add a piece to its block, which must be of its kind. Returns pieces of JSON."""
     match block["type"], delta:
         case "text", {"type": "text_delta", "text": str(text)}:
             block["text"] += text

@@ -1,4 +1,4 @@
-"""How the tests of this dialect read answers: one request that offers every kind of tool, stamps that count, and what was said."""
+"""Test helpers that read answers: a request with every kind of tool, counting stamps, and a summary of the response."""
 
 from __future__ import annotations
 
@@ -95,13 +95,19 @@ def stop(index: int) -> dict[str, Any]:
 
 
 def text(index: int, *pieces: str) -> list[dict[str, Any]]:
-    return [begin(index, type="text", text=""), *(delta(index, type="text_delta", text=piece) for piece in pieces), stop(index)]
+    return [
+        begin(index, type="text", text=""),
+        *(delta(index, type="text_delta", text=piece) for piece in pieces),
+        stop(index),
+    ]
 
 
 def summary_of(response: Response) -> list[str]:
-    """What an answer says, a line for each part or call, and how it ended."""
+    """The content of an answer, one line for each part or call, and how it ended."""
     lines = [line for item in response.output for line in _lines(item)]
-    reason = response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
+    reason = (
+        response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
+    )
     return [*lines, f"{response.status}: {reason}" if reason else response.status]
 
 

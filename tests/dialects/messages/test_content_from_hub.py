@@ -43,9 +43,15 @@ def sent(*parts: ContentParam, wire: MessagesWire = RICH) -> tuple[list[dict[str
     ("part", "source"),
     [
         (InputImageParam(image_url="https://i/1"), {"type": "url", "url": "https://i/1"}),
-        (InputImageParam(image_url=f"data:image/png;base64,{PNG}"), {"type": "base64", "media_type": "image/png", "data": PNG}),
+        (
+            InputImageParam(image_url=f"data:image/png;base64,{PNG}"),
+            {"type": "base64", "media_type": "image/png", "data": PNG},
+        ),
         # It is what its first bytes say.
-        (InputImageParam(image_url=f"data:image/jpeg;base64,{PNG}"), {"type": "base64", "media_type": "image/png", "data": PNG}),
+        (
+            InputImageParam(image_url=f"data:image/jpeg;base64,{PNG}"),
+            {"type": "base64", "media_type": "image/png", "data": PNG},
+        ),
         (InputImageParam(file_id="file_01"), {"type": "file", "file_id": "file_01"}),
     ],
 )
@@ -101,25 +107,29 @@ def test_a_documents_name_is_its_title_and_what_is_said_besides_goes_with_it() -
         UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}')),
     ],
 )
-def test_what_cannot_be_sent_is_a_note_and_a_loss_F4(part: ContentParam) -> None:
+def test_unsupported_content_is_a_note_and_a_loss_F4(part: ContentParam) -> None:
     blocks, lost = sent(part)
     assert blocks[0]["text"].endswith("omitted]") or " omitted: " in blocks[0]["text"]
     assert lost == ["content[1]"]
 
 
-def test_servers_that_see_nothing_are_told_that_there_was_something() -> None:
+def test_servers_without_media_get_a_note() -> None:
     """F-4."""
     blind = MessagesWire(images=False, documents=False)
-    blocks, lost = sent(InputImageParam(image_url="https://i/1"), InputFileParam(file_data=PDF, filename="a.pdf"), wire=blind)
+    blocks, lost = sent(
+        InputImageParam(image_url="https://i/1"), InputFileParam(file_data=PDF, filename="a.pdf"), wire=blind
+    )
     assert [block["text"] for block in blocks] == ["[image omitted: https://i/1]", "[file omitted: a.pdf, data]"]
     assert lost == ["content[1]", "content[2]"]
 
 
-def test_what_is_said_twice_of_a_medium_is_sent_once() -> None:
+def test_media_with_two_sources_is_sent_once() -> None:
     """F-4."""
     image = InputImageParam(image_url="https://i/1", file_id="f", detail="low")
     _, lost = sent(
-        image, InputImageParam(image_url="https://i/1", detail="auto"), InputFileParam(file_data=PDF, file_url="u", file_id="f")
+        image,
+        InputImageParam(image_url="https://i/1", detail="auto"),
+        InputFileParam(file_data=PDF, file_url="u", file_id="f"),
     )
     assert lost == ["content[1].detail", "content[1].file_id", "content[3].file_url", "content[3].file_id"]
 
@@ -138,21 +148,25 @@ def test_a_mark_of_the_cache_stays_with_its_text() -> None:
 def test_a_marked_system_text_keeps_its_mark_among_the_users_words() -> None:
     """E-4."""
     mark = {"cache_control": Raw(b'{"type":"ephemeral"}')}
-    items = [MessageParam(role="user", content="a"), MessageParam(role="system", content=[InputText(text="S", extra=mark)])]
+    items = [
+        MessageParam(role="user", content="a"),
+        MessageParam(role="system", content=[InputText(text="S", extra=mark)]),
+    ]
     body, _ = ask(Request(model="m", input=list(items)), MessagesWire())
     marked = {"type": "text", "text": "<system>\nS\n</system>", "cache_control": {"type": "ephemeral"}}
     assert body["messages"][0]["content"][1] == marked
 
 
-def test_blocks_of_this_dialect_go_as_they_came() -> None:
+def test_native_blocks_are_sent_unchanged() -> None:
     raw = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "x"}]}
     part = UnknownContent(
-        kind="search_result", raw=Raw(b'{"type":"search_result","source":"s","title":"t","content":[{"type":"text","text":"x"}]}')
+        kind="search_result",
+        raw=Raw(b'{"type":"search_result","source":"s","title":"t","content":[{"type":"text","text":"x"}]}'),
     )
     assert sent(part) == ([raw], [])
 
 
-def test_what_the_assistant_said_is_text_whatever_it_was_F4() -> None:
+def test_assistant_content_is_always_text_F4() -> None:
     chance = LogProb(token="x", logprob=-1, bytes=[], top_logprobs=[])
     said: list[ContentParam] = [
         OutputTextParam(text="x", logprobs=[chance]),
@@ -166,7 +180,11 @@ def test_what_the_assistant_said_is_text_whatever_it_was_F4() -> None:
     ]
     body, losses = ask(Request(model="m", input=list(items)))
     assert [block["text"] for block in body["messages"][1]["content"]] == ["x", "No.", "[image omitted: https://i/1]"]
-    assert [loss.path for loss in losses] == ["input[1].content[0].logprobs", "input[1].content[1]", "input[1].content[2]"]
+    assert [loss.path for loss in losses] == [
+        "input[1].content[0].logprobs",
+        "input[1].content[1]",
+        "input[1].content[2]",
+    ]
 
 
 def test_a_cited_text_keeps_its_mark_too() -> None:

@@ -62,7 +62,7 @@ def test_other_errors_have_no_details(error: ApiError) -> None:
         ("Prompt is too long: 9 > 8", "Prompt is too long: 9 > 8"),
     ],
 )
-def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(message: str, told: str) -> None:
+def test_context_length_error_has_the_message_that_clients_recognize(message: str, told: str) -> None:
     """They look for these words to shorten the conversation and go on."""
     body = json.loads(error_from_hub(ClientFault(message, code="context_length_exceeded"))[1])
     assert body["error"]["message"] == told

@@ -18,7 +18,12 @@ def body(type: str, message: str) -> bytes:
     ("status", "type", "message", "meaning"),
     [
         (400, "invalid_request_error", "messages.0: bad", (400, "invalid_value")),
-        (400, "invalid_request_error", "prompt is too long: 200251 tokens > 200000 maximum", (400, "context_length_exceeded")),
+        (
+            400,
+            "invalid_request_error",
+            "prompt is too long: 200251 tokens > 200000 maximum",
+            (400, "context_length_exceeded"),
+        ),
         (401, "authentication_error", "invalid x-api-key", (502, "upstream_auth_failed")),
         (402, "billing_error", "Your credit balance is too low", (502, "upstream_auth_failed")),
         (403, "permission_error", "not for you", (502, "upstream_auth_failed")),
@@ -30,7 +35,9 @@ def body(type: str, message: str) -> bytes:
         (529, "overloaded_error", "Overloaded", (503, "overloaded")),
     ],
 )
-def test_an_error_is_told_by_its_meaning_ERR4(status: int, type: str, message: str, meaning: tuple[int, str]) -> None:
+def test_server_errors_are_translated_by_meaning_ERR4(
+    status: int, type: str, message: str, meaning: tuple[int, str]
+) -> None:
     error = error_to_hub(status, {}, body(type, message))
     assert (error.status, error.code) == meaning
 
@@ -41,7 +48,7 @@ def test_how_long_to_wait_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("page", [b"<html>no</html>", b'{"detail":"Not Found"}', b"[]", b"not here"])
-def test_an_address_where_nobody_speaks_this_dialect_is_not_the_clients_fault(page: bytes) -> None:
+def test_url_without_this_dialect_is_an_upstream_fault(page: bytes) -> None:
     """ERR-4."""
     assert isinstance(error_to_hub(404, {}, page), UpstreamFault)
 
@@ -61,6 +68,13 @@ def test_a_page_of_a_proxy_is_not_passed_on() -> None:
 
 def test_the_code_of_a_gateway_like_ours_is_kept() -> None:
     """ERR-4."""
-    said = {"error": {"type": "invalid_request_error", "message": "m", "code": "missing_required_parameter", "param": "model"}}
+    said = {
+        "error": {
+            "type": "invalid_request_error",
+            "message": "m",
+            "code": "missing_required_parameter",
+            "param": "model",
+        }
+    }
     error = error_to_hub(400, {}, json.dumps(said).encode())
     assert (error.code, error.param) == ("missing_required_parameter", "model")

@@ -1,4 +1,4 @@
-"""Hub events → a Messages client's stream: laws over generated lives of a response, then each kind of event by itself."""
+"""Hub events → a Messages client's stream: laws over generated responses, then each kind of event."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ DONE = ItemStatus.COMPLETED
 
 @given(lives())
 def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[StreamEvent]) -> None:
-    """Blocks one after the other with rising indices, though the hub's items overlap; a second beginning is a known bug."""
+    """Blocks follow each other with rising indexes although hub items overlap; a second start is a known bug."""
     told = stream_to_client(events)
     message = told.message
     assert len(told.of_type("message_start")) == bool(events)
@@ -70,14 +70,14 @@ def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[Str
 
 
 @given(lives(("complete", "incomplete", "fail")))
-def test_nothing_that_was_said_is_missing_or_out_of_order(events: list[StreamEvent]) -> None:
-    """RSN-1, law (d): hub → messages, item by item: thoughts with their seal, texts, and every call with its own arguments."""
+def test_stream_contains_all_content_in_order(events: list[StreamEvent]) -> None:
+    """RSN-1, law (d): hub → messages, item by item: thoughts with seals, texts, and every call with its arguments."""
     expected = [block for item in fold(events).output for block in blocks_of(item)]
     assert squeezed(stream_to_client(events).message["content"]) == squeezed(expected)
 
 
 @given(written(("complete", "incomplete")))
-def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> None:
+def test_stream_equals_the_whole_answer(life: Written) -> None:
     """STR-14. Summaries come first in a whole answer, whenever they came in the stream."""
     body, losses = response_from_hub(life.response, REQUEST)
     told = stream_to_client(life.events)
@@ -88,8 +88,8 @@ def test_a_stream_tells_the_same_message_as_a_whole_answer(life: Written) -> Non
 
 
 @given(lives(("complete", "incomplete")))
-def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None:
-    """Law (d): minus what `losses` names; what was sealed comes back inside a new seal, since that is the signature here."""
+def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> None:
+    """Law (d): without what `losses` names. Sealed reasoning returns in a new seal: it is the signature here."""
     told = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
@@ -100,12 +100,14 @@ def test_hub_to_messages_to_hub_says_the_same(events: list[StreamEvent]) -> None
 
 
 @given(lives(("complete", "incomplete", "fail")))
-def test_what_a_message_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
+def test_unsupported_content_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
     lost = stream_to_client(events).lost
     for event in events:
         match event:
-            case ItemAdded(item=item, output_index=at) if not isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall):
+            case ItemAdded(item=item, output_index=at) if not isinstance(
+                item, Message | Reasoning | FunctionCall | CustomToolCall
+            ):
                 assert f"output[{at}]" in lost
             case ItemDone(item=Message() as item, output_index=at) if item.phase:
                 assert f"output[{at}].phase" in lost
@@ -114,7 +116,7 @@ def test_what_a_message_cannot_say_is_a_loss(events: list[StreamEvent]) -> None:
 
 
 def blocks_of(item: Item) -> list[dict[str, Any]]:
-    """The blocks that an item of the generated lives makes."""
+    """The blocks for an item of the generated responses."""
     match item:
         case Reasoning():
             text = "".join(map(words_of, [*item.summary, *(item.content or ())]))
@@ -161,7 +163,7 @@ def input_of(call: FunctionCall | CustomToolCall) -> Any:
 
 
 def squeezed(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Thoughts without their order and the gaps between them: a stream tells them as they come."""
+    """Thoughts without their order and the gaps between them: a stream sends them in arrival order."""
     return [
         {**block, "thinking": sorted(block["thinking"].replace("\n", ""))} if block["type"] == "thinking" else block
         for block in content
@@ -256,7 +258,7 @@ def test_cached_tokens_are_counted_once() -> None:
     }
 
 
-def test_calls_that_arrive_side_by_side_are_told_one_after_the_other() -> None:
+def test_interleaved_calls_are_sent_one_after_the_other() -> None:
     """STR-9: the known bug of peers is that blocks overlap, or that two calls share an index."""
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
@@ -288,7 +290,7 @@ def test_text_and_a_call_in_one_turn_are_two_blocks_and_the_turn_ends_in_a_call(
     assert message["stop_reason"] == "tool_use"
 
 
-def test_arguments_that_only_the_end_tells_are_told() -> None:
+def test_arguments_without_deltas_are_sent_at_the_end() -> None:
     """Arguments only in `.done` are a known bug of peers, and so is a call without any."""
     life = RecordingWriter()
     life.whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
@@ -317,7 +319,9 @@ def test_a_custom_call_is_a_call_of_one_string() -> None:
     life.custom_input("a", "\n")
     life.complete()
     told = life.client_stream()
-    assert told.message["content"] == [{"type": "tool_use", "id": "c_a", "name": "patch", "input": {"input": '*** "Begin\n'}}]
+    assert told.message["content"] == [
+        {"type": "tool_use", "id": "c_a", "name": "patch", "input": {"input": '*** "Begin\n'}}
+    ]
 
 
 def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
@@ -332,7 +336,7 @@ def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
 
 
 def test_thinking_has_its_signature_right_before_its_end() -> None:
-    """RSN-1, RSN-2: the seal of whoever made it is the signature, to the letter; thinking flattened to text is a known bug."""
+    """RSN-1, RSN-2: the seal of any maker is the signature, unchanged; thinking flattened to text is a known bug."""
     life = RecordingWriter()
     life.reasoning("r", "let me")
     life.reasoning("r", " see")
@@ -383,7 +387,9 @@ def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
     life.summary("r", "two", part=1)
     life.close("r")
     life.complete()
-    assert life.client_stream().message["content"] == [{"type": "thinking", "thinking": "one more\n\ntwo", "signature": ""}]
+    assert life.client_stream().message["content"] == [
+        {"type": "thinking", "thinking": "one more\n\ntwo", "signature": ""}
+    ]
 
 
 def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
@@ -397,7 +403,7 @@ def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
 
 
 def test_citations_follow_their_text() -> None:
-    """STR-11. What a server said of its own search is given back with the page."""
+    """STR-11. The members of the server's own search are restored with the page."""
     page = {"cited_text": Raw(b'"abc"'), "encrypted_index": Raw(b'"Eo8"')}
     life = RecordingWriter()
     life.text(1, "see")
@@ -409,13 +415,19 @@ def test_citations_follow_their_text() -> None:
     life.complete()
     told = life.client_stream()
     assert told.message["content"][0]["citations"] == [
-        {"type": "web_search_result_location", "url": "u", "title": None, "cited_text": "abc", "encrypted_index": "Eo8"},
+        {
+            "type": "web_search_result_location",
+            "url": "u",
+            "title": None,
+            "cited_text": "abc",
+            "encrypted_index": "Eo8",
+        },
         {"type": "char_location", "cited_text": "x", "document_index": 0},
         {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "", "encrypted_index": ""},
     ]
     assert [str(loss) for loss in told.from_hub.losses] == [
-        "output[0].annotations: an annotation of type 'file_citation' (no citation is so)",
-        "output[0].annotations: which words a citation is for (it is for the whole block there)",
+        "output[0].annotations: an annotation of type 'file_citation' (no citation has this type)",
+        "output[0].annotations: which range a citation is for (it is for the whole block there)",
     ]
 
 
@@ -450,8 +462,8 @@ def test_the_stop_reason_says_why_it_ended_early(reason: str, wanted: str, lost:
     assert told.lost == lost
 
 
-def test_what_a_server_of_this_dialect_said_of_the_end_is_given_back() -> None:
-    """REQ-3, F-4: the sequence that ended it, reasons that the hub has no word for; other fields of the response are losses."""
+def test_native_stop_reason_and_sequence_are_restored() -> None:
+    """REQ-3, F-4: the stop sequence, and reasons that the hub does not have; other response fields are losses."""
     life = RecordingWriter()
     life.update(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
     life.complete()
@@ -479,10 +491,14 @@ def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
     life.fail(UpstreamFault("gone", code="upstream_timeout"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
     assert isinstance(events[-1], ResponseFailed)
-    assert stream_to_client(events).message["error"] == {"type": "timeout_error", "message": "gone", "code": "upstream_timeout"}
+    assert stream_to_client(events).message["error"] == {
+        "type": "timeout_error",
+        "message": "gone",
+        "code": "upstream_timeout",
+    }
 
 
-def test_what_was_cut_never_looks_whole_and_ends_once() -> None:
+def test_cut_stream_ends_with_one_error() -> None:
     life = RecordingWriter()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)

@@ -13,7 +13,9 @@ from antiphon.protocol.nesting import MAX_NESTING
 
 
 def test_text_and_call_in_one_answer_are_both_told() -> None:
-    reading = read(*text(0, "Look: "), begin(1, type="tool_use", id="t", name="get_time", input={}), stop(1), stop="tool_use")
+    reading = read(
+        *text(0, "Look: "), begin(1, type="tool_use", id="t", name="get_time", input={}), stop(1), stop="tool_use"
+    )
     assert reading.summary == ["OutputText: Look: ", "t = get_time({})", "completed"]
 
 
@@ -42,7 +44,7 @@ def test_white_space_is_no_event() -> None:
 
 
 @pytest.mark.parametrize("data", [b"nonsense", b"[1]", b'"text"', b'{"type": "content_block_start", "index": {}}'])
-def test_what_is_no_event_ends_the_answer(data: bytes) -> None:
+def test_invalid_event_fails_the_answer(data: bytes) -> None:
     """ERR-4."""
     reading = read_frames([frame(data)])
     assert reading.summary == ["failed: upstream_invalid_response"]
@@ -74,7 +76,11 @@ def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
 
 def test_a_run_ends_where_another_block_speaks() -> None:
     to_hub = reader()
-    pieces = [delta(0, type="text_delta", text="a"), delta(0, type="text_delta", text="b"), delta(1, type="text_delta", text="c")]
+    pieces = [
+        delta(0, type="text_delta", text="a"),
+        delta(0, type="text_delta", text="b"),
+        delta(1, type="text_delta", text="c"),
+    ]
     frames = [frame(event) for event in (begin(0, type="text", text=""), *pieces)]
     to_hub.feed(frames[0])
     to_hub.feed(frames[1])
@@ -93,7 +99,9 @@ def test_a_citation_of_nothing_and_one_that_is_none_are_losses() -> None:
 
 
 def test_a_citation_may_come_before_its_block() -> None:
-    reading = read(delta(0, type="citations_delta", citation={"type": "char_location"}), delta(0, type="text_delta", text="x"))
+    reading = read(
+        delta(0, type="citations_delta", citation={"type": "char_location"}), delta(0, type="text_delta", text="x")
+    )
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], [])
 
 
@@ -104,13 +112,17 @@ def test_a_block_that_is_begun_twice_is_two() -> None:
 
 def test_blocks_that_cannot_be_read_are_losses() -> None:
     """F-4."""
-    reading = read(begin(0, no_type=1), begin(1, type="text", text=7), {"type": "content_block_start", "index": 2}, *text(3, "x"))
+    reading = read(
+        begin(0, no_type=1), begin(1, type="text", text=7), {"type": "content_block_start", "index": 2}, *text(3, "x")
+    )
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["content[0]", "content[1]"])
 
 
 def test_a_call_without_a_name_is_a_loss_and_so_are_its_arguments() -> None:
     """TOOL-3."""
-    reading = read(begin(0, type="tool_use", id="t", input={}), delta(0, type="input_json_delta", partial_json="{}"), stop(0))
+    reading = read(
+        begin(0, type="tool_use", id="t", input={}), delta(0, type="input_json_delta", partial_json="{}"), stop(0)
+    )
     assert (reading.summary, reading.lost) == (["completed"], ["content[0]", "content[0]"])
 
 
@@ -135,7 +147,7 @@ def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
     assert reading.lost == ["tool_use.id", "tool_use.id", "tool_use.name"]
 
 
-def test_what_a_call_says_of_its_caller_goes_back_with_it() -> None:
+def test_caller_of_a_call_travels_with_it() -> None:
     """F-4."""
     caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
     reading = read(
@@ -168,19 +180,27 @@ def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
         stop(0),
     )
     assert reading.lost == ["content[0].input"]
-    assert reading.summary[0] == 'messages:server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
+    assert (
+        reading.summary[0]
+        == 'messages:server_tool_use {"type":"server_tool_use","id":"s","name":"web_search","input":{}}'
+    )
 
 
 def test_a_delta_for_a_block_of_another_kind_begins_one() -> None:
     reading = read(
-        begin(0, type="text", text="a"), delta(0, type="thinking_delta", thinking="b"), delta(0, type="text_delta", text="c")
+        begin(0, type="text", text="a"),
+        delta(0, type="thinking_delta", thinking="b"),
+        delta(0, type="text_delta", text="c"),
     )
     assert reading.summary == ["OutputText: a", "ReasoningText: b", "OutputText: c", "completed"]
 
 
-def test_deltas_that_say_nothing_change_nothing() -> None:
+def test_empty_deltas_are_ignored() -> None:
     reading = read(
-        begin(0, type="text", text="a"), delta(0, type="text_delta"), {"type": "content_block_delta", "index": 0}, stop(9)
+        begin(0, type="text", text="a"),
+        delta(0, type="text_delta"),
+        {"type": "content_block_delta", "index": 0},
+        stop(9),
     )
     assert (reading.summary, reading.lost) == (["OutputText: a", "completed"], [])
 
@@ -201,14 +221,17 @@ def test_a_refusal_that_interrupts_closes_what_was_open() -> None:
     assert reading.summary == ["a = get_time({})", "Refusal: No. (incomplete)", "incomplete: content_filter"]
 
 
-def test_bytes_that_are_no_utf8_and_numbers_that_are_none_are_mended() -> None:
+def test_invalid_utf8_and_numbers_are_repaired() -> None:
     """F-4."""
-    bad = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"},"x":1e999,"y":[0.5,null]}'
+    bad = (
+        b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"},'
+        b'"x":1e999,"y":[0.5,null]}'
+    )
     reading = read(begin(0, type="text", text=""), bad, delta(0, type="text_delta", text="b"), stop(0))
     assert (reading.summary, reading.lost) == (["OutputText: a\ufffdb", "completed"], ["stream"])
 
 
-def test_bytes_that_are_no_utf8_inside_a_block_are_mended() -> None:
+def test_invalid_utf8_in_a_block_is_repaired() -> None:
     """A block is read later than the event that brings it, and may hide them."""
     call = b'{"type":"tool_use","id":"t","name":"f","input":{"a":"x\xff"},"caller":{"b":"\xff"}}'
     streamed = read(b'{"type":"content_block_start","index":0,"content_block":' + call + b"}", stop(0), stop="tool_use")
@@ -226,27 +249,27 @@ def test_bytes_that_are_no_utf8_inside_a_block_are_mended() -> None:
         b'{"type":"server_tool_use","id":"s","name":"web_search","input":{"a":1e400}}',
     ],
 )
-def test_a_block_with_a_number_beyond_all_measure_is_left_out(block: bytes) -> None:
+def test_block_with_unrepresentable_number_is_left_out(block: bytes) -> None:
     """F-4."""
     reading = read(b'{"type":"content_block_start","index":0,"content_block":' + block + b"}", stop(0), *text(1, "y"))
     assert (reading.summary, reading.lost) == (["OutputText: y", "completed"], ["content[0]"])
 
 
-def test_a_citation_with_a_number_beyond_all_measure_is_left_out() -> None:
+def test_citation_with_unrepresentable_number_is_left_out() -> None:
     """F-4."""
     citation = b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"a":1e400}}}'
     reading = read(begin(0, type="text", text="x"), citation, stop(0))
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["content.citations"])
 
 
-def test_half_a_character_outside_the_pieces_of_a_text_is_replaced() -> None:
+def test_lone_surrogate_outside_text_deltas_is_replaced() -> None:
     """F-4."""
     bad = b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a\\ud83d"}}'
     reading = read(bad, stop(0))
     assert (reading.summary, reading.lost) == (["OutputText: a\ufffd", "completed"], ["stream"])
 
 
-def test_a_half_that_is_held_back_is_told_when_the_stream_ends() -> None:
+def test_pending_surrogate_is_replaced_at_the_end() -> None:
     """F-4."""
     half = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}'
     assert read_frames([frame(half)]).summary == ["OutputText: a\ufffd (incomplete)", "failed: upstream_disconnected"]
@@ -254,18 +277,24 @@ def test_a_half_that_is_held_back_is_told_when_the_stream_ends() -> None:
 
 
 @pytest.mark.parametrize("place", ["top", "message"])
-def test_usage_of_a_form_that_nobody_knows_is_left_out(place: str) -> None:
+def test_usage_of_unknown_form_is_left_out(place: str) -> None:
     """REQ-4, F-4."""
     usage = {"usage": {"input_tokens": "many"}}
-    event = {"type": "message_delta", "delta": {}, **usage} if place == "top" else {"type": "message_start", "message": usage}
+    event = (
+        {"type": "message_delta", "delta": {}, **usage}
+        if place == "top"
+        else {"type": "message_start", "message": usage}
+    )
     reading = read(event, *text(0, "x"))
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["usage"])
 
 
 DEEP_EVENTS = {
-    "citation": b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"type":"a","b":%s}}}',
+    "citation": b'{"type":"content_block_delta","index":0,'
+    b'"delta":{"type":"citations_delta","citation":{"type":"a","b":%s}}}',
     "text": b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x","citations":[%s]}}',
-    "call": b'{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":%s}}',
+    "call": b'{"type":"content_block_start","index":0,'
+    b'"content_block":{"type":"tool_use","id":"t","name":"f","input":%s}}',
     "carried": b'{"type":"content_block_start","index":0,"content_block":{"type":"hologram","of":%s}}',
     "delta": b'{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":%s}}',
 }
@@ -280,7 +309,9 @@ def test_event_nesting_is_bounded(name: str) -> None:
         event = DEEP_EVENTS[name] % (b"[" * depth + b"]" * depth)
         reading = read(first, event, stop(0))
         assert find_violations(reading.events) == []
-        assert reading.summary[-1] == ("completed" if depth + around <= MAX_NESTING else "failed: upstream_invalid_response")
+        assert reading.summary[-1] == (
+            "completed" if depth + around <= MAX_NESTING else "failed: upstream_invalid_response"
+        )
 
 
 def level_of(event: bytes) -> int:

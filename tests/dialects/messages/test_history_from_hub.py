@@ -109,26 +109,26 @@ def test_calls_stand_behind_the_words_of_their_turn() -> None:
     assert lines == ["user: q", "assistant: wait, a()", "user: a=ok"]
 
 
-def test_a_conversation_that_the_assistant_begins_is_given_a_first_word() -> None:
+def test_conversation_that_starts_with_the_assistant_gets_a_user_message() -> None:
     """F-4."""
     lines, lost = sent(assistant("Hello"), user("Hi"))
-    assert lines == ["user: [The conversation goes on from here.]", "assistant: Hello", "user: Hi"]
+    assert lines == ["user: [earlier messages omitted]", "assistant: Hello", "user: Hi"]
     assert lost == ["input"]
 
 
-def test_system_text_alone_is_given_a_word_to_answer() -> None:
+def test_system_text_alone_gets_a_user_message() -> None:
     """F-4."""
     body, losses = ask(Request(model="m", input=[system("Be brief.")]))
     assert body["system"] == [{"type": "text", "text": "Be brief."}]
     assert [loss.path for loss in losses] == ["input"]
 
 
-def test_nothing_at_all_is_refused() -> None:
+def test_empty_input_is_refused() -> None:
     with pytest.raises(InvalidValue):
         ask(Request(model="m", input=[]))
 
 
-def test_texts_without_words_are_left_out_with_a_loss() -> None:
+def test_blank_texts_are_left_out_with_a_loss() -> None:
     """F-4."""
     assert sent(user("a"), assistant(""), user(" \n")) == (["user: a"], ["input[1].content", "input[2].content"])
 
@@ -141,7 +141,9 @@ def test_white_space_after_the_assistants_last_words_is_left_out() -> None:
 def test_fields_and_items_without_a_place_are_losses() -> None:
     """F-4."""
     said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
-    _, lost = sent(user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b"))
+    _, lost = sent(
+        user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b")
+    )
     assert lost == ["input[1].note", "input[1].phase", "input[3]"]
 
 
@@ -150,7 +152,9 @@ def test_fields_and_items_without_a_place_are_losses() -> None:
 
 def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
     body, losses = ask(
-        Request(model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")])
+        Request(
+            model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")]
+        )
     )
     assert [block["text"] for block in body["system"]] == ["I", "S", "D"]
     assert not list(losses)
@@ -160,7 +164,11 @@ def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
     ("wire", "lines", "lost"),
     [
         (RICH, ["user: a", "system: S, T", "assistant: b", "user: c"], []),
-        (PLAIN, ["user: a, <system>\nS\n</system>, <system>\nT\n</system>", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
+        (
+            PLAIN,
+            ["user: a, <system>\nS\n</system>, <system>\nT\n</system>", "assistant: b", "user: c"],
+            ["input[1]", "input[2]"],
+        ),
         (TOP, ["user: a", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
     ],
 )
@@ -171,12 +179,12 @@ def test_system_text_in_mid_conversation_stands_where_the_server_takes_it(
     assert sent(user("a"), system("S"), system("T"), assistant("b"), user("c"), wire=wire) == (lines, lost)
 
 
-def test_system_text_that_says_nothing_is_not_marked() -> None:
+def test_blank_system_text_is_not_marked() -> None:
     lines, _ = sent(user("a"), system(" "), assistant("b"), user("c"), wire=PLAIN)
     assert lines == ["user: a", "assistant: b", "user: c"]
 
 
-def test_a_system_message_waits_for_the_users_words() -> None:
+def test_system_message_waits_for_a_user_message() -> None:
     """It must stand before the assistant's, or at the end."""
     assert sent(user("a"), system("S"), user("b")) == (["user: a, b", "system: S"], ["input[2]"])
 
@@ -234,7 +242,9 @@ def test_a_custom_call_is_one_of_one_string() -> None:
 
 def test_images_stay_in_results() -> None:
     """TOOL-6."""
-    lines, lost = sent(user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")]))
+    lines, lost = sent(
+        user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")])
+    )
     assert (lines[-1], lost) == ("user: a=['see', 'image']", [])
 
 
@@ -274,9 +284,11 @@ def test_marks_on_calls_and_results_go_back() -> None:
 # Thoughts.
 
 
-def test_what_this_server_sealed_is_opened_for_it_in_its_place_RSN2() -> None:
+def test_reasoning_of_this_server_is_unsealed_in_place_RSN2() -> None:
     redacted = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"redacted": "data"}))
-    dropped = ReasoningParam(summary=[], encrypted_content=seal_reasoning("messages", {"thinking": "kept", "signature": "t"}))
+    dropped = ReasoningParam(
+        summary=[], encrypted_content=seal_reasoning("messages", {"thinking": "kept", "signature": "t"})
+    )
     items: list[ItemParam] = [user("q"), thought("one"), assistant("b"), redacted, dropped, call("a"), output("a")]
     lines, lost = sent(*items)
     assert (lines[1], lost) == ("assistant: <one|s>, b, <data>, <kept|t>, a()", [])
@@ -293,7 +305,7 @@ def test_what_this_server_sealed_is_opened_for_it_in_its_place_RSN2() -> None:
         ReasoningParam(summary=[], encrypted_content=UNSET),
     ],
 )
-def test_what_another_made_or_nobody_signed_is_left_out_RSN3(foreign: ReasoningParam) -> None:
+def test_foreign_or_unsigned_reasoning_is_left_out_RSN3(foreign: ReasoningParam) -> None:
     assert sent(user("q"), foreign, assistant("b"), user("c")) == (["user: q", "assistant: b", "user: c"], ["input[1]"])
 
 
@@ -304,7 +316,7 @@ def test_unsigned_thoughts_go_back_to_a_server_that_takes_them_RSN2() -> None:
     assert losses == []
 
 
-def test_thoughts_that_led_to_nothing_are_left_out_RSN3() -> None:
+def test_thoughts_without_following_block_are_left_out_RSN3() -> None:
     """Servers refuse them at the end of a turn."""
     assert sent(user("q"), thought("x"), user("r"), assistant("b"), thought("y")) == (
         ["user: q, r", "assistant: b"],
@@ -314,7 +326,7 @@ def test_thoughts_that_led_to_nothing_are_left_out_RSN3() -> None:
     assert (lines, lost) == (["user: q", "assistant: a()", "user: a=ok"], ["input[2]"])
 
 
-def test_thoughts_go_before_what_the_next_turn_says() -> None:
+def test_thoughts_precede_the_content_of_the_next_turn() -> None:
     lines, lost = sent(user("q"), assistant("a"), thought("x"), assistant("b"), user("r"))
     assert (lines[1], lost) == ("assistant: a, <x|s>, b", [])
 
@@ -325,24 +337,29 @@ def test_thoughts_go_before_what_the_next_turn_says() -> None:
 @pytest.mark.parametrize(
     "name", ["web_search_with_citations", "interleaved_thinking", "redacted_thinking", "citations_of_documents"]
 )
-def test_what_a_server_said_goes_back_to_it_to_the_letter_RSN2(name: str) -> None:
+def test_server_content_returns_to_it_unchanged_RSN2(name: str) -> None:
     """Law (d): its own blocks, thoughts and citations too."""
     response = read_frames(frames_of(of(name).read_bytes())).response
     said: list[ItemParam] = [codec.decode_item_param(codec.encode(item)) for item in response.output]
     calls = [item.call_id for item in said if isinstance(item, FunctionCallParam)]
-    body, losses = ask(Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools))
+    body, losses = ask(
+        Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools)
+    )
     written = msgspec.json.decode(of(name).with_suffix(".json").read_bytes())["content"]
     assert body["messages"][1]["content"] == written
     assert [loss.path for loss in losses] == []
 
 
-def test_a_citation_of_somebody_else_is_a_loss() -> None:
+def test_citation_of_another_server_is_a_loss() -> None:
     """F-4."""
     page = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "https://c", "title": "t"}
     place = {"type": "file_citation", "file_id": "f"}
     part = msgspec.json.encode({"type": "output_text", "text": "x", "annotations": [page, place]})
     said = MessageParam(role="assistant", content=[codec.decode_as(part, OutputTextParam)])
-    assert sent(user("q"), said, user("r"))[1] == ["input[1].content[0].annotations[0]", "input[1].content[0].annotations[1]"]
+    assert sent(user("q"), said, user("r"))[1] == [
+        "input[1].content[0].annotations[0]",
+        "input[1].content[0].annotations[1]",
+    ]
 
 
 def _unjudged(request: Request, wire: MessagesWire) -> tuple[Any, list[str]]:

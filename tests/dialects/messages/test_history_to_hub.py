@@ -41,11 +41,11 @@ def items_of(messages: list[dict[str, Any]], **members: Any) -> list[ItemParam]:
     return request.input
 
 
-def said(*blocks: dict[str, Any]) -> list[ItemParam]:
+def assistant_items(*blocks: dict[str, Any]) -> list[ItemParam]:
     return items_of([{"role": "assistant", "content": list(blocks)}])
 
 
-def given(*blocks: dict[str, Any]) -> Any:
+def user_parts(*blocks: dict[str, Any]) -> Any:
     """The parts of one user message."""
     (message,) = items_of([{"role": "user", "content": list(blocks)}])
     assert isinstance(message, MessageParam)
@@ -61,7 +61,8 @@ def test_system_text_that_is_a_string_becomes_instructions() -> None:
 def test_system_blocks_keep_their_marks() -> None:
     """E-4: a mark for the cache goes to a server of this dialect as it came."""
     first, _ = items_of(
-        [{"role": "user", "content": "x"}], system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}]
+        [{"role": "user", "content": "x"}],
+        system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}],
     )
     assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=KEPT)])
 
@@ -84,7 +85,7 @@ def test_system_messages_in_mid_conversation_stay_in_their_place() -> None:
 
 def test_an_assistants_turn_comes_apart_in_its_order() -> None:
     """E-1, RSN-1: thoughts, words and calls, each an item of its own; interleaved thinking keeps its places."""
-    items = said(
+    items = assistant_items(
         {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
         {"type": "redacted_thinking", "data": "sealed"},
         {"type": "text", "text": "I look."},
@@ -107,7 +108,7 @@ def test_an_assistants_turn_comes_apart_in_its_order() -> None:
 
 def test_thinking_that_nobody_signed_has_no_seal() -> None:
     """RSN-3."""
-    assert said({"type": "thinking", "thinking": "hm", "signature": ""}) == [
+    assert assistant_items({"type": "thinking", "thinking": "hm", "signature": ""}) == [
         ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
     ]
 
@@ -142,7 +143,9 @@ def test_results_come_apart_from_what_the_user_said() -> None:
             output=[
                 InputText(text="two"),
                 InputImageParam(image_url="data:image/png;base64,iVBO"),
-                UnknownContent(kind="messages:tool_reference", raw=Raw(b'{"type": "tool_reference", "tool_name": "t"}')),
+                UnknownContent(
+                    kind="messages:tool_reference", raw=Raw(b'{"type": "tool_reference", "tool_name": "t"}')
+                ),
             ],
         ),
         FunctionCallOutputParam(call_id="c", output=""),
@@ -153,13 +156,16 @@ def test_results_come_apart_from_what_the_user_said() -> None:
 @pytest.mark.parametrize(
     ("source", "part"),
     [
-        ({"type": "base64", "media_type": "image/png", "data": "iVBO"}, InputImageParam(image_url="data:image/png;base64,iVBO")),
+        (
+            {"type": "base64", "media_type": "image/png", "data": "iVBO"},
+            InputImageParam(image_url="data:image/png;base64,iVBO"),
+        ),
         ({"type": "url", "url": "https://x/y.png"}, InputImageParam(image_url="https://x/y.png")),
         ({"type": "file", "file_id": "file_1"}, InputImageParam(file_id="file_1")),
     ],
 )
 def test_images_come_from_three_places(source: dict[str, Any], part: InputImageParam) -> None:
-    assert given({"type": "image", "source": source}) == [part]
+    assert user_parts({"type": "image", "source": source}) == [part]
 
 
 @pytest.mark.parametrize(
@@ -171,21 +177,31 @@ def test_images_come_from_three_places(source: dict[str, Any], part: InputImageP
         ),
         (
             {"type": "text", "media_type": "text/plain", "data": "wörds"},
-            InputFileParam(file_data="data:text/plain;base64," + base64.b64encode("wörds".encode()).decode(), filename="t"),
+            InputFileParam(
+                file_data="data:text/plain;base64," + base64.b64encode("wörds".encode()).decode(), filename="t"
+            ),
         ),
         ({"type": "url", "url": "https://x/y.pdf"}, InputFileParam(file_url="https://x/y.pdf", filename="t")),
         ({"type": "file", "file_id": "file_1"}, InputFileParam(file_id="file_1", filename="t")),
     ],
 )
 def test_documents_come_from_four_places(source: dict[str, Any], part: InputFileParam) -> None:
-    assert given({"type": "document", "source": source, "title": "t"}) == [part]
+    assert user_parts({"type": "document", "source": source, "title": "t"}) == [part]
 
 
-def test_what_is_said_of_a_document_goes_with_it() -> None:
-    (part,) = given(
-        {"type": "document", "source": {"type": "url", "url": "u"}, "citations": {"enabled": True}, "context": "c", **CACHED}
+def test_document_members_travel_with_the_document() -> None:
+    (part,) = user_parts(
+        {
+            "type": "document",
+            "source": {"type": "url", "url": "u"},
+            "citations": {"enabled": True},
+            "context": "c",
+            **CACHED,
+        }
     )
-    assert part == InputFileParam(file_url="u", extra={**KEPT, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')})
+    assert part == InputFileParam(
+        file_url="u", extra={**KEPT, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')}
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,9 +212,9 @@ def test_what_is_said_of_a_document_goes_with_it() -> None:
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "x"}]}, "title": "t"},
     ],
 )
-def test_blocks_that_the_hub_has_no_part_for_go_as_they_are(block: dict[str, Any]) -> None:
+def test_native_blocks_travel_unchanged(block: dict[str, Any]) -> None:
     """ITEM-5."""
-    (part,) = given(block)
+    (part,) = user_parts(block)
     assert isinstance(part, UnknownContent)
     assert (part.kind, json.loads(bytes(part.raw))) == (f"messages:{block['type']}", block)
 
@@ -207,7 +223,9 @@ def test_blocks_of_hosted_tools_are_items_in_their_place() -> None:
     """ITEM-5: what the server ran itself, between what the model said before and after."""
     used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    before, use, result, after = said({"type": "text", "text": "a"}, used, found, {"type": "text", "text": "b"})
+    before, use, result, after = assistant_items(
+        {"type": "text", "text": "a"}, used, found, {"type": "text", "text": "b"}
+    )
     assert isinstance(before, MessageParam)
     assert isinstance(after, MessageParam)
     assert isinstance(use, UnknownItem)
@@ -220,17 +238,22 @@ def test_citations_are_annotations_of_the_whole_text() -> None:
     web = {"type": "web_search_result_location", "url": "u", "title": None, "cited_text": "c", "encrypted_index": "e"}
     foreign = {"type": "web_search_result_location", "url": "v", "title": "t", "cited_text": "", "encrypted_index": ""}
     place = {"type": "char_location", "cited_text": "c", "document_index": 0}
-    (message,) = said({"type": "text", "text": "abc", "citations": [web, foreign, place, {}]})
+    (message,) = assistant_items({"type": "text", "text": "abc", "citations": [web, foreign, place, {}]})
     assert isinstance(message, MessageParam)
     part = message.content[0]
     assert isinstance(part, OutputTextParam)
     assert part.annotations == [
         UrlCitation(
-            start_index=0, end_index=3, url="u", title="", extra={"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')}
+            start_index=0,
+            end_index=3,
+            url="u",
+            title="",
+            extra={"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')},
         ),
         UrlCitation(start_index=0, end_index=3, url="v", title="t"),
         UnknownAnnotation(
-            kind="messages:char_location", raw=Raw(b'{"type":"messages:char_location","cited_text":"c","document_index":0}')
+            kind="messages:char_location",
+            raw=Raw(b'{"type":"messages:char_location","cited_text":"c","document_index":0}'),
         ),
         UnknownAnnotation(kind="messages:citation", raw=Raw(b'{"type":"messages:citation"}')),
     ]
@@ -243,7 +266,7 @@ def test_empty_content_is_an_empty_message() -> None:
     ]
 
 
-def test_a_field_of_a_message_that_says_nothing_by_itself_is_a_loss() -> None:
+def test_message_field_without_message_item_is_a_loss() -> None:
     """F-4."""
     result = {"type": "tool_result", "tool_use_id": "a", "content": "one"}
     _, losses = read([{"role": "user", "content": [result], "acme": 1}])

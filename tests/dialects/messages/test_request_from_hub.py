@@ -40,14 +40,14 @@ MANY = settings(max_examples=30)
 @MANY
 @given(requests(orphans=True), wires())
 def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: MessagesWire) -> None:
-    _ask_if_anything_is_said(_without_hints(request), wire)
+    _ask_if_not_empty(_without_hints(request), wire)
 
 
 @MANY
 @given(requests(orphans=True), wires())
 def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: MessagesWire) -> None:
     request = _without_hints(request)
-    body, losses = _ask_if_anything_is_said(request, wire)
+    body, losses = _ask_if_not_empty(request, wire)
     sent = [text for _, text in _strings(body)]
     for path, text in _strings(json.loads(codec.encode(request))):
         # Reasoning that is all sealed is reported as a whole.
@@ -55,7 +55,7 @@ def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: Mes
             assert any(text.strip() in other for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
 
-def _ask_if_anything_is_said(request: Request, wire: MessagesWire) -> tuple[dict[str, Any], Losses]:
+def _ask_if_not_empty(request: Request, wire: MessagesWire) -> tuple[dict[str, Any], Losses]:
     """Empty messages alone are refused, which is no matter of these laws."""
     try:
         return ask(request, wire)
@@ -69,14 +69,16 @@ def _ask_if_anything_is_said(request: Request, wire: MessagesWire) -> tuple[dict
 def sent(wire: MessagesWire = RICH, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     """The settings of the body that is sent, and the paths of what was lost."""
     body, losses = ask(Request(**{"model": "m", "input": "q", **fields}), wire)
-    return {name: value for name, value in body.items() if name not in ("model", "messages")}, [loss.path for loss in losses]
+    return {name: value for name, value in body.items() if name not in ("model", "messages")}, [
+        loss.path for loss in losses
+    ]
 
 
 def raw(value: Any) -> Raw:
     return Raw(json.dumps(value).encode())
 
 
-def test_a_limit_is_always_said() -> None:
+def test_max_tokens_is_always_sent() -> None:
     assert sent() == ({"max_tokens": 32_000}, [])
     assert sent(max_output_tokens=100)[0] == {"max_tokens": 100}
     assert sent(MessagesWire(max_tokens=5))[0] == {"max_tokens": 5}
@@ -103,12 +105,18 @@ def test_a_limit_is_always_said() -> None:
         ({"stream": None}, {}, []),
         ({"presence_penalty": 1, "frequency_penalty": 1}, {}, ["presence_penalty", "frequency_penalty"]),
         ({"top_logprobs": 3, "client_metadata": {"a": 1}}, {}, ["top_logprobs", "client_metadata"]),
-        ({"include": ["reasoning.encrypted_content", "message.output_text.logprobs", ENCRYPTED_IF_ANY]}, {}, ["include[1]"]),
+        (
+            {"include": ["reasoning.encrypted_content", "message.output_text.logprobs", ENCRYPTED_IF_ANY]},
+            {},
+            ["include[1]"],
+        ),
         ({"text": TextParam(verbosity="low", extra={"x": Raw(b"1")})}, {}, ["text.x", "text.verbosity"]),
         ({"reasoning": ReasoningConfigParam(extra={"x": Raw(b"1")})}, {}, ["reasoning.x"]),
     ],
 )
-def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(fields: dict[str, Any], settings: dict[str, Any], lost: list[str]) -> None:
+def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(
+    fields: dict[str, Any], settings: dict[str, Any], lost: list[str]
+) -> None:
     assert sent(**fields) == ({"max_tokens": 32_000, **settings}, lost)
 
 
@@ -147,21 +155,23 @@ def test_fields_of_clients_of_this_dialect_go_out_under_their_own_names_REQ7(
     assert sent(extra=given) == ({"max_tokens": 32_000, **settings}, lost)
 
 
-def test_what_a_client_of_this_dialect_says_itself_is_not_said_twice() -> None:
+def test_native_fields_are_not_sent_twice() -> None:
     """REQ-7."""
     own = {"messages:service_tier": raw("auto"), "messages:cache_control": raw({"type": "ephemeral"})}
     body, lost = sent(extra=own, service_tier="default", prompt_cache_key="k")
     assert (body["service_tier"], body["cache_control"], lost) == ("auto", {"type": "ephemeral"}, [])
 
 
-def test_what_a_chat_client_says_of_its_own_stream_is_no_loss() -> None:
+def test_stream_options_of_chat_clients_are_no_loss() -> None:
     """F-4."""
     assert sent(extra={"chat:stream_options": raw({"include_usage": True})}) == ({"max_tokens": 32_000}, [])
 
 
 def test_unknown_fields_pass_where_the_profile_says_so() -> None:
     """REQ-7."""
-    body, losses = request_from_hub(Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",)))
+    body, losses = request_from_hub(
+        Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",))
+    )
     assert (json.loads(body)["seed"], list(losses)) == (1, [])
 
 
@@ -225,7 +235,7 @@ def test_the_older_place_for_the_form_of_the_output_is_used_where_it_is_the_only
         ),
     ],
 )
-def test_a_form_that_nothing_enforces_is_told_in_the_system_text_REQ1(wire: MessagesWire, format: Any, told: str) -> None:
+def test_format_that_is_not_enforced_is_in_the_system_text_REQ1(wire: MessagesWire, format: Any, told: str) -> None:
     body, lost = sent(wire, text=TextParam(format=format))
     assert told in body["system"][0]["text"]
     assert lost == ["text.format"]

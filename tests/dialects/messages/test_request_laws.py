@@ -1,4 +1,4 @@
-"""Law (d) for requests: what a Messages client sends reaches a Messages server as it was, others with every loss named."""
+"""Law (d) for requests: a Messages server gets a Messages client's request unchanged, other servers with losses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from antiphon.protocol.request import Request
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-# A server that has all there is.
+# A server that supports everything.
 WIRE = MessagesWire(
     system="inline",
     thinking="adaptive",
@@ -30,7 +30,9 @@ WIRE = MessagesWire(
     fields=("temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier", "context_management"),
 )
 WORDS = st.sampled_from(["a", "Hello.", "wörld \u2028", '{"x": 1}', "two\n\nlines"])
-MARKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from([{}, {}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}])
+MARKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+)
 TEXTS = st.builds(lambda text, mark: {"type": "text", "text": text, **mark}, WORDS, MARKS)
 IMAGES = st.sampled_from(
     [
@@ -41,7 +43,11 @@ IMAGES = st.sampled_from(
 )
 DOCUMENTS = st.sampled_from(
     [
-        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}, "title": "t"},
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+            "title": "t",
+        },
         {
             "type": "document",
             "source": {"type": "text", "media_type": "text/plain", "data": "wörds"},
@@ -80,7 +86,9 @@ SETTINGS = st.fixed_dictionaries(
         "temperature": st.just(1),
         "metadata": st.just({"user_id": "u"}),
         "service_tier": st.sampled_from(["auto", "standard_only"]),
-        "tool_choice": st.sampled_from([{"type": "auto"}, {"type": "auto", "disable_parallel_tool_use": True}, {"type": "none"}]),
+        "tool_choice": st.sampled_from(
+            [{"type": "auto"}, {"type": "auto", "disable_parallel_tool_use": True}, {"type": "none"}]
+        ),
         "thinking": st.just({"type": "disabled"}),
         "output_config": st.sampled_from(
             [
@@ -96,7 +104,7 @@ SETTINGS = st.fixed_dictionaries(
 
 @st.composite
 def bodies(draw: Draw) -> dict[str, Any]:
-    """Conversations that the API takes: calls are answered right away, thoughts come first, users and the assistant by turns."""
+    """Conversations that the API accepts: results directly after calls, thoughts first, roles alternate."""
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": draw(st.lists(TEXTS | IMAGES | DOCUMENTS, min_size=1, max_size=3))}
     ]
@@ -123,17 +131,27 @@ def bodies(draw: Draw) -> dict[str, Any]:
 
 
 def _thought(text: str) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": text, "signature": seal_reasoning("messages", {"thinking": text, "signature": "s"})}
+    return {
+        "type": "thinking",
+        "thinking": text,
+        "signature": seal_reasoning("messages", {"thinking": text, "signature": "s"}),
+    }
 
 
 def _result(draw: Draw, id: str) -> dict[str, Any]:
     content = draw(WORDS | st.lists(TEXTS, min_size=1, max_size=2) | st.lists(IMAGES, min_size=1, max_size=1))
     is_error = not isinstance(content, list) and draw(st.booleans())
-    return {"type": "tool_result", "tool_use_id": id, "content": content, **({"is_error": True} if is_error else {}), **draw(MARKS)}
+    return {
+        "type": "tool_result",
+        "tool_use_id": id,
+        "content": content,
+        **({"is_error": True} if is_error else {}),
+        **draw(MARKS),
+    }
 
 
 def opened(body: dict[str, Any]) -> dict[str, Any]:
-    """The body as the server that sealed the thoughts must see it."""
+    """The body for the server that sealed the thoughts."""
     for message in body["messages"]:
         for block in message["content"]:
             if block["type"] in OPENED:
@@ -155,7 +173,7 @@ def texts_in(value: Any) -> set[str]:
 
 @given(bodies())
 def test_a_messages_server_gets_what_a_messages_client_sent(body: dict[str, Any]) -> None:
-    """Law (d), RSN-2, E-4: marks for the cache, signatures, hosted blocks, settings: all as it was, and nothing lost."""
+    """Law (d), RSN-2, E-4: cache marks, signatures, hosted blocks and settings are unchanged, and nothing is lost."""
     request, losses = request_to_hub(json.dumps(body).encode())
     sent, more = request_from_hub(request, WIRE)
     assert [*losses, *more] == []
@@ -163,11 +181,13 @@ def test_a_messages_server_gets_what_a_messages_client_sent(body: dict[str, Any]
 
 
 @given(bodies())
-def test_other_servers_get_every_word_and_what_they_do_not_get_is_named(body: dict[str, Any]) -> None:
+def test_other_servers_get_every_text_or_a_loss_names_it(body: dict[str, Any]) -> None:
     """Law (d), F-4, RSN-3."""
     request, losses = request_to_hub(json.dumps(body).encode())
     assert list(losses) == []
-    asked = [text for message in body["messages"] for text in texts_in(message["content"]) if message["role"] != "system"]
+    asked = [
+        text for message in body["messages"] for text in texts_in(message["content"]) if message["role"] != "system"
+    ]
     for dialect in (chat, responses):
         sent, lost = dialect.request_from_hub(request)
         told = texts_of(json.loads(sent))
@@ -179,7 +199,7 @@ def test_other_servers_get_every_word_and_what_they_do_not_get_is_named(body: di
 
 
 @given(requests())
-def test_what_was_written_for_a_server_is_read_and_written_to_the_same_body(request: Request) -> None:
+def test_server_body_survives_reading_and_writing(request: Request) -> None:
     """Law (d), hub → messages → hub → messages: the second time there is nothing left to lose."""
     try:
         body, _ = request_from_hub(request, WIRE)
@@ -192,7 +212,7 @@ def test_what_was_written_for_a_server_is_read_and_written_to_the_same_body(requ
 
 
 def texts_of(value: Any) -> str:
-    """All that is said anywhere, as one text."""
+    """All texts of the body, joined."""
     match value:
         case str():
             return value

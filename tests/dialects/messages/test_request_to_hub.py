@@ -35,7 +35,12 @@ def test_the_smallest_request() -> None:
 def test_settings_have_their_places() -> None:
     """REQ-5."""
     request, losses = read(
-        temperature=0.5, top_p=1, stream=True, metadata={"user_id": "u" * 200}, service_tier="standard_only", max_tokens=1
+        temperature=0.5,
+        top_p=1,
+        stream=True,
+        metadata={"user_id": "u" * 200},
+        service_tier="standard_only",
+        max_tokens=1,
     )
     assert (request.temperature, request.top_p, request.stream) == (0.5, 1, True)
     assert (request.user, request.service_tier, request.max_output_tokens) == ("u" * 200, "default", 1)
@@ -55,7 +60,7 @@ def test_thread_of_null_is_no_thread() -> None:
     assert read(thread=None)[0] == read()[0]
 
 
-def test_what_only_this_dialect_knows_goes_under_its_name() -> None:
+def test_native_fields_travel_under_their_names() -> None:
     """REQ-7, F-4."""
     edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
     request, losses = read(
@@ -79,7 +84,7 @@ def test_what_only_this_dialect_knows_goes_under_its_name() -> None:
     assert list(losses) == []
 
 
-def test_nulls_say_nothing() -> None:
+def test_nulls_set_nothing() -> None:
     request, losses = read(
         top_k=None,
         stop_sequences=None,
@@ -98,10 +103,18 @@ def test_nulls_say_nothing() -> None:
 @pytest.mark.parametrize(
     ("members", "effort", "carried"),
     [
-        ({"thinking": {"type": "enabled", "budget_tokens": 4000}}, "low", {"thinking": {"type": "enabled", "budget_tokens": 4000}}),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 4000}},
+            "low",
+            {"thinking": {"type": "enabled", "budget_tokens": 4000}},
+        ),
         ({"thinking": {"type": "enabled", "budget_tokens": 1}, "output_config": {"effort": "high"}}, "high", None),
         ({"thinking": {"type": "adaptive"}}, None, {"thinking": {"type": "adaptive"}}),
-        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max", {"thinking": {"type": "adaptive"}}),
+        (
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
+            "max",
+            {"thinking": {"type": "adaptive"}},
+        ),
         ({"thinking": {"type": "disabled"}}, "none", {"thinking": {"type": "disabled"}}),
         (
             {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
@@ -111,13 +124,19 @@ def test_nulls_say_nothing() -> None:
         ({"output_config": {"effort": "low"}}, "low", {"thinking": None, "output_config": {"effort": "low"}}),
         ({"output_config": {"effort": "utmost"}}, None, {"output_config": {"effort": "utmost"}}),
         (
-            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"effort": "low", "task_budget": {"total": 9}}},
+            {
+                "thinking": {"type": "between_tools", "x": 1},
+                "output_config": {"effort": "low", "task_budget": {"total": 9}},
+            },
             "low",
-            {"thinking": {"type": "between_tools", "x": 1}, "output_config": {"effort": "low", "task_budget": {"total": 9}}},
+            {
+                "thinking": {"type": "between_tools", "x": 1},
+                "output_config": {"effort": "low", "task_budget": {"total": 9}},
+            },
         ),
     ],
 )
-def test_how_hard_to_think_is_one_word_and_the_clients_own_words_go_along(
+def test_thinking_becomes_effort_and_travels_unchanged(
     members: dict[str, Any], effort: str | None, carried: dict[str, Any] | None
 ) -> None:
     """RSN-4."""
@@ -133,17 +152,19 @@ def test_the_form_of_the_output_has_two_places(place: str) -> None:
     """REQ-1."""
     format = {"type": "json_schema", "schema": {"type": "object"}}
     request, losses = read(**{place: {"format": format} if place == "output_config" else format})
-    assert request.text == TextParam(format=JsonSchemaFormatParam(name="response", schema={"type": "object"}, strict=True))
+    assert request.text == TextParam(
+        format=JsonSchemaFormatParam(name="response", schema={"type": "object"}, strict=True)
+    )
     assert list(losses) == []
 
 
-def test_a_form_of_output_that_is_newer_than_this_is_carried() -> None:
+def test_unknown_output_format_travels_unchanged() -> None:
     request, losses = read(output_config={"format": {"type": "grammar", "g": 1}})
     assert extra_in(request) == {"messages:output_config": {"format": {"type": "grammar", "g": 1}}}
     assert list(losses) == []
 
 
-def test_what_has_no_place_is_a_loss() -> None:
+def test_unsupported_fields_are_losses() -> None:
     """F-4."""
     _, losses = read(
         metadata={"user_id": "u", "team": "t"},
@@ -166,7 +187,11 @@ def test_what_has_no_place_is_a_loss() -> None:
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type", "is missing"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text", "is missing"),
         (
-            {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": "x"}]}]},
+            {
+                "messages": [
+                    {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "n", "input": "x"}]}
+                ]
+            },
             "messages[0].content[0].input",
             'got "x", wanted an object',
         ),
@@ -176,7 +201,7 @@ def test_what_has_no_place_is_a_loss() -> None:
         ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: wanted a string"),
     ],
 )
-def test_an_error_says_what_came_what_was_wanted_and_where(members: dict[str, Any], param: str, said: str) -> None:
+def test_request_error_names_value_expectation_and_path(members: dict[str, Any], param: str, said: str) -> None:
     """ERR-3."""
     body = {"model": "m", "max_tokens": 1, "messages": HELLO, **members}
     with pytest.raises(ApiError) as raised:
@@ -185,8 +210,8 @@ def test_an_error_says_what_came_what_was_wanted_and_where(members: dict[str, An
     assert said in raised.value.message
 
 
-def test_what_a_coding_agent_sends_is_read_without_a_loss() -> None:
-    """System text in blocks and in mid-conversation, adaptive thinking, effort, context management, marks for the cache."""
+def test_request_of_a_coding_agent_has_no_loss() -> None:
+    """System text in blocks and in mid-conversation, adaptive thinking, effort, context management, cache marks."""
     cached = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     request, losses = read(
         [
@@ -199,12 +224,20 @@ def test_what_a_coding_agent_sends_is_read_without_a_loss() -> None:
                 "role": "assistant",
                 "content": [
                     {"type": "thinking", "thinking": "hm", "signature": "s"},
-                    {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}, "caller": {"type": "direct"}},
+                    {
+                        "type": "tool_use",
+                        "id": "toolu_1",
+                        "name": "Bash",
+                        "input": {"command": "ls"},
+                        "caller": {"type": "direct"},
+                    },
                 ],
             },
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "a", "is_error": False, **cached}],
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a", "is_error": False, **cached}
+                ],
             },
         ],
         system=[{"type": "text", "text": "You are an agent."}, {"type": "text", "text": "Rules.", **cached}],

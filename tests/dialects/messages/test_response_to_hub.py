@@ -14,7 +14,7 @@ def test_an_answer_without_a_stop_reason_is_whole() -> None:
     assert not list(losses)
 
 
-def test_an_answer_that_is_mended_says_how() -> None:
+def test_repaired_answer_reports_losses() -> None:
     """F-4."""
     response, losses = read_whole(b'{"content":[{"type":"text","text":"a\\ud83d"}],"usage":{"input_tokens":"3"}}')
     assert summary_of(response) == ["OutputText: a\ufffd", "completed"]
@@ -24,7 +24,7 @@ def test_an_answer_that_is_mended_says_how() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"type":"message"}', b'{"content":"text"}'])
-def test_what_is_no_message_is_the_upstreams_fault(body: bytes) -> None:
+def test_body_that_is_not_a_message_is_an_upstream_fault(body: bytes) -> None:
     """ERR-4."""
     with pytest.raises(UpstreamFault) as raised:
         read_whole(body)

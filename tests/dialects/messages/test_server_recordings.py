@@ -1,4 +1,4 @@
-"""Raw streams of Messages servers, each named after the behaviour it shows. The laws of all dialects are in `test_laws`.
+"""Raw streams of Messages servers, each named after its behaviour. The laws of all dialects are in `test_laws`.
 
 `x.json` beside `x.sse` is the same answer without a stream.
 """
@@ -35,8 +35,8 @@ def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_can_be_told_to_a_messages_client_again(path: Path) -> None:
-    """E-6, law (d): hub → messages → hub says the same, and how it ended. A refusal is text there, what is sealed a signature."""
+def test_recording_can_be_written_for_a_messages_client(path: Path) -> None:
+    """E-6, law (d): hub → messages → hub keeps content and end. There, a refusal is text and a seal is a signature."""
     reading = read_frames(frames_of(path.read_bytes()))
     from_hub = EventsFromHub(REQUEST)
     told = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
@@ -48,15 +48,15 @@ def test_a_recording_can_be_told_to_a_messages_client_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS])
-def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
+def test_recording_contains_its_expected_content(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
     assert reading.summary == SAID[name]
     assert reading.lost == LOST.get(name, [])
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_pieces_told_in_runs_say_the_same(path: Path) -> None:
-    """A run is the deltas that it stands for, numbered as they would have been."""
+def test_text_runs_equal_single_frames(path: Path) -> None:
+    """A run has the same deltas and numbers as its single events."""
     frames = frames_of(path.read_bytes())
     to_hub = reader()
     told: list[object] = []
@@ -81,7 +81,9 @@ def test_a_run_has_no_end_in_empty_pieces() -> None:
     assert to_hub.feed(empty[0]) == []
 
 
-@pytest.mark.parametrize(("name", "counts"), [("usage_with_cache", (3210, 3000, 7)), ("usage_only_at_the_end", (36, 5, 4))])
+@pytest.mark.parametrize(
+    ("name", "counts"), [("usage_with_cache", (3210, 3000, 7)), ("usage_only_at_the_end", (36, 5, 4))]
+)
 def test_cached_tokens_are_counted_once_and_inside(name: str, counts: tuple[int, int, int]) -> None:
     """REQ-4: this API counts them apart, the hub inside."""
     usage = _usage(name)
@@ -89,25 +91,28 @@ def test_cached_tokens_are_counted_once_and_inside(name: str, counts: tuple[int,
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
 
 
-def test_tokens_that_were_written_to_the_cache_are_told_beside() -> None:
+def test_cache_creation_tokens_are_in_extra() -> None:
     """REQ-4."""
     assert bytes((_usage("usage_with_cache").input_tokens_details.extra or {})[CACHE_CREATION_FIELD]) == b"200"
 
 
-def test_thoughts_are_part_of_the_output_and_told_apart() -> None:
+def test_thinking_tokens_are_part_of_the_output_count() -> None:
     """REQ-4."""
     usage = _usage("thinking_then_text")
     assert (usage.output_tokens, usage.output_tokens_details.reasoning_tokens) == (40, 25)
 
 
-def test_usage_that_nobody_tells_is_null() -> None:
+def test_missing_usage_is_null() -> None:
     """REQ-4."""
     assert read_frames(frames_of(of("no_usage").read_bytes())).response.usage is None
 
 
-def test_the_tier_is_told_in_the_hubs_words() -> None:
+def test_service_tier_is_translated() -> None:
     """REQ-5."""
-    tiers = {name: read_frames(frames_of(of(name).read_bytes())).response.service_tier for name in ("text", "usage_with_cache")}
+    tiers = {
+        name: read_frames(frames_of(of(name).read_bytes())).response.service_tier
+        for name in ("text", "usage_with_cache")
+    }
     assert tiers == {"text": "default", "usage_with_cache": "priority"}
 
 
@@ -120,7 +125,7 @@ def test_the_tier_is_told_in_the_hubs_words() -> None:
         ("stop_reason_nobody_knows", STOP_REASON_FIELD, "tired"),
     ],
 )
-def test_what_the_hub_has_no_word_for_stands_beside_its_fields(name: str, field: str, value: str) -> None:
+def test_values_without_hub_field_are_in_extra(name: str, field: str, value: str) -> None:
     """F-4."""
     extra = read_frames(frames_of(of(name).read_bytes())).response.extra
     assert extra
@@ -136,7 +141,12 @@ def test_citations_of_the_web_are_annotations_of_their_block() -> None:
     assert isinstance(plain, OutputText)
     citation = cited.annotations[0]
     assert isinstance(citation, UrlCitation)
-    assert (citation.start_index, citation.end_index, citation.url, citation.title) == (0, 9, "https://example.com/rain", "Rain")
+    assert (citation.start_index, citation.end_index, citation.url, citation.title) == (
+        0,
+        9,
+        "https://example.com/rain",
+        "Rain",
+    )
     assert set(citation.extra or ()) == {"cited_text", "encrypted_index"}
     assert plain.annotations == []
 
@@ -171,7 +181,12 @@ def _usage(name: str) -> Usage:
 
 SAID: dict[str, list[str]] = {
     "blocks_that_never_stop": ["OutputText: Go:", "toolu_01M = get_time({})", "completed"],
-    "blocks_that_share_an_index": ["OutputText: Look:", "toolu_01K = get_time({})", "toolu_01L = get_time({})", "completed"],
+    "blocks_that_share_an_index": [
+        "OutputText: Look:",
+        "toolu_01K = get_time({})",
+        "toolu_01L = get_time({})",
+        "completed",
+    ],
     "call_into_a_namespace": ['toolu_01I = files.read({"path":"a"})', "toolu_01J = files.edit[b]", "completed"],
     "call_then_text": ["toolu_01E = get_time({})", "OutputText: That should do.", "completed"],
     "call_without_input": ["toolu_01F = get_time({})", "completed"],
@@ -224,7 +239,8 @@ SAID: dict[str, list[str]] = {
     ],
     "pause_turn": [
         "OutputText: Searching.",
-        'messages:server_tool_use {"type":"server_tool_use","id":"srvtoolu_02","name":"web_search","input":{"query":"x"}}',
+        'messages:server_tool_use {"type":"server_tool_use","id":"srvtoolu_02",'
+        '"name":"web_search","input":{"query":"x"}}',
         "incomplete: pause_turn",
     ],
     "pings_everywhere": ["OutputText: Still here", "completed"],
@@ -252,7 +268,11 @@ SAID: dict[str, list[str]] = {
     "stop_sequence": ["OutputText: one two", "completed"],
     "text": ["OutputText: Grüße aus Köln 🌧️", "completed"],
     "text_and_a_call": ["OutputText: I'll look it up.", 'toolu_01D = get_weather({"city":"Bern"})', "completed"],
-    "thinking_that_is_not_shown": ["sealed: messages {'thinking': '', 'signature': 'T3BhcXVl'}", "OutputText: Four.", "completed"],
+    "thinking_that_is_not_shown": [
+        "sealed: messages {'thinking': '', 'signature': 'T3BhcXVl'}",
+        "OutputText: Four.",
+        "completed",
+    ],
     "thinking_then_parallel_calls": [
         "ReasoningText: Both cities.",
         "sealed: messages {'thinking': 'Both cities.', 'signature': 'RXF1'}",
@@ -267,13 +287,18 @@ SAID: dict[str, list[str]] = {
         "completed",
     ],
     "types_only_in_event_names": ["OutputText: Bare", "completed"],
-    "unknown_blocks_deltas_and_events": ['messages:hologram {"type":"hologram","depth":3}', "OutputText: Seen?", "completed"],
+    "unknown_blocks_deltas_and_events": [
+        'messages:hologram {"type":"hologram","depth":3}',
+        "OutputText: Seen?",
+        "completed",
+    ],
     "unsigned_thinking": ["ReasoningText: No name under it.", "OutputText: Fine.", "completed"],
     "usage_only_at_the_end": ["OutputText: Late", "completed"],
     "usage_with_cache": ["OutputText: Cheap", "completed"],
     "web_search_with_citations": [
         "OutputText: I'll search.",
-        'messages:server_tool_use {"type":"server_tool_use","id":"srvtoolu_01","name":"web_search","input":{"query":"rain"}}',
+        'messages:server_tool_use {"type":"server_tool_use","id":"srvtoolu_01",'
+        '"name":"web_search","input":{"query":"rain"}}',
         'messages:web_search_tool_result {"type":"web_search_tool_result","tool_use_id":"srvtoolu_01","content":[{"type":"web_search_result","title":"Rain","url":"https://example.com/rain","encrypted_content":"EqgfCioIARgB","page_age":null}]}',
         "OutputText: It rains.",
         "OutputText:  Take a coat.",

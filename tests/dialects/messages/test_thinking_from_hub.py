@@ -48,14 +48,17 @@ def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, 
         (LOW, "high", {"type": "adaptive"}, None, ["reasoning.effort"]),
     ],
 )
-def test_effort_is_said_in_the_servers_own_form_RSN4(
+def test_effort_is_sent_in_the_form_of_the_server_RSN4(
     wire: MessagesWire, effort: Any, thinking: Any, config: Any, lost: list[str]
 ) -> None:
     assert sent(wire, effort) == ((thinking, config), lost)
 
 
 def test_a_budget_fits_the_limit_of_the_answer_RSN4() -> None:
-    assert sent(BUDGET, max_output_tokens=4000) == (({"type": "enabled", "budget_tokens": 3000}, None), ["reasoning.effort"])
+    assert sent(BUDGET, max_output_tokens=4000) == (
+        ({"type": "enabled", "budget_tokens": 3000}, None),
+        ["reasoning.effort"],
+    )
     assert sent(BUDGET, max_output_tokens=1024) == ((None, None), ["reasoning.effort"])
 
 
@@ -79,8 +82,22 @@ def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
         ),
         (RICH, {"type": "adaptive"}, None, {"type": "adaptive"}, None, []),
         (RICH, {"type": "disabled"}, "none", {"type": "disabled"}, None, []),
-        (RICH, {"type": "enabled", "budget_tokens": 5000}, "medium", {"type": "adaptive"}, {"effort": "medium"}, ["thinking"]),
-        (BUDGET, {"type": "enabled", "budget_tokens": 5000}, "medium", {"type": "enabled", "budget_tokens": 5000}, None, []),
+        (
+            RICH,
+            {"type": "enabled", "budget_tokens": 5000},
+            "medium",
+            {"type": "adaptive"},
+            {"effort": "medium"},
+            ["thinking"],
+        ),
+        (
+            BUDGET,
+            {"type": "enabled", "budget_tokens": 5000},
+            "medium",
+            {"type": "enabled", "budget_tokens": 5000},
+            None,
+            [],
+        ),
         (BUDGET, {"type": "adaptive"}, None, {"type": "enabled", "budget_tokens": 12288}, None, ["thinking"]),
         (NONE, {"type": "adaptive"}, "high", None, None, ["thinking"]),
         (NONE, {"type": "disabled"}, "none", None, None, []),
@@ -92,7 +109,7 @@ def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
         (ALWAYS, {"type": "enabled", "budget_tokens": 5000}, "max", {"type": "adaptive"}, {"effort": "high"}, [*LOST]),
     ],
 )
-def test_what_a_client_of_this_dialect_wrote_is_kept_where_the_server_knows_it_RSN4(
+def test_client_thinking_is_kept_if_the_server_accepts_it_RSN4(
     wire: MessagesWire, written: Any, effort: Any, thinking: Any, config: Any, lost: list[str]
 ) -> None:
     extra = {"messages:thinking": Raw(json.dumps(written).encode())}
@@ -102,7 +119,9 @@ def test_what_a_client_of_this_dialect_wrote_is_kept_where_the_server_knows_it_R
 def test_thinking_of_no_known_kind_is_passed_on_for_the_server_to_judge() -> None:
     """REQ-7."""
     for written in ('{"type":"dreaming"}', '{"type":7}', "[]"):
-        body, _ = request_from_hub(Request(model="m", input="q", extra={"messages:thinking": Raw(written.encode())}), RICH)
+        body, _ = request_from_hub(
+            Request(model="m", input="q", extra={"messages:thinking": Raw(written.encode())}), RICH
+        )
         assert json.loads(body)["thinking"] == json.loads(written)
 
 
@@ -130,7 +149,7 @@ def test_a_forced_call_leaves_thinking_to_a_model_that_always_thinks() -> None:
         (NONE, "low", None, ["output_config.effort"]),
     ],
 )
-def test_effort_that_a_client_of_this_dialect_wrote_is_a_word_that_the_model_knows_RSN4(
+def test_client_effort_is_mapped_to_an_accepted_value_RSN4(
     wire: MessagesWire, word: str, config: Any, lost: list[str]
 ) -> None:
     extra = {"messages:thinking": Raw(b"null"), "messages:output_config": Raw(json.dumps({"effort": word}).encode())}
@@ -140,15 +159,20 @@ def test_effort_that_a_client_of_this_dialect_wrote_is_a_word_that_the_model_kno
 
 def test_effort_beside_a_budget_goes_with_it_RSN4() -> None:
     """A client of this dialect may say both; where thinking is switched off, both go."""
-    wire = MessagesWire(models=(ModelThinking(names=("*",), thinking=("enabled", "disabled"), efforts=("low", "high")),))
+    wire = MessagesWire(
+        models=(ModelThinking(names=("*",), thinking=("enabled", "disabled"), efforts=("low", "high")),)
+    )
     written = {"type": "enabled", "budget_tokens": 2000}
-    extra = {"messages:thinking": Raw(json.dumps(written).encode()), "messages:output_config": Raw(b'{"effort":"high"}')}
+    extra = {
+        "messages:thinking": Raw(json.dumps(written).encode()),
+        "messages:output_config": Raw(b'{"effort":"high"}'),
+    }
     tools = [FunctionToolParam(name="look")]
     assert sent(wire, extra=extra) == ((written, {"effort": "high"}), [])
     assert sent(wire, extra=extra, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
 
 
-def test_an_answer_that_is_begun_switches_thinking_off() -> None:
+def test_prefilled_answer_switches_thinking_off() -> None:
     """F-4."""
     assert sent(RICH, input=[user("q"), assistant("It is")]) == (({"type": "disabled"}, None), ["thinking"])
 
@@ -164,7 +188,9 @@ def test_an_answer_that_is_begun_switches_thinking_off() -> None:
         (RICH, [user("q"), call("a"), output("a")], False),
     ],
 )
-def test_a_tool_loop_without_its_thoughts_goes_on_without_thinking_RSN3(wire: MessagesWire, items: list[Any], off: bool) -> None:
+def test_a_tool_loop_without_its_thoughts_goes_on_without_thinking_RSN3(
+    wire: MessagesWire, items: list[Any], off: bool
+) -> None:
     """Real servers refuse it where they are told to think by a budget."""
     (thinking, _), lost = sent(wire, input=items)
     assert (thinking["type"] == "disabled", "thinking" in lost) == (off, off)

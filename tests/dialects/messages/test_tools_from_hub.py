@@ -34,7 +34,9 @@ from antiphon.protocol.tools import (
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 LOOK = FunctionToolParam(name="look", description="d", parameters=SCHEMA)
-SEARCH = UnknownTool(kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"web_search","max_uses":3}'))
+SEARCH = UnknownTool(
+    kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"web_search","max_uses":3}')
+)
 MARK = {"cache_control": Raw(b'{"type":"ephemeral"}')}
 
 
@@ -50,20 +52,27 @@ def schema_of(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def test_a_function_has_its_schema_under_another_name() -> None:
     """TOOL-1."""
-    assert sent(LOOK) == ({**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]}, [])
+    assert sent(LOOK) == (
+        {**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]},
+        [],
+    )
 
 
 def test_a_strict_function_is_strict_where_the_server_can_be() -> None:
     """TOOL-1: with a schema that it can enforce."""
     strict = FunctionToolParam(name="look", parameters=SCHEMA, strict=True)
     body, lost = sent(strict)
-    assert body["tools"][0] == {"name": "look", "input_schema": {**SCHEMA, "additionalProperties": False}, "strict": True}
+    assert body["tools"][0] == {
+        "name": "look",
+        "input_schema": {**SCHEMA, "additionalProperties": False},
+        "strict": True,
+    }
     assert lost == []
     assert sent(strict, wire=MessagesWire())[1] == ["tools[0].strict"]
     assert sent(FunctionToolParam(name="look", strict=True))[1] == ["tools[0].strict"]
 
 
-def test_a_custom_tool_is_a_function_of_one_string_and_a_grammar_is_told() -> None:
+def test_custom_tool_is_a_function_of_one_string_with_its_grammar_described() -> None:
     """TOOL-1, F-4."""
     grammar = GrammarFormat(syntax="lark", definition="start: x")
     body, lost = sent(
@@ -83,7 +92,8 @@ def test_a_custom_tool_is_a_function_of_one_string_and_a_grammar_is_told() -> No
 def test_a_namespace_is_flattened() -> None:
     """TOOL-2."""
     body, lost = sent(
-        NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]), NamespaceTool(name="n", tools=[])
+        NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]),
+        NamespaceTool(name="n", tools=[]),
     )
     assert ([tool["name"] for tool in body["tools"]], lost) == (["files__read"], ["tools[0].description"])
 
@@ -92,7 +102,10 @@ def test_tools_that_this_dialects_servers_run_go_as_they_are_and_others_are_loss
     """F-4."""
     toolset = UnknownTool(kind="mcp_toolset", raw=Raw(b'{"type":"mcp_toolset"}'))
     body, lost = sent(SEARCH, toolset, WebSearchTool(), UnknownTool(kind="acme", raw=Raw(b'{"type":"acme"}')))
-    assert body["tools"] == [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}, {"type": "mcp_toolset"}]
+    assert body["tools"] == [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+        {"type": "mcp_toolset"},
+    ]
     assert lost == ["tools[2]", "tools[3]"]
 
 
@@ -102,7 +115,7 @@ def test_the_last_of_two_tools_of_one_name_counts() -> None:
     assert ([tool.get("description") for tool in body["tools"]], lost) == ([None], ["tools[1]"])
 
 
-def test_what_only_this_dialect_says_of_a_tool_is_put_back() -> None:
+def test_native_tool_fields_are_sent() -> None:
     """E-4."""
     body, lost = sent(FunctionToolParam(name="look", extra={**MARK, "note": Raw(b"1")}))
     assert (body["tools"][0]["cache_control"], lost) == ({"type": "ephemeral"}, ["tools[0].note"])
@@ -120,7 +133,7 @@ def test_a_tool_is_loaded_later_only_where_tools_are_searched() -> None:
     assert (body["tools"][1]["defer_loading"], lost) == (True, [])
 
 
-def test_tools_that_come_again_are_worked_out_once_for_each_server() -> None:
+def test_tools_are_translated_once_for_each_server() -> None:
     tools: ToolList[ToolParam] = ToolList([FunctionToolParam(name="look", strict=True, parameters=SCHEMA)])
     plain = MessagesWire()
     bodies = [ask(Request(model="m", input="q", tools=tools), wire)[0]["tools"] for wire in (RICH, plain, RICH, plain)]
@@ -140,7 +153,7 @@ def test_a_schema_of_something_else_is_a_loss() -> None:
     assert schema_of({"type": "string"}) == ({"type": "object", "properties": {}}, [""])
 
 
-def test_a_choice_at_the_top_of_a_schema_is_told_by_all_its_members() -> None:
+def test_choice_at_the_top_of_a_schema_is_merged_into_members() -> None:
     """F-4: servers refuse it there."""
     forms = [{"properties": {"a": {"type": "string"}}, "required": ["a"]}, {"properties": {"b": {}}}, True]
     assert schema_of({"type": "object", "oneOf": forms, "required": ["c"]}) == (
@@ -232,12 +245,16 @@ def test_required_names_are_strings_and_each_stands_once() -> None:
         ),
         (UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool"}')), None, ["tool_choice"]),
         (UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}')), None, ["tool_choice"]),
-        (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"), {"type": "tool", "name": "look"}, []),
+        (
+            AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"),
+            {"type": "tool", "name": "look"},
+            [],
+        ),
         (AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="none"), {"type": "none"}, []),
         (AllowedToolsParam(tools=[SpecificFunction(name="other")]), {"type": "none"}, []),
     ],
 )
-def test_a_choice_is_made_in_the_servers_words_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
+def test_tool_choice_is_translated_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
     body, found = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=choice)
     assert (body.get("tool_choice"), found) == (made, lost)
 
@@ -263,6 +280,6 @@ def test_a_forced_call_without_tools_is_a_loss() -> None:
 @pytest.mark.parametrize(
     ("choice", "made"), [(UNSET, {"type": "auto", "disable_parallel_tool_use": True}), ("none", {"type": "none"})]
 )
-def test_one_call_at_a_time_is_said_in_the_choice_TOOL4(choice: Any, made: dict[str, Any]) -> None:
+def test_parallel_tool_calls_false_is_sent_in_the_choice_TOOL4(choice: Any, made: dict[str, Any]) -> None:
     assert sent(LOOK, parallel_tool_calls=False, tool_choice=choice)[0]["tool_choice"] == made
     assert "tool_choice" not in sent(parallel_tool_calls=False)[0]

@@ -57,7 +57,7 @@ def test_the_clients_own_tools_are_functions() -> None:
         {"type": "mcp_toolset", "mcp_server_name": "s"},
     ],
 )
-def test_a_servers_own_tools_go_as_they_are(tool: dict[str, Any]) -> None:
+def test_server_tools_travel_unchanged(tool: dict[str, Any]) -> None:
     request, losses = read(tools=[tool])
     assert request.tools
     (found,) = request.tools
@@ -81,7 +81,7 @@ def test_a_servers_own_tools_go_as_they_are(tool: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_choice_is_said_in_the_hubs_words(choice: dict[str, Any], wanted: Any, parallel: Any) -> None:
+def test_tool_choice_is_translated(choice: dict[str, Any], wanted: Any, parallel: Any) -> None:
     """TOOL-2, TOOL-4."""
     request, losses = read(tools=[LOOK, SEARCH], tool_choice=choice)
     assert request.tool_choice == wanted

@@ -14,7 +14,7 @@ ADAPTIVE = MessagesWire(thinking="adaptive", models=(BOTH, ALWAYS))
 BUDGET = MessagesWire(models=(BOTH, ALWAYS))
 
 
-def test_the_first_row_that_fits_a_name_counts() -> None:
+def test_model_thinking_uses_the_first_matching_row() -> None:
     assert model_thinking(ADAPTIVE, "both-1") == BOTH
     assert model_thinking(ADAPTIVE, "big-1") == ALWAYS
 
@@ -23,12 +23,12 @@ def test_the_first_row_that_fits_a_name_counts() -> None:
     ("wire", "thinking", "efforts"),
     [(ADAPTIVE, ("adaptive", "disabled"), ("low", "medium", "high")), (BUDGET, ("enabled", "disabled"), ())],
 )
-def test_a_name_of_no_row_is_told_as_the_server_commonly_is(wire: MessagesWire, thinking: Any, efforts: Any) -> None:
+def test_model_thinking_falls_back_to_the_server_default(wire: MessagesWire, thinking: Any, efforts: Any) -> None:
     found = model_thinking(wire, "m")
     assert (found.thinking, found.efforts) == (thinking, efforts)
 
 
-def test_a_server_that_cannot_be_told_to_think_has_no_such_models() -> None:
+def test_model_thinking_is_empty_for_a_server_without_thinking() -> None:
     assert model_thinking(MessagesWire(thinking="none", models=(BOTH,)), "both-1").thinking == ()
 
 
@@ -43,7 +43,7 @@ def test_a_server_that_cannot_be_told_to_think_has_no_such_models() -> None:
         (BUDGET, "always-1", "thinking.adaptive", ("enabled",), ()),
     ],
 )
-def test_after_a_refusal_the_model_is_told_in_the_other_form(
+def test_wire_after_refusal_uses_the_other_thinking_type(
     wire: MessagesWire, model: str, refused: Any, thinking: Any, efforts: Any
 ) -> None:
     after = wire_after_refusal(wire, model, refused)
@@ -53,5 +53,5 @@ def test_after_a_refusal_the_model_is_told_in_the_other_form(
 
 
 @pytest.mark.parametrize("refused", ["thinking.enabled", "thinking.between_tools", "encrypted_reasoning"])
-def test_a_refusal_of_what_the_model_is_never_told_changes_nothing(refused: Any) -> None:
+def test_wire_after_refusal_ignores_types_that_are_not_sent(refused: Any) -> None:
     assert wire_after_refusal(ADAPTIVE, "m", refused) is None

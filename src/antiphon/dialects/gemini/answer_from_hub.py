@@ -1,8 +1,8 @@
-"""Hub events → pieces of a gemini candidate. A stream sends each piece as it comes, a whole answer is all of them joined (STR-14).
+"""Translates hub events to pieces of a gemini candidate. A stream sends each piece; a whole answer joins them (STR-14).
 
-A call is told whole when it is done. Sealed reasoning is the signature of the next part (RSN-2), or of a part of its own where none
-follows or another one waits already. Thoughts are told to clients that asked for them, as the API does. What it has no place for is
-reported.
+A call is sent whole when it is done. Sealed reasoning becomes the signature of the next part (RSN-2), or of an empty
+part if no part follows or another signature is pending. Thoughts are sent only to clients that asked for them, as the
+API does. Unsupported content is reported as a loss.
 """
 
 from __future__ import annotations
@@ -67,22 +67,22 @@ AnyAnswerPart = AnswerPartOut | dict[str, Raw]
 
 
 class AnswerFromHub:
-    """Tells one client of one answer."""
+    """Translates one answer for one client."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        #: Sealed reasoning that waits for the part it stands on.
+        #: Sealed reasoning that the next part will carry as its signature.
         self.pending_signature = ""
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
-        self._told: set[int] = set()  # output indexes of items that were told piece by piece
+        self._streamed_indexes: set[int] = set()  # output indexes of items that were sent piece by piece
         self._last_thought: Hashable = None
         self._citations: list[CitationSourceOut] = []
-        self._length = 0  # of the text that is whole, in bytes: citations count them
+        self._text_length = 0  # bytes of complete text so far, because citations count bytes
         self._is_refusal = False
 
     def feed(self, event: StreamEvent) -> CandidateOut | None:
-        """The piece that an event brings, if any."""
+        """The piece for an event, if any."""
         match event:
             case OutputTextDelta():
                 return self._text(event.delta, event.logprobs or [])
@@ -93,9 +93,9 @@ class AnswerFromHub:
             case RefusalDelta():
                 return self._refusal(event.delta)
             case ContentPartAdded() | SummaryPartAdded():
-                self._told.add(event.output_index)
+                self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
-                self._cite(event.part)
+                self._collect_citations(event.part)
             case ItemAdded() if event.item is not None:
                 self._begin(event.output_index, event.item)
             case ItemDone() if event.item is not None:
@@ -105,7 +105,7 @@ class AnswerFromHub:
         return None
 
     def final_candidate(self, response: Response) -> CandidateOut:
-        """The piece that says why it ended. It has a part, as every piece must: clients take one without for a broken answer."""
+        """The piece with the finish reason. It has an empty part: clients reject a candidate without parts."""
         return CandidateOut(
             content=AnswerContentOut(parts=[AnswerPartOut(text="", thought_signature=self._take_signature())]),
             finish_reason=self._finish_reason(response),
@@ -113,24 +113,26 @@ class AnswerFromHub:
         )
 
     def _finish_reason(self, response: Response) -> str:
-        """REQ-3. That the model refused is told as what it comes to: the API has no other word for it."""
+        """REQ-3. A refusal becomes SAFETY: the API has no finish reason for it."""
         report_unknown_fields(response, "response", self._losses)
         if response.incomplete_details is None:
             return "SAFETY" if self._is_refusal else "STOP"
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
-            self._losses.add("incomplete_details.reason", f"this API has no finish reason for {reason!r}: it is told as 'OTHER'")
+            self._losses.add(
+                "incomplete_details.reason", f"this API has no finish reason for {reason!r}: 'OTHER' is sent"
+            )
         return FINISH_REASON.get(reason, "OTHER")
 
     # Items
 
     def _begin(self, at: int, item: Item) -> None:
-        is_known = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_own(item)
-        if not is_known:
+        is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
+        if not is_supported:
             self._losses.add(f"output[{at}]", f"this API has no place for an item of type {type_of(item)!r}")
 
     def _end(self, at: int, item: Item) -> CandidateOut | None:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. An item that was not streamed is sent now."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
@@ -139,11 +141,11 @@ class AnswerFromHub:
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "this API has no place for the phase of a message")
-                return None if at in self._told else self._whole_message(at, item)
+                return None if at in self._streamed_indexes else self._whole_message(at, item)
             case Reasoning():
-                thoughts = [] if at in self._told else self._whole_reasoning(at, item)
-                return _piece([*thoughts, *self._seal(item.encrypted_content or "")])
-            case UnknownItem() if _is_own(item):
+                thoughts = [] if at in self._streamed_indexes else self._whole_reasoning(at, item)
+                return _piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
+            case UnknownItem() if _is_native_item(item):
                 own, signature = native_part(item), self._take_signature()
                 return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
             case _:
@@ -155,13 +157,13 @@ class AnswerFromHub:
             self._losses.add(f"output[{at}]", f"the call of {call.name} was cut, and is not delivered")
             return None
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
-        # A client knows its tools by the names it gave; only what it could not name itself is flattened.
+        # A client knows its tools by the names it gave; only a namespaced name must be flattened.
         name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
-        told = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
-        return _piece([AnswerPartOut(function_call=told, thought_signature=self._take_signature())])
+        function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
+        return _piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 
     def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
-        """The arguments as an object; None if they were cut."""
+        """The arguments as an object; None if the call was cut."""
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
             return None if was_cut else Raw(freeform_tools.wrap_input(call.input).encode())
@@ -171,13 +173,15 @@ class AnswerFromHub:
         except ValueError:
             if was_cut:
                 return None
-            self._losses.add(f"output[{at}].arguments", "the arguments are no JSON object, and were put into one")
+            self._losses.add(f"output[{at}].arguments", "the arguments are not a JSON object and were wrapped in one")
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return Raw(text.encode())
 
     def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
         if item.role != "assistant":
-            self._losses.add(f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer")
+            self._losses.add(
+                f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer"
+            )
             return None
         pieces: list[CandidateOut | None] = []
         for part in item.content:
@@ -186,18 +190,18 @@ class AnswerFromHub:
             match part:
                 case OutputText():
                     pieces.append(self._text(part.text, part.logprobs or []))
-                    self._cite(part)
+                    self._collect_citations(part)
                 case Text(text=text) | InputText(text=text):
                     pieces.append(self._text(text, []))
                 case Refusal():
                     pieces.append(self._refusal(part.refusal))
                 case _:
-                    self._no_place_for(at, part)
+                    self._report_unsupported_part(at, part)
         return join_candidates([piece for piece in pieces if piece is not None])
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[AnyAnswerPart]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
-        return [told for text, part in thoughts for told in self._thought(text, part)]
+        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
+        return [answer_part for text, part in thoughts for answer_part in self._thought(text, part)]
 
     # Parts
 
@@ -209,67 +213,76 @@ class AnswerFromHub:
 
     def _refusal(self, text: str) -> CandidateOut | None:
         self._is_refusal = True
-        self._length += len(text.encode())
+        self._text_length += len(text.encode())
         return self._text(text, [])
 
     def _thought(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
-        """Texts as they follow each other, each part of a summary a paragraph of its own."""
+        """A thought part. Each part of a summary starts a new paragraph."""
         if not self._shows_thoughts or not text:
             return []
         last, self._last_thought = self._last_thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._waiting(), AnswerPartOut(text=gap + text, thought=True)]
+        return [*self._pending_signature_part(), AnswerPartOut(text=gap + text, thought=True)]
 
-    def _seal(self, sealed: str) -> list[AnyAnswerPart]:
-        """What a reasoning item ends with: its seal, which the next part will carry, and one that waited for that."""
+    def _keep_signature(self, sealed: str) -> list[AnyAnswerPart]:
+        """Keep the seal of a reasoning item for the next part. Returns a part for an already pending signature."""
         if not sealed:
             return []
-        parts = self._waiting()
+        parts = self._pending_signature_part()
         self.pending_signature = base64.b64encode(sealed.encode()).decode()
         return parts
 
-    def _waiting(self) -> list[AnyAnswerPart]:
-        """The signature that waits, on a part of its own: before a thought, or another signature."""
-        return [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())] if self.pending_signature else []
+    def _pending_signature_part(self) -> list[AnyAnswerPart]:
+        """The pending signature on an empty part: before a thought, or before another signature."""
+        return (
+            [AnswerPartOut(text="", thought=True, thought_signature=self._take_signature())]
+            if self.pending_signature
+            else []
+        )
 
     def _take_signature(self) -> str | UnsetType:
         signature, self.pending_signature = self.pending_signature, ""
         return signature or UNSET
 
-    def _cite(self, part: Content) -> None:
-        """STR-11: what a text rests on, told at the end; the places are counted in the bytes of the whole text."""
+    def _collect_citations(self, part: Content) -> None:
+        """STR-11: collect the sources of a text, sent at the end. Positions count bytes of the whole text."""
         if not isinstance(part, OutputText):
             return
-        for found in part.annotations:
-            if isinstance(found, UnknownAnnotation):
-                self._losses.add("annotations", f"this API has no place for an annotation of type {found.kind!r}")
+        for annotation in part.annotations:
+            if isinstance(annotation, UnknownAnnotation):
+                self._losses.add("annotations", f"this API has no place for an annotation of type {annotation.kind!r}")
                 continue
-            start, end = (self._length + len(part.text[:at].encode()) for at in (found.start_index, found.end_index))
-            self._citations.append(CitationSourceOut(start_index=start, end_index=end, uri=found.url, title=found.title))
-        self._length += len(part.text.encode())
+            start, end = (
+                self._text_length + len(part.text[:at].encode())
+                for at in (annotation.start_index, annotation.end_index)
+            )
+            self._citations.append(
+                CitationSourceOut(start_index=start, end_index=end, uri=annotation.url, title=annotation.title)
+            )
+        self._text_length += len(part.text.encode())
 
-    def _no_place_for(self, at: int, part: Content) -> None:
+    def _report_unsupported_part(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"this API has no place for a part of type {type_of(part)!r}")
 
 
 def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
-    """Pieces of one candidate as one piece; None if there are none."""
+    """Join pieces of one candidate into one piece; None if there are none."""
     if not pieces:
         return None
     parts: list[AnyAnswerPart] = []
-    for part in [part for piece in pieces for part in piece.content.parts if part != NOTHING]:
-        if parts and (joined := _joined(parts[-1], part)) is not None:
+    for part in [part for piece in pieces for part in piece.content.parts if part != EMPTY_PART]:
+        if parts and (joined := _join_texts(parts[-1], part)) is not None:
             parts[-1] = joined
         else:
             parts.append(part)
     logprobs = [piece.logprobs_result for piece in pieces if piece.logprobs_result]
     return CandidateOut(
-        content=AnswerContentOut(parts=parts or [NOTHING]),
+        content=AnswerContentOut(parts=parts or [EMPTY_PART]),
         finish_reason=pieces[-1].finish_reason,
         citation_metadata=pieces[-1].citation_metadata,
         logprobs_result=LogprobsResultOut(
-            chosen_candidates=[token for found in logprobs for token in found.chosen_candidates],
-            top_candidates=[top for found in logprobs for top in found.top_candidates],
+            chosen_candidates=[token for result in logprobs for token in result.chosen_candidates],
+            top_candidates=[top for result in logprobs for top in result.top_candidates],
         )
         if logprobs
         else UNSET,
@@ -277,7 +290,7 @@ def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
 
 
 def usage_from_hub(usage: Usage) -> UsageOut:
-    """REQ-4: thoughts are counted inside the output here and apart there; cached tokens inside the input on both sides."""
+    """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
     thoughts = usage.output_tokens_details.reasoning_tokens
     return UsageOut(
         prompt_token_count=usage.input_tokens,
@@ -292,12 +305,12 @@ def _piece(parts: list[AnyAnswerPart]) -> CandidateOut | None:
     return CandidateOut(content=AnswerContentOut(parts=parts)) if parts else None
 
 
-def _is_own(item: Item) -> bool:
+def _is_native_item(item: Item) -> bool:
     return isinstance(item, UnknownItem) and item.kind.startswith(PREFIX)
 
 
-def _joined(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
-    """Two pieces of one text; None if they are none. A signature stands before the text it is for, and behind a thought."""
+def _join_texts(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
+    """Join two pieces of one text; None if they cannot join. A signature precedes a text, and follows a thought."""
     if isinstance(last, dict) or isinstance(part, dict) or last.text is UNSET or part.text is UNSET:
         return None
     if last.thought is not part.thought or part.thought_signature or (last.thought and last.thought_signature):
@@ -307,15 +320,17 @@ def _joined(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | None:
 
 def _logprobs(logprobs: list[LogProb]) -> LogprobsResultOut:
     return LogprobsResultOut(
-        chosen_candidates=[TokenOut(token=found.token, log_probability=found.logprob) for found in logprobs],
+        chosen_candidates=[TokenOut(token=logprob.token, log_probability=logprob.logprob) for logprob in logprobs],
         top_candidates=[
-            TopCandidatesOut(candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in found.top_logprobs])
-            for found in logprobs
+            TopCandidatesOut(
+                candidates=[TokenOut(token=top.token, log_probability=top.logprob) for top in logprob.top_logprobs]
+            )
+            for logprob in logprobs
         ],
     )
 
 
-NOTHING: Final = AnswerPartOut(text="")
+EMPTY_PART: Final = AnswerPartOut(text="")
 FINISH_REASON: Final[dict[str, str]] = {
     "max_output_tokens": "MAX_TOKENS",
     "max_output_bytes": "MAX_TOKENS",

@@ -1,8 +1,9 @@
-"""The parts of a gemini candidate, told to the writer: which item each part belongs to, and what begins where something else ends.
+"""Writes the parts of a gemini candidate to the response writer as hub items.
 
-Thoughts are what the API calls summaries of them, so they are summaries here. A signature is sealed with its maker's name (RSN-2):
-on a thought inside its item, on anything else in a reasoning item of its own, before a call and behind a text, since a text that
-streams is signed at its end. Parts that only this dialect knows are extension items `gemini:name`.
+The API's thoughts are summaries, so they become reasoning summaries. A signature is sealed with its maker's name
+(RSN-2): inside the reasoning item of its thought, else in a reasoning item of its own. That item stands before a call,
+and after a text, because a streamed text is signed at its end. Parts that only this dialect has become extension items
+`gemini:name`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer. `add_candidate` takes its pieces, or the whole of it; `finish` what the end leaves over."""
+    """Translates one answer: `add_candidate` for each piece or for the whole, then `finish`."""
 
     def __init__(
         self, writer: ResponseWriter, losses: Losses, names: GeminiToolNames, new_id: Callable[[str], str], maker: str
@@ -50,17 +51,18 @@ class AnswerToHub:
         self._message: int | None = None
         self._reasoning: int | None = None
         self._thoughts = TextPieces()
-        self._text_signature = ""  # of the open message, which may still be given citations
-        self._returnable = SendableCalls("functionCall", losses, new_id)
+        self._text_signature = ""  # of the open message, which may still receive citations
+        self._sendable_calls = SendableCalls("functionCall", losses, new_id)
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
-        #: The writer's key of the open message, while nothing has to be done before its text goes on; else None.
+        #: The writer's key of the open message while its text may be continued directly; else None.
         self.open_text_key: int | None = None
-        #: The text of the open message, in pieces: citations count its bytes. Whoever writes to it by `open_text_key` adds to it.
+        #: The text pieces of the open message, because citations count its bytes. Code that writes by `open_text_key`
+        #: appends to it.
         self.message_texts = TextPieces()
 
     def add_candidate(self, candidate: CandidateIn) -> None:
-        """A piece of the answer."""
+        """Add a piece of the answer."""
         tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
         for part in (candidate.content and candidate.content.parts) or ():
             if not part.thought and (part.text or (part.text is not None and tokens)):
@@ -68,39 +70,43 @@ class AnswerToHub:
                 tokens = None
             self._part(part)
         if tokens:
-            self._losses.add("logprobsResult", "the log probabilities of tokens outside the text have no place in the hub")
+            self._losses.add(
+                "logprobsResult", "the log probabilities of tokens outside the text have no place in the hub"
+            )
         self._grounding = candidate.grounding_metadata or self._grounding
         self._citations = candidate.citation_metadata or self._citations
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """The answer is over. What is whole is closed; the rest closes with the response."""
-        self._cite()
+        """End the answer. Complete items are closed here; the others are closed with the response."""
+        self._write_citations()
         if outcome == "completed":
             self._end_message()
             self._end_reasoning()
         elif self._text_signature:
             self._losses.add(
-                "thoughtSignature", "the signature of a text that was cut is left out", "the text is not what was signed"
+                "thoughtSignature",
+                "the signature of a text that was cut is left out",
+                "the text is not what was signed",
             )
 
     # Parts
 
     def _part(self, part: AnswerPartIn) -> None:
-        """Everything about a part but its text."""
+        """Write everything of a part except its text."""
         signature = part.thought_signature or ""
         if part.function_call is not None:
             self._call(part.function_call, signature)
         elif part.thought:
             self._thought(part.text or "", signature)
         elif own := next((name for name in OWN_PARTS if getattr(part, name) is not None), None):
-            self._own(OWN_PARTS[own], getattr(part, own), signature)
+            self._native_part(OWN_PARTS[own], getattr(part, own), signature)
         elif signature:
             if self._text_signature:
                 self._end_message()
             self._text_signature = signature
-            self._settle()
+            self._update_open_text()
         elif part.text is None:
-            self._losses.add("content.parts", "a part of a kind that nobody knows has no place in the hub")
+            self._losses.add("content.parts", "a part of an unknown kind has no place in the hub")
 
     def _text(self, text: str, tokens: list[LogProb] | None) -> None:
         if self._text_signature:
@@ -108,7 +114,7 @@ class AnswerToHub:
         if self._message is None:
             self._end_reasoning()
             self._message = self._next_key()
-            self._settle()
+            self._update_open_text()
         self.message_texts.append(text)
         self._writer.text(self._message, text, logprobs=tokens)
 
@@ -126,61 +132,66 @@ class AnswerToHub:
             self._close_reasoning(self._reasoning)
 
     def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
-        self._begin_other(signature, "call")
+        self._end_open_items(signature, "call")
         if call.will_continue or call.partial_args:
-            self._losses.add("functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece")
+            self._losses.add(
+                "functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece"
+            )
             return
         if not call.name:
             self._losses.add("functionCall", "a call without a name is not delivered")
             return
         called = self._names.original_tool(call.name)
-        name = self._returnable.name(called)
-        key, call_id = self._next_key(), self._returnable.id(call.id or "")
+        name = self._sendable_calls.name(called)
+        key, call_id = self._next_key(), self._sendable_calls.id(call.id or "")
         arguments = msgspec.json.encode(call.args or {}).decode()
         if called.kind == "custom":
-            one = FreeformInput()
+            freeform_input = FreeformInput()
             self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
-            self._writer.custom_input(key, one.feed(arguments) + one.finish())
-            if one.left_over:
-                self._losses.add("functionCall.args", f"a custom tool takes one string: {one.left_over[:80]!r} is left over")
+            self._writer.custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
+            if freeform_input.left_over:
+                self._losses.add(
+                    "functionCall.args",
+                    f"a custom tool takes one string: {freeform_input.left_over[:80]!r} is left over",
+                )
         else:
             self._writer.call(key, name=name, call_id=call_id, namespace=called.namespace)
             self._writer.arguments(key, arguments)
         self._writer.close(key)
 
-    def _own(self, name: str, value: Any, signature: str) -> None:
-        """ITEM-5: a part of this dialect's own, as an extension."""
-        self._begin_other(signature, "part")
+    def _native_part(self, name: str, value: Any, signature: str) -> None:
+        """ITEM-5: write a part that only this dialect has as an extension item."""
+        self._end_open_items(signature, "part")
         kind = PREFIX + name
-        told = (
+        payload = (
             value
             if isinstance(value, dict)
-            else {key: told for key, told in msgspec.to_builtins(value).items() if told is not None}
+            else {key: member for key, member in msgspec.to_builtins(value).items() if member is not None}
         )
-        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: told}
+        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: payload}
         self._writer.whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
 
-    def _begin_other(self, signature: str, on: str) -> None:
+    def _end_open_items(self, signature: str, on: str) -> None:
         self._end_message()
         self._end_reasoning()
         if signature:
-            self._seal_alone(signature, on)
+            self._add_signature_item(signature, on)
 
     # Ends
 
     def _end_message(self) -> None:
-        """The text is over, and its signature comes behind it."""
+        """Close the open message and add its signature after it."""
         if self._message is not None:
             self._writer.close(self._message)
             self._message = None
         if self._text_signature:
-            self._seal_alone(self._text_signature, "text")
+            self._add_signature_item(self._text_signature, "text")
             self._text_signature = ""
         self.message_texts = TextPieces()
-        self._settle()
+        self._update_open_text()
 
     def _end_reasoning(self) -> None:
-        """A thought that nobody signed is sealed all the same: so its maker is known, who does not want it back."""
+        """Seal a thought without a signature too. The seal names its maker, which does not need the thought back."""
         if self._reasoning is not None:
             self._seal(self._reasoning, {"on": "thought"})
             self._close_reasoning(self._reasoning)
@@ -189,7 +200,7 @@ class AnswerToHub:
         self._writer.close(key)
         self._reasoning, self._thoughts = None, TextPieces()
 
-    def _seal_alone(self, signature: str, on: str) -> None:
+    def _add_signature_item(self, signature: str, on: str) -> None:
         key = self._next_key()
         self._seal(key, {"on": on, "signature": signature})
         self._writer.close(key)
@@ -199,53 +210,55 @@ class AnswerToHub:
 
     # Citations
 
-    def _cite(self) -> None:
-        """STR-11: what the text rests on, told at the end and counted in bytes, as citations of its characters."""
-        found = [*_grounds(self._grounding, self._losses), *_sources(self._citations)]
-        if not found:
+    def _write_citations(self) -> None:
+        """STR-11: write the sources, which arrive at the end and count bytes, as citations that count characters."""
+        citations = [*_grounding_citations(self._grounding, self._losses), *_source_citations(self._citations)]
+        if not citations:
             return
         if self._message is None:
-            self._losses.add("groundingMetadata", "the sources of a text have no place behind what followed it")
+            self._losses.add("groundingMetadata", "the sources of a text have no place after the next item")
             return
         text = "".join(self.message_texts).encode()
-        for start, end, url, title in found:
+        for start, end, url, title in citations:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
 
-    # Inside
+    # State
 
     def _next_key(self) -> int:
         self._items += 1
         return self._items
 
-    def _settle(self) -> None:
+    def _update_open_text(self) -> None:
         self.open_text_key = None if self._text_signature else self._message
 
 
-_Cited = tuple[int, int, str, str]  # from, to, address, title
+_Citation = tuple[int, int, str, str]  # start, end, URL, title
 
 
-def _grounds(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Cited]:
+def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Citation]:
     if grounding is None:
         return []
     if grounding.web_search_queries:
-        losses.add("groundingMetadata.webSearchQueries", "the searches that were made have no place in the hub")
+        losses.add("groundingMetadata.webSearchQueries", "search queries have no place in the hub")
     chunks = grounding.grounding_chunks or []
-    found: list[_Cited] = []
+    citations: list[_Citation] = []
     for support in grounding.grounding_supports or ():
         segment = support.segment
         for at in support.grounding_chunk_indices or ():
             web = chunks[at].web if 0 <= at < len(chunks) else None
             if web is None or segment is None:
-                losses.add("groundingMetadata", "a source that is no page has no place in the hub")
+                losses.add("groundingMetadata", "a source that is not a web page has no place in the hub")
             else:
-                found.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
-    if chunks and not found:
-        losses.add("groundingMetadata.groundingChunks", "sources of no place in the text have no place in the hub")
-    return found
+                citations.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
+    if chunks and not citations:
+        losses.add(
+            "groundingMetadata.groundingChunks", "sources without a position in the text have no place in the hub"
+        )
+    return citations
 
 
-def _sources(citations: CitationMetadataIn | None) -> list[_Cited]:
+def _source_citations(citations: CitationMetadataIn | None) -> list[_Citation]:
     if citations is None:
         return []
     return [
@@ -274,8 +287,8 @@ def _number(token: TokenIn) -> int | float:
     return LEAST if token.log_probability is None else token.log_probability
 
 
-LEAST: Final = -9999.0  # this API family's own word for "as good as never"
-#: Parts that only this dialect knows, by our name for the field and by its own.
+LEAST: Final = -9999.0  # this API family's value for a token of negligible probability
+#: Parts that only this dialect has: our field name and the name on the wire.
 OWN_PARTS: Final = {
     "inline_data": "inlineData",
     "file_data": "fileData",

@@ -1,6 +1,6 @@
-"""The shapes of gemini answers: one frame of a stream and a whole answer are the same, as we read them and as we write them.
+"""Wire shapes of gemini answers, for reading and for writing. A stream frame and a whole answer have the same shape.
 
-What servers send is read as leniently as can be: every field may be absent or null, and fields nobody uses are not read at all.
+The shapes for reading are lenient: every field may be absent or null, and unused fields are not decoded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.protocol.content import Number
 
-# As we read them. They are made and dropped by the thousand and hold no cycles: the garbage collector need not know of them.
+# Shapes for reading. They are short-lived, numerous and hold no cycles, so the garbage collector does not track them.
 
 
 class AnswerBlobIn(Struct, frozen=True, gc=False, rename="camel"):
@@ -30,11 +30,11 @@ class AnswerFunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
     name: str | None = None
     args: dict[str, Any] | None = None
     partial_args: list[Any] | None = None
-    will_continue: bool | None = None  # more of it comes in another part
+    will_continue: bool | None = None  # the rest of the call follows in another part
 
 
 class AnswerPartIn(Struct, frozen=True, gc=False, rename="camel"):
-    """One of these is there, and perhaps a signature beside it."""
+    """One part of an answer: exactly one kind of content, and possibly a signature."""
 
     text: str | None = None
     thought: bool | None = None
@@ -75,7 +75,7 @@ class CitationSourceIn(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CitationMetadataIn(Struct, frozen=True, gc=False, rename="camel"):
-    """The sources of a text, under the name of one of the two families of servers or of the other."""
+    """The sources of a text. Servers use one of two names for the list."""
 
     citation_sources: list[CitationSourceIn] | None = None
     citations: list[CitationSourceIn] | None = None
@@ -124,7 +124,7 @@ class PromptFeedbackIn(Struct, frozen=True, gc=False, rename="camel"):
 
 
 class UsageIn(Struct, frozen=True, gc=False, rename="camel"):
-    """Tokens. Cached ones are counted inside the prompt's, thoughts apart from the candidates' (REQ-4)."""
+    """Token counts. The prompt count includes cached tokens; the candidates count excludes thoughts (REQ-4)."""
 
     prompt_token_count: int | None = None
     candidates_token_count: int | None = None
@@ -145,8 +145,8 @@ class Chunk(Struct, frozen=True, gc=False, rename="camel"):
     error: Any = None
 
 
-# The common case of a frame by itself: a piece of the text of the one candidate, and nothing else but usage. Where anything else
-# stands that `Chunk` would take in, the decode refuses it, so that nobody has to look at every member.
+# The common frame: a piece of the candidate's text and, possibly, usage. Decoding refuses any other member that `Chunk`
+# would read, so that no code has to check each member.
 
 
 class TextPart(Struct, frozen=True, gc=False, rename="camel"):
@@ -182,7 +182,7 @@ class TextChunk(Struct, frozen=True, gc=False, rename="camel"):
     error: None = None
 
 
-# As we write them.
+# Shapes for writing.
 
 
 class AnswerFunctionCallOut(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -199,7 +199,7 @@ class AnswerPartOut(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AnswerContentOut(Struct, frozen=True, kw_only=True, rename="camel"):
-    parts: list[AnswerPartOut | dict[str, Raw]]  # one that only this dialect knows is told as it came
+    parts: list[AnswerPartOut | dict[str, Raw]]  # a dict is a part of a kind that only this dialect has, sent unchanged
     role: Literal["model"] = "model"
 
 
@@ -254,7 +254,7 @@ class AnswerOut(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ErrorOut(Struct, frozen=True, kw_only=True):
-    """An error, as all APIs of this family tell it."""
+    """The error object of this API family."""
 
     code: int
     message: str

@@ -1,6 +1,7 @@
-"""Content of hub messages and tool outputs as gemini parts. What a place cannot hold becomes a note in its text, and a loss.
+"""Translates the content of hub messages and tool outputs to gemini parts. Unsupported content becomes a text note and
+a loss.
 
-Nothing is fetched: data is sent as it is, an address as an address. Media types come from where they are said, else from the name
+Nothing is downloaded: data is sent as data, a URL as a URL. A media type comes from the part, else from the file name
 or the first bytes.
 """
 
@@ -26,37 +27,40 @@ from antiphon.protocol.content import (
 )
 from antiphon.protocol.losses import Losses
 
-#: A part as it is sent; one of the dialect's own kind, or with fields of its own, goes out as it came.
+#: A part on the wire. A dict is a part of a kind, or with fields, that only this dialect has; it is sent unchanged.
 AnyPartOut = PartOut | dict[str, Raw]
 
 
 class ContentFromHub:
-    """Translates parts for one server; `path` and `member` say where their list stands."""
+    """Translates parts for one server; `path` and `member` locate their list in the request."""
 
     def __init__(self, wire: GeminiWire, losses: Losses) -> None:
         self._wire = wire
         self._losses = losses
 
     def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[AnyPartOut]:
-        """Every part that holds something: the API refuses empty ones."""
+        """The parts, without empty ones, which the API refuses."""
         if isinstance(content, str):
             return [PartOut(text=content)] if content else []
-        found = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
-        return [part for part in found if not (type(part) is PartOut and part.text == "")]
+        parts = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        return [part for part in parts if not (type(part) is PartOut and part.text == "")]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
-        """Where only text may stand: in the system's words."""
+        """The texts, for system messages, which hold only text."""
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses) for at, part in enumerate(content, first)
+            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses)
+            for at, part in enumerate(content, first)
         ]
 
     def _part(self, part: ContentParam, path: str) -> AnyPartOut:
         match part:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
-                    self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them")
+                    self._losses.add(
+                        f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them"
+                    )
                 return self._media(part, path, part.image_url or None, "image")
             case InputFileParam():
                 return self._file(part, path)
@@ -64,7 +68,7 @@ class ContentFromHub:
                 return self._media(part, path, part.video_url, "video")
             case InputAudio(input_audio=audio):
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
-                return self._with_own_fields(
+                return self._with_native_fields(
                     PartOut(inline_data=BlobOut(mime_type=f"audio/{audio.format}", data=audio.data)), part, path
                 )
             case UnknownContent() if part.kind.startswith(PREFIX):
@@ -85,23 +89,31 @@ class ContentFromHub:
             url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
         return self._media(part, path, url, part.filename or "")
 
-    def _media(self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str) -> AnyPartOut:
-        """Media by data or by address; `name` is a file's, or the kind of media."""
+    def _media(
+        self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str
+    ) -> AnyPartOut:
+        """Media as data or as a URL; `name` is the file name, or the kind of media."""
         if not url:
-            return PartOut(text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses))
+            return PartOut(
+                text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses)
+            )
         if url.startswith("data:"):
             head, _, data = url.removeprefix("data:").partition(",")
-            return self._with_own_fields(PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path)
+            return self._with_native_fields(
+                PartOut(inline_data=BlobOut(mime_type=head.partition(";")[0], data=data)), part, path
+            )
         if not self._wire.urls:
             return PartOut(
-                text=replace_with_placeholder(part, path, "the server takes no addresses, and nothing is fetched", self._losses)
+                text=replace_with_placeholder(
+                    part, path, "the server takes no addresses, and nothing is fetched", self._losses
+                )
             )
-        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or USUAL.get(name, UNSET)
-        return self._with_own_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
+        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or DEFAULT_TYPES.get(name, UNSET)
+        return self._with_native_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
 
-    def _with_own_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
-        """Fields that a client of this dialect set beside the media go back where they stood; others are losses."""
-        own = {name: raw for name, raw in (part.extra or {}).items() if name in OWN_FIELDS}
+    def _with_native_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
+        """Add the fields that a client of this dialect set beside the media. Other unknown fields are losses."""
+        own = {name: raw for name, raw in (part.extra or {}).items() if name in NATIVE_FIELDS}
         if not own:
             report_unknown_fields(part, path, self._losses)
             return sent
@@ -109,8 +121,8 @@ class ContentFromHub:
 
 
 def native_part(part: Unknown) -> dict[str, Raw]:
-    """A part of this dialect's own, as it came: what the hub put beside it is taken off."""
-    return {name: raw for name, raw in part.raw_members().items() if name not in OF_THE_HUB}
+    """A part of a kind that only this dialect has, without the members that the hub added."""
+    return {name: raw for name, raw in part.raw_members().items() if name not in HUB_MEMBERS}
 
 
 def _type_of_name(name: str) -> str | UnsetType:
@@ -118,14 +130,14 @@ def _type_of_name(name: str) -> str | UnsetType:
 
 
 def _type_of_data(data: str) -> str:
-    return next((kind for head, kind in BEGINNINGS.items() if data.startswith(head)), "application/pdf")
+    return next((kind for head, kind in BASE64_PREFIXES.items() if data.startswith(head)), "application/pdf")
 
 
 NO_PLACE: Final = "this API has no place for it"
-OF_THE_HUB: Final = frozenset({"type", "id", "status"})
-OWN_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
-#: What an address without an ending mostly is.
-USUAL: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
+HUB_MEMBERS: Final = frozenset({"type", "id", "status"})
+NATIVE_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
+#: Assumed media types of URLs without a known extension.
+DEFAULT_TYPES: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
 TYPES: Final[dict[str, str | UnsetType]] = {
     "pdf": "application/pdf",
     "txt": "text/plain",
@@ -146,5 +158,10 @@ TYPES: Final[dict[str, str | UnsetType]] = {
     "mov": "video/mov",
     "webm": "video/webm",
 }
-#: The first characters of base64 of files that say what they are.
-BEGINNINGS: Final = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+#: The first base64 characters of file types that have a signature.
+BASE64_PREFIXES: Final = {
+    "iVBORw0KGgo": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}

@@ -1,7 +1,7 @@
-"""A gemini client's contents as hub items: parts come apart, and keep their order.
+"""Translates a gemini client's contents to hub items. Each part becomes an item or a content part; the order stays.
 
-What a model said in pieces, over several parts or contents, is one message: clients send back the pieces of a stream as they came.
-A signature is sealed reasoning (RSN-2): on a thought a member of its item, on anything else an item before that.
+Consecutive text parts of the model become one message, because clients send back the pieces of a stream. A signature is
+sealed reasoning (RSN-2): a member of the thought's item, or an item before any other part.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from antiphon.protocol.losses import Losses
 
 
 def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
-    """The conversation as items."""
+    """The conversation as hub items."""
     items = _Items(contents, losses)
     for at, content in enumerate(contents):
         items.take(content, f"contents[{at}]")
     return items.whole()
 
 
-def instructions_to_hub(asked: RequestIn, losses: Losses) -> str | UnsetType:
-    """`systemInstruction`, in any of its forms. It holds text alone."""
-    match asked.system_instruction:
+def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
+    """The text of `systemInstruction`, in any of its forms. Parts other than text are losses."""
+    match request.system_instruction:
         case str() as text:
             return text
         case ContentIn(parts=given):
@@ -73,27 +73,27 @@ def instructions_to_hub(asked: RequestIn, losses: Losses) -> str | UnsetType:
     for at, part in enumerate(parts):
         report_unknown_fields(part, f"{path}[{at}]", losses)
         if not isinstance(part.text, str):
-            losses.add(f"{path}[{at}]", "a part that is no text", "instructions hold text alone")
+            losses.add(f"{path}[{at}]", "a part that is not text", "instructions hold only text")
     return "\n".join(part.text for part in parts if part.text) or UNSET
 
 
 def signature_to_hub(signature: str) -> str:
-    """The text that was sealed for a client of this dialect; one that we did not make stays as it came."""
+    """The sealed text in a signature that this gateway wrote; any other signature unchanged."""
     try:
         return base64.b64decode(standard_base64(signature), validate=True).decode()
-    except ValueError:  # no base64, no text in it, or a letter that base64 does not have
+    except ValueError:  # not base64, or not UTF-8 inside
         return signature
 
 
 class _Items:
-    """Reads contents, one by one."""
+    """Collects hub items from contents, one content at a time."""
 
     def __init__(self, contents: list[ContentIn], losses: Losses) -> None:
         self._losses = losses
         self._done: list[ItemParam] = []
         self._ids = CallIds(contents)
-        self._text: list[str] = []  # what the model says, until something else comes
-        self._thought: list[str] | None = None  # what it thinks, until it is signed or something else comes
+        self._text: list[str] = []  # text pieces of the open assistant message
+        self._thought: list[str] | None = None  # text pieces of the open thought
 
     def whole(self) -> list[ItemParam]:
         self._end()
@@ -108,42 +108,42 @@ class _Items:
         else:
             self._take_from_user(parts, "system" if content.role == "system" else "user")
 
-    # What the model said
+    # Parts of the model
 
     def _take_from_model(self, part: PartIn, path: str) -> None:
         if part.thought and isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
-            self._think(part.text)
+            self._add_thought(part.text)
             self._take_signature(part)
             return
         self._take_signature(part)
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
-            self._say(part.text)
+            self._add_text(part.text)
         elif (item := self._call_or_output(part, path)) is not None:
             self._add(item)
-        elif own := _own(part):
-            self._add(UnknownItem(kind=own.kind, raw=own.raw))
+        elif native := _native_part(part):
+            self._add(UnknownItem(kind=native.kind, raw=native.raw))
         elif not part.thought_signature:
-            self._losses.add(path, "a part that holds nothing")
+            self._losses.add(path, "a part without content")
 
-    def _think(self, text: str) -> None:
+    def _add_thought(self, text: str) -> None:
         if self._thought is None:
             self._end()
             self._thought = []
         self._thought.append(text)
 
-    def _say(self, text: str) -> None:
-        if text:  # an empty one is the end of a stream, or carries a signature
+    def _add_text(self, text: str) -> None:
+        if text:  # empty text is the end of a stream, or carries a signature
             self._end_thought()
             self._text.append(text)
 
     def _take_signature(self, part: PartIn) -> None:
-        """The sealed reasoning of the thought just before, if there is one; else an item of its own."""
+        """Add a signature to the open thought, or as a reasoning item of its own."""
         sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
-        if sealed and sealed not in STAND_INS:
+        if sealed and sealed not in PLACEHOLDER_SIGNATURES:
             if self._thought is None:
-                self._think("")
+                self._add_thought("")
             self._end_thought(sealed)
 
     def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
@@ -167,38 +167,38 @@ class _Items:
         self._end()
         self._done.append(item)
 
-    # What the user said
+    # Parts of the user
 
     def _take_from_user(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
-        said: list[ContentParam] = []
+        content: list[ContentParam] = []
         for path, part in parts:
             item = self._call_or_output(part, path)
             if item is None:
-                said += self._content(part, path)
+                content += self._content(part, path)
                 continue
-            self._add_message(role, said)
-            said = []
+            self._add_message(role, content)
+            content = []
             self._add(item)
-        self._add_message(role, said)
+        self._add_message(role, content)
 
-    def _add_message(self, role: MessageRole, said: list[ContentParam]) -> None:
-        if said:
-            self._add(MessageParam(role=role, content=said))
+    def _add_message(self, role: MessageRole, content: list[ContentParam]) -> None:
+        if content:
+            self._add(MessageParam(role=role, content=content))
 
     def _content(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
-            self._losses.add(f"{path}.thoughtSignature", "a signature", "only what the model said is signed")
+            self._losses.add(f"{path}.thoughtSignature", "a signature", "only parts of the model have signatures")
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             return [InputText(text=part.text)]
-        medium = media_to_hub(part, path, self._losses)
-        if medium is not None:
-            return [replace(medium, extra=unknown_fields_of(part) or UNSET)]
-        own = _own(part)
-        if own is None:
-            self._losses.add(path, "a part that holds nothing")
+        media = media_to_hub(part, path, self._losses)
+        if media is not None:
+            return [replace(media, extra=unknown_fields_of(part) or UNSET)]
+        native = _native_part(part)
+        if native is None:
+            self._losses.add(path, "a part without content")
             return []
-        return [own]
+        return [native]
 
     # Calls and results
 
@@ -217,62 +217,66 @@ class _Items:
         return FunctionCallParam(call_id=self._ids.id_of_call(call), name=call.name, arguments=arguments)
 
     def _output(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
-        """The object that a tool gave; a server of this dialect gets it back as it was, others its text."""
+        """A tool result as text. Its original object is kept for servers of this dialect if the text does not contain
+        all of it.
+        """
         report_unknown_fields(result, path, self._losses)
-        told = _told(result)
-        own = {} if told.is_all else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
+        result_text = _result_text(result)
+        native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
             call_id=self._ids.id_of_result(result),
-            output=[InputText(text=told.text), *media] if media else told.text,
-            extra={**own, **(ERROR_MARK if told.failed else {})} or UNSET,
+            output=[InputText(text=result_text.text), *media] if media else result_text.text,
+            extra={**native, **(ERROR_MARK if result_text.failed else {})} or UNSET,
         )
 
     def _result_part(self, part: ResultMediaIn, path: str) -> ToolOutputContentParam:
-        medium = media_to_hub(part, path, self._losses)
-        if medium is None or isinstance(medium, InputAudio):
-            note = placeholder_for(medium) if medium else "[part omitted: nothing was given]"
+        media = media_to_hub(part, path, self._losses)
+        if media is None or isinstance(media, InputAudio):
+            note = placeholder_for(media) if media else "[part omitted: nothing was given]"
             self._losses.add(path, note.strip("[]"), "a tool output has no place for it")
             return InputText(text=note)
-        return replace(medium, extra=unknown_fields_of(part) or UNSET)
+        return replace(media, extra=unknown_fields_of(part) or UNSET)
 
 
-def _own(part: PartIn) -> UnknownContent | None:
-    """ITEM-5: a part that only servers of this dialect know, with all that stands in it; None if nothing does."""
+def _native_part(part: PartIn) -> UnknownContent | None:
+    """ITEM-5: a part that only servers of this dialect know, with all its members; None if it has no content."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
-    own = {name: raw for name, raw in members.items() if name not in OF_EVERY_PART and bytes(raw) != b"null"}
-    name = next((name for name in own if name not in BESIDE), None)
+    own = {name: raw for name, raw in members.items() if name not in COMMON_MEMBERS and bytes(raw) != b"null"}
+    name = next((name for name in own if name not in METADATA_MEMBERS), None)
     if name is None:
         return None
     kind = PREFIX + name
     return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **own})))
 
 
-class _Told(NamedTuple):
-    """What a tool gave as one text, and whether that says all: one string needs no object around it."""
+class _ResultText(NamedTuple):
+    """A tool result as one text. `is_complete` says that the text holds everything in the result object."""
 
     text: str
-    is_all: bool
+    is_complete: bool
     failed: bool = False
 
 
-def _told(result: FunctionResponseIn) -> _Told:
+def _result_text(result: FunctionResponseIn) -> _ResultText:
     match result.response:
         case None | UnsetType():
-            return _Told("", True)
+            return _ResultText("", True)
         case {"output": str() as text} if len(result.response) == 1:
-            return _Told(text, True)
+            return _ResultText(text, True)
         case {"result": str() as text} if len(result.response) == 1:
-            return _Told(text, False)
-        case {"error": error} if error and len(result.response) == 1:  # the member by which this API says that a tool failed
+            return _ResultText(text, False)
+        case {"error": error} if error and len(result.response) == 1:  # the API's member for a failed tool
             is_text = isinstance(error, str)
-            return _Told(error if is_text else codec.encode(error).decode(), is_text, failed=True)
+            return _ResultText(error if is_text else codec.encode(error).decode(), is_text, failed=True)
         case response:
-            return _Told(codec.encode(response).decode(), False)
+            return _ResultText(codec.encode(response).decode(), False)
 
 
-#: What clients send in place of a signature that they do not have; whoever writes for a server of this API knows its word for that.
-STAND_INS: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
-#: What any part may have, and what says how another member of it is to be taken.
-OF_EVERY_PART: Final = frozenset({"text", "thought", "thoughtSignature"})
-BESIDE: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"})
+#: Values that clients send when they have no signature. `history_from_hub` adds the value that a server expects.
+PLACEHOLDER_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
+#: Members that any part may have, and members that qualify another member of the part.
+COMMON_MEMBERS: Final = frozenset({"text", "thought", "thoughtSignature"})
+METADATA_MEMBERS: Final = frozenset(
+    {"videoMetadata", "mediaResolution", "partMetadata", "mediaProcessing", "speechMetadata"}
+)

@@ -1,4 +1,4 @@
-"""Errors as clients of this dialect expect them: a number, a word for it, and our code, the field and the wait as details."""
+"""Writes errors for gemini clients: status number, status name, and our code, field and retry delay as details."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from antiphon.protocol.errors import Error, ErrorPayload
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
-    """Status and body."""
+    """The HTTP status and body of an error."""
     word = WORDS.get(error.status) or ("INTERNAL" if error.status >= 500 else "INVALID_ARGUMENT")
     body = ErrorOut(code=error.status, message=error.message, status=word, details=_details(error))
     return error.status, msgspec.json.encode(ErrorBodyOut(error=body))
 
 
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
-    """An error as it stands in a stream."""
+    """The data of an error frame in a stream."""
     meant = error_of_event(error) if isinstance(error, ErrorPayload) else error_of_response(error)
     return error_from_hub(meant)[1]
 
 
 def _details(error: ApiError) -> list[dict[str, Any]]:
     param = {"param": error.param} if error.param else {}
-    details: list[dict[str, Any]] = [{"@type": f"{KIND}.ErrorInfo", "reason": error.code, "domain": DOMAIN, "metadata": param}]
+    details: list[dict[str, Any]] = [
+        {"@type": f"{KIND}.ErrorInfo", "reason": error.code, "domain": DOMAIN, "metadata": param}
+    ]
     if error.param:
         violation = {"field": error.param, "description": error.message}
         details.append({"@type": f"{KIND}.BadRequest", "fieldViolations": [violation]})

@@ -1,7 +1,7 @@
-"""A gemini server's errors. What its body says is read here, what it means is told by `common.upstream_errors` (ERR-4).
+"""Reads a gemini server's errors. `common.upstream_errors` decides what they mean (ERR-4).
 
-One form for all: an object under `error` with a number, a word for the status and details of many kinds; a stream that is no SSE
-has it inside a list. Of the details only the reason, the wait and the field are looked at.
+The body is an object under `error` with a number, a status name and details; a stream without SSE has it inside a list.
+Of the details only the reason, the retry delay and the field are read.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a server's answer of this status means. `headers` are lower-cased."""
-    told = _read(body)
-    if status in (404, 405) and not told.status:
-        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
-        return UpstreamFault(f"the upstream generates no content where it was asked to (status {status})")
-    return _meaning(status, headers, told)
+    """Translate an error response. The names in `headers` are lower-case."""
+    error_body = _decode_body(body)
+    if status in (404, 405) and not error_body.status:
+        # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
+        return UpstreamFault(f"the upstream does not serve generateContent at the configured URL (status {status})")
+    return _translate_error(status, headers, error_body)
 
 
 def error_in_answer(error: Any) -> ApiError:
-    """The error that an error object inside a stream or a body of status 200 means."""
-    told = _told(error)
-    return _meaning(STATUS_OF_WORD.get(told.status, told.number), {}, told)
+    """Translate an error object in a stream or in a body of status 200."""
+    error_body = _parse_error(error)
+    return _translate_error(STATUS_OF_WORD.get(error_body.status, error_body.number), {}, error_body)
 
 
-class _Told(NamedTuple):
-    """What an error body says."""
+class _ErrorBody(NamedTuple):
+    """The fields of an error body that are read."""
 
     message: str | None = None
     status: str = ""
@@ -41,43 +41,43 @@ class _Told(NamedTuple):
     field: str | None = None
 
 
-def _meaning(status: int, headers: Mapping[str, str], told: _Told) -> ApiError:
+def _translate_error(status: int, headers: Mapping[str, str], error_body: _ErrorBody) -> ApiError:
     code = None
-    if told.reason in KEY_REASONS or (told.message and OF_THE_ACCOUNT.search(told.message)):
-        status = 401  # told as the client's mistake, and it is the gateway's own key or account
-    elif status == 404 and told.message and NAMES_A_MODEL.search(told.message):
+    if error_body.reason in KEY_REASONS or (error_body.message and ACCOUNT_ERROR.search(error_body.message)):
+        status = 401  # the server blames the client, but the cause is the gateway's key or account
+    elif status == 404 and error_body.message and MODEL_WORD.search(error_body.message):
         code = "model_not_found"
-    if told.wait and "retry-after" not in headers:
-        headers = {**headers, "retry-after": told.wait}
-    return upstream_error(status, headers, code, told.message, told.field)
+    if error_body.wait and "retry-after" not in headers:
+        headers = {**headers, "retry-after": error_body.wait}
+    return upstream_error(status, headers, code, error_body.message, error_body.field)
 
 
-def _read(body: bytes) -> _Told:
+def _decode_body(body: bytes) -> _ErrorBody:
     try:
         value = decode_json(body)
     except ValueError:
-        return _Told(error_text(body))
+        return _ErrorBody(error_text(body))
     match value:
         case {"error": error} | [{"error": error}, *_]:
-            return _told(error)
+            return _parse_error(error)
         case _:
-            return _Told()
+            return _ErrorBody()
 
 
-def _told(error: Any) -> _Told:
+def _parse_error(error: Any) -> _ErrorBody:
     if not isinstance(error, dict):
-        return _Told(error if isinstance(error, str) else None)
-    told = _Told(_text(error.get("message")), _text(error.get("status")) or "", _number(error.get("code")))
+        return _ErrorBody(error if isinstance(error, str) else None)
+    parsed = _ErrorBody(_text(error.get("message")), _text(error.get("status")) or "", _number(error.get("code")))
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         match detail:
             case {"reason": str() as reason}:
-                told = told._replace(reason=reason)
+                parsed = parsed._replace(reason=reason)
             case {"retryDelay": str() as wait}:
-                told = told._replace(wait=wait.removesuffix("s"))
+                parsed = parsed._replace(wait=wait.removesuffix("s"))
             case {"fieldViolations": [{"field": str() as field}, *_]}:
-                told = told._replace(field=field)
-    return told
+                parsed = parsed._replace(field=field)
+    return parsed
 
 
 def _text(value: Any) -> str | None:
@@ -88,9 +88,13 @@ def _number(value: Any) -> int:
     return value if type(value) is int and 400 <= value < 600 else 500
 
 
-NAMES_A_MODEL: Final = re.compile(r"\bmodels?\b")
-KEY_REASONS: Final = frozenset({"API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
-OF_THE_ACCOUNT: Final = re.compile(r"(?i)location is not supported|enable billing|api key (?:not valid|expired|not found)")
+MODEL_WORD: Final = re.compile(r"\bmodels?\b")
+KEY_REASONS: Final = frozenset(
+    {"API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"}
+)
+ACCOUNT_ERROR: Final = re.compile(
+    r"(?i)location is not supported|enable billing|api key (?:not valid|expired|not found)"
+)
 STATUS_OF_WORD: Final[dict[str, int]] = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,

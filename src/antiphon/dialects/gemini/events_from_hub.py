@@ -1,7 +1,7 @@
-"""Hub events → a gemini client's stream: a frame for each piece, the last with the finish reason and usage. No word ends it.
+"""Writes hub events as a gemini client's stream: one frame for each piece, the last with the finish reason and usage.
 
-A failure is an error object in the stream, and so is a stream that ends without a terminal event: what was cut never looks whole.
-Clients that did not ask for server-sent events get the same objects as the members of one JSON array.
+A failure is an error object in the stream. So is a stream without a terminal event, so that a cut answer never looks
+complete. Clients that did not ask for server-sent events get the same objects as one JSON array.
 """
 
 from __future__ import annotations
@@ -33,22 +33,27 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class EventsFromHub:
-    """Writes one stream; `as_json_array` writes it as one JSON array instead."""
+    """Writes one stream: server-sent events or, with `as_json_array`, one JSON array."""
 
     def __init__(self, request: Request, *, as_json_array: bool = False) -> None:
         self.losses = Losses()
         self._answer = AnswerFromHub(request, self.losses)
         self._array = as_json_array
         self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
-        self._frame = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
+        self._answer_template = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
-        self._is_told = False  # whether the end was told: a finish reason, or an error
-        self._is_over = False
+        self._has_sent_end = False  # a finish reason or an error was sent
+        self._is_finished = False
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The frames that an event makes."""
-        # The hot path.
-        if type(event) is OutputTextDelta and not event.logprobs and not self._array and not self._answer.pending_signature:
+        """The frames for an event."""
+        # Hot path: plain text.
+        if (
+            type(event) is OutputTextDelta
+            and not event.logprobs
+            and not self._array
+            and not self._answer.pending_signature
+        ):
             return self._text(event.delta)
         match event:
             case ResponseCreated():
@@ -59,54 +64,60 @@ class EventsFromHub:
             case ErrorEvent():
                 return self._error(error_frame_data(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_frame_data(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_frame_data(event.response.error))
             case _:
                 piece = self._answer.feed(event)
-                return self._told(candidates=[piece]) if piece else b""
+                return self._answer_frame(candidates=[piece]) if piece else b""
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other."""
+        """The frames of a run of text deltas, equal to those of its single events."""
         if self._array or self._answer.pending_signature:
             return b"".join(map(self.feed, run.events()))
         return b"".join(map(self._text, run.deltas))
 
     def finish(self) -> bytes:
-        """What the stream ends with."""
-        if self._is_over:
+        """The end of the stream."""
+        if self._is_finished:
             return b""
-        self._is_over = True
-        return (b"" if self._is_told else self._error(error_frame_data(STREAM_CUT_ERROR))) + (b"]" if self._array else b"")
+        self._is_finished = True
+        return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + (
+            b"]" if self._array else b""
+        )
 
     def _text(self, text: str) -> bytes:
-        """A frame of text alone: no signature waits for it, and every frame begins alike."""
+        """A frame with text only. No signature is pending, so every such frame has the same head and tail."""
         if not text:
             return b""
-        return b"%b%b%b" % (self._head, _encode(text) if text.isascii() else escape_line_ends(_encode(text)), self._tail)
+        return b"%b%b%b" % (
+            self._head,
+            _encode(text) if text.isascii() else escape_line_ends(_encode(text)),
+            self._tail,
+        )
 
     def _begin(self, response: Response) -> None:
-        self._frame = initial_answer(response)
+        self._answer_template = initial_answer(response)
         self._head, self._tail = self._around_text()
 
     def _end(self, response: Response) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
-        return self._told(candidates=[self._answer.final_candidate(response)], **usage)
+        return self._answer_frame(candidates=[self._answer.final_candidate(response)], **usage)
 
     def _around_text(self) -> tuple[bytes, bytes]:
-        """What stands in every frame before and behind its text."""
+        """The bytes before and after the text in every text frame."""
         candidate = CandidateOut(content=AnswerContentOut(parts=[AnswerPartOut(text="")]))
-        data = escape_line_ends(_encode(msgspec.structs.replace(self._frame, candidates=[candidate])))
+        data = escape_line_ends(_encode(msgspec.structs.replace(self._answer_template, candidates=[candidate])))
         head, _, tail = data.partition(b'""')
         return self._before + head, tail + self._after
 
     def _error(self, data: bytes) -> bytes:
-        self._is_told = True
-        return self._written(data)
+        self._has_sent_end = True
+        return self._write_frame(data)
 
-    def _told(self, **members: Any) -> bytes:
-        return self._written(_encode(msgspec.structs.replace(self._frame, **members)))
+    def _answer_frame(self, **members: Any) -> bytes:
+        return self._write_frame(_encode(msgspec.structs.replace(self._answer_template, **members)))
 
-    def _written(self, data: bytes) -> bytes:
+    def _write_frame(self, data: bytes) -> bytes:
         written = self._before + escape_line_ends(data) + self._after
         if self._array:
             self._before = b","
@@ -114,5 +125,5 @@ class EventsFromHub:
 
 
 def initial_answer(response: Response) -> AnswerOut:
-    """An answer as far as it is known when the response begins."""
+    """The answer's fields that are set when the response starts."""
     return AnswerOut(candidates=[], model_version=response.model, response_id=response.id)

@@ -1,8 +1,8 @@
-"""A gemini server's stream → hub events. Frames in, events out; what is in a candidate is `answer_to_hub`'s affair.
+"""Reads a gemini server's stream as hub events. `answer_to_hub` translates the candidates.
 
-Every frame is an answer of its own, with the next parts of the one candidate. The API has no word for the end: it is the end of the
-bytes. Without a finish reason no answer counts as whole, and what came then fails as `upstream_disconnected`. The text of a message
-goes from the decoder straight to the writer; all the rest may take its time.
+Every frame is an answer with the next parts of the one candidate. The API has no end marker: the stream ends with the
+connection. A stream without a finish reason fails as `upstream_disconnected`. Message text takes a fast path from the
+decoder to the writer.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class EventsToHub(StreamToHub):
         self._misses = 0
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        """The events that a frame brings."""
+        """The events for a frame."""
         if self._has_ended:
             return []
         answer = self._answer
         key = answer.open_text_key
         if key is not None and self._misses < MAX_MISSES:
-            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+            # Hot path: a frame with only a piece of an open text goes directly to the writer.
             try:
                 chunk = _decode_text(frame.data)
             except ValueError:
-                self._misses += 1  # servers that always send more are not asked for less again and again
+                self._misses += 1  # after MAX_MISSES this decoder is no longer tried
             else:
                 text = chunk.candidates[0].content.parts[0].text
                 self._usage = chunk.usage_metadata or self._usage
@@ -63,7 +63,7 @@ class EventsToHub(StreamToHub):
         return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
-        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        """The frames from `at` on that only continue an open text, as one run, with the index of the next frame."""
         key = self._answer.open_text_key
         if key is None or self._has_ended or self._misses >= MAX_MISSES:
             return None, at
@@ -73,7 +73,7 @@ class EventsToHub(StreamToHub):
             try:
                 chunk = _decode_text(frames[at].data)
             except ValueError:
-                break  # `feed` sees what it is
+                break  # `feed` reads it
             text = chunk.candidates[0].content.parts[0].text
             usage = chunk.usage_metadata or usage
             if text:
@@ -87,7 +87,7 @@ class EventsToHub(StreamToHub):
         return run, at
 
     def _read_whole(self, body: bytes) -> None:
-        """It is one frame."""
+        """A whole answer is one frame."""
         chunk = self._read(body)
         if self._has_ended:
             return
@@ -100,17 +100,17 @@ class EventsToHub(StreamToHub):
     def _read(self, data: bytes) -> Chunk | None:
         try:
             chunk = _decode(data)
-        except ValueError:  # every complaint of msgspec's is a ValueError
-            self._refused(data)
+        except ValueError:  # every msgspec error is a ValueError
+            self._read_undecodable(data)
             return None
         self._chunk(chunk)
         return chunk
 
-    def _refused(self, data: bytes) -> None:
-        """What the typed decode did not take: white space, the end as other dialects tell it, or nonsense."""
+    def _read_undecodable(self, data: bytes) -> None:
+        """Data that the typed decoder refused: white space, the end marker of other dialects, or invalid data."""
         data = data.strip()
         if data and data != sse.DONE:
-            self._fail(invalid_upstream_data("what is no generated content", data))
+            self._fail(invalid_upstream_data("a frame that is not generated content", data))
 
     def _chunk(self, chunk: Chunk) -> None:
         if chunk.error:
@@ -125,25 +125,31 @@ class EventsToHub(StreamToHub):
             if candidate is None:
                 continue
             if candidate.index or (candidate.index is None and at):
-                self.losses.add(f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response")
+                self.losses.add(
+                    f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response"
+                )
                 continue
             self._answer.add_candidate(candidate)
             self._stop_reason = candidate.finish_reason or self._stop_reason
             self._finish_message = candidate.finish_message or self._finish_message
 
     def _feedback(self, feedback: PromptFeedbackIn) -> None:
-        """REQ-3: a prompt that is blocked ends the answer before it begins, as a filter does in its midst."""
+        """REQ-3: a blocked prompt ends the answer like a content filter."""
         if feedback.block_reason:
             self._stop_reason = "SAFETY"
-            self._finish_message = f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+            self._finish_message = (
+                f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+            )
 
     def _end_response(self) -> None:
-        reason, told = self._stop_reason, sanitize(self._finish_message)
-        if told:
-            self.losses.add("finishMessage", told, "the hub has no place for it")
+        reason, finish_message = self._stop_reason, sanitize(self._finish_message)
+        if finish_message:
+            self.losses.add("finishMessage", finish_message, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
-            self.losses.add("finishReason", f"{sanitize(reason)[:50]!r} is told as completed", "the hub has no word for it")
+            self.losses.add(
+                "finishReason", f"{sanitize(reason)[:50]!r} is reported as completed", "the hub has no such reason"
+            )
         self._end_as(incomplete)
 
     def _final_usage(self) -> Usage | None:
@@ -151,7 +157,7 @@ class EventsToHub(StreamToHub):
 
 
 def usage_to_hub(usage: UsageIn | None) -> Usage | None:
-    """REQ-4: thoughts are counted apart there and inside the output here; cached tokens inside the input on both sides."""
+    """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
     if usage is None:
         return None
     read = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
@@ -177,7 +183,7 @@ INCOMPLETE: Final[dict[str, str]] = {
     "IMAGE_SAFETY": "content_filter",
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
-    # What the model called or wrote could not be read, or was not wanted: what came before it is an answer all the same.
+    # The model's call or text was unreadable or unwanted. The output before it is still an answer.
     "MALFORMED_FUNCTION_CALL": "malformed_function_call",
     "UNEXPECTED_TOOL_CALL": "unexpected_tool_call",
     "TOO_MANY_TOOL_CALLS": "too_many_tool_calls",

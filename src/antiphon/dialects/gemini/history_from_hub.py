@@ -1,7 +1,7 @@
-"""The hub's conversation as contents that a gemini server accepts: user and model in turns, results right behind their calls.
+"""Writes the hub's conversation as gemini contents: user and model alternate, results directly after their calls.
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled, in the order in which its items stood. A
-signature that this server made is put back on the part it was made for (RSN-2); everybody else's reasoning is left out (RSN-3).
+`dialects/common/history` builds the turns; this module writes each one, in the order of its items. A signature that
+this server made goes back on its part (RSN-2); the reasoning of other servers is left out (RSN-3).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SystemAndContents(NamedTuple):
 
 
 def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
-    """The whole conversation, and the system's words at its beginning."""
+    """The contents of the conversation, with the system texts at its start."""
     stand_in = _stand_in(request, wire)
     plain = plain_contents(input_items(request), names, wire) if not stand_in else None
     return SystemAndContents([], plain) if plain else general_history_from_hub(request, names, wire, losses, stand_in)
@@ -69,10 +69,12 @@ def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire,
 def general_history_from_hub(
     request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
 ) -> SystemAndContents:
-    """The same of any conversation: its items are put in order first."""
-    history = build_history([_in_its_turn(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
+    history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
     contents = _Contents(names, wire, losses, stand_in)
-    of_user = [at for at, turn in enumerate(history.turns) if type(turn) is PlacedItem and _asks(turn.item)]
+    of_user = [
+        at for at, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
+    ]
     for at, turn in enumerate(history.turns):
         contents.add(turn, is_current=not of_user or at > of_user[-1])
     for other in history.others:
@@ -84,27 +86,27 @@ def general_history_from_hub(
 
 
 def _stand_in(request: Request, wire: GeminiWire) -> str:
-    """What is sent in place of a signature that is missing; nothing to a model that does not miss it."""
+    """The value that replaces a missing signature; empty for models that do not need one."""
     model = (request.model or "").rpartition("/")[2]
     return wire.missing_signature if model.startswith(wire.signed_models) else ""
 
 
-def _asks(message: MessageParam) -> bool:
-    """Whether a message begins a turn of the model's: media alone do not."""
+def _starts_model_turn(message: MessageParam) -> bool:
+    """Whether a message starts a turn of the model. A message with only media does not."""
     if message.role != "user" or isinstance(message.content, str):
         return message.role == "user"
     return any(type(part) not in MEDIA for part in message.content)
 
 
-def _in_its_turn(item: ItemParam) -> ItemParam:
-    """A part of the dialect's own came as an item by itself: it is a piece of what the model said."""
+def _as_message_item(item: ItemParam) -> ItemParam:
+    """An item of a kind that only this dialect has, as an assistant message."""
     if type(item) is UnknownItem and item.kind.startswith(PREFIX):
         return MessageParam(role="assistant", content=[UnknownContent(kind=item.kind, raw=item.raw)])
     return item
 
 
 class _Signatures:
-    """Signatures that wait for the part they belong on."""
+    """Signatures that are pending until their part is written."""
 
     def __init__(self) -> None:
         self.for_text = ""
@@ -120,7 +122,7 @@ class _Signatures:
 
 
 class _Contents:
-    """Writes contents, turn by turn."""
+    """Collects contents, turn by turn."""
 
     def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
         self._names = names
@@ -135,21 +137,23 @@ class _Contents:
     def whole(self) -> SystemAndContents:
         first = self._done[0] if self._done else None
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
-            # The API refuses calls that answer nobody.
-            self._losses.add("input", "that a call comes first", "the API wants a user's word before it, which was made up")
+            # The API refuses a call without a user message before it.
+            self._losses.add(
+                "input", "that a call comes first", "the API requires a user message before it, which was added"
+            )
             self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
         if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
-            self._losses.add("input", "that the model has the last word", "the user was made to ask it to go on")
-            self._say("user", [PartOut(text=CONTINUE)])
+            self._losses.add("input", "that the model's message is the last", "a user message was added to continue")
+            self._add_parts("user", [PartOut(text=CONTINUE)])
         return SystemAndContents(self._system, self._done)
 
     def add(self, turn: HistoryTurn, *, is_current: bool) -> None:
-        """A turn; `is_current` says that it is a step towards the answer that is asked for now."""
+        """Add a turn; `is_current` says that it comes after the last user message."""
         if type(turn) is AssistantTurn:
             self._add_model(turn, is_current)
         elif turn.item.role == "user":
             self._report_fields(turn)
-            self._say("user", self._content.parts(turn.item.content, turn.path, "content", turn.first_part))
+            self._add_parts("user", self._content.parts(turn.item.content, turn.path, "content", turn.first_part))
         else:
             self._add_system(turn)
 
@@ -161,27 +165,29 @@ class _Contents:
         if not self._done:
             self._system.append(text)
         elif self._wire.system == "first":
-            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._losses.add(
+                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
+            )
             self._system.append(text)
         else:
-            self._losses.add(turn.path, "that a text is the system's", "it was told in its place as a marked text of the user's")
-            self._say("user", [PartOut(text=f"[{turn.item.role}] {text}")])
+            self._losses.add(turn.path, "the system role of a text", "it was sent as a marked user text")
+            self._add_parts("user", [PartOut(text=f"[{turn.item.role}] {text}")])
 
     def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
-        """What the model said and did, in its order, then what its calls gave."""
+        """Add the model's reasoning, messages and calls in their order, then the results of the calls."""
         waiting = _Signatures()
-        for path, entry in _in_order(turn):
+        for path, entry in _in_input_order(turn):
             if isinstance(entry, ReasoningParam):
                 self._reasoning(PlacedItem(path, entry), waiting)
             elif isinstance(entry, PlacedItem):
                 self._message(entry, waiting)
             else:
                 is_first = entry is turn.calls[0]
-                self._say("model", [self._call(entry, waiting, needs_signature=is_first and is_current)])
+                self._add_parts("model", [self._call(entry, waiting, needs_signature=is_first and is_current)])
         if signature := waiting.on_text():
-            self._say("model", [PartOut(text="", thought_signature=signature)])
+            self._add_parts("model", [PartOut(text="", thought_signature=signature)])
         if waiting.on_other():
-            self._losses.add("input", "a signature whose call is not there", "it belongs on nothing else")
+            self._losses.add("input", "a signature whose call is missing", "it is valid only on that call")
         if turn.calls:
             self._add_results(turn.calls)
 
@@ -189,7 +195,7 @@ class _Contents:
         self._report_fields(message)
         parts = self._content.parts(message.item.content, message.path, "content", message.first_part)
         for part in parts:
-            self._say("model", [_signed(part, waiting)])
+            self._add_parts("model", [_signed(part, waiting)])
 
     def _reasoning(self, reasoning: PlacedItem[ReasoningParam], waiting: _Signatures) -> None:
         path, item = reasoning.path, reasoning.item
@@ -197,20 +203,23 @@ class _Contents:
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None or envelope.maker != self._wire.maker:
             if item.encrypted_content or item.content or item.summary:
-                self._losses.add(path, "earlier reasoning", "only the reasoning that this server sealed may go back to it")
+                self._losses.add(
+                    path, "earlier reasoning", "only the reasoning that this server sealed may go back to it"
+                )
             return
         match envelope.content:
             case {"on": "thought", "signature": str() as signature, "text": str() as text}:
-                self._say("model", [PartOut(text=text, thought=True, thought_signature=signature)])
+                self._add_parts("model", [PartOut(text=text, thought=True, thought_signature=signature)])
             case {"on": "text", "signature": str() as signature}:
                 if not self._sign_last_text(signature):
                     waiting.for_text = signature
             case {"on": "call" | "part", "signature": str() as signature}:
                 waiting.for_other = signature
-            # Anything else is a summary of thoughts, which the server told and does not take: nothing is lost by leaving it out.
+            # Anything else is a summary of thoughts, which the server sends but does not accept: leaving it out is no
+            # loss.
 
     def _sign_last_text(self, signature: str) -> bool:
-        """Signs the text that the model said just now; whether there was one."""
+        """Sign the last text of the model. Returns whether there was one."""
         if not self._done or self._done[-1].role != "model":
             return False
         parts = self._done[-1].parts
@@ -225,7 +234,9 @@ class _Contents:
         report_unknown_fields(call, path, self._losses)
         signature = waiting.on_other()
         if not signature and needs_signature and self._stand_in:
-            self._losses.add(path, "the signature of a call", "it has none of this server's; its word for that is sent instead")
+            self._losses.add(
+                path, "the signature of a call", "it has none of this server's; its word for that is sent instead"
+            )
             signature = self._stand_in
         sent = FunctionCallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
         return PartOut(function_call=sent, thought_signature=signature or UNSET)
@@ -242,28 +253,34 @@ class _Contents:
             return Raw(freeform_tools.wrap_input(call.input).encode())
         own = arguments_as_json_object(call.arguments)
         if own is None:
-            self._losses.add(f"{path}.arguments", "the form of the arguments", "they are no JSON object, and were put into one")
+            self._losses.add(
+                f"{path}.arguments", "the form of the arguments", "they are not a JSON object and were wrapped in one"
+            )
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return own
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[AnyPartOut] = []
-        self._say("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
-        self._say("user", lifted)
+        self._add_parts("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
+        self._add_parts("user", lifted)
 
     def _result(self, answered: AnsweredCall, lifted: list[AnyPartOut]) -> FunctionResponseOut:
         call, output = answered.call.item, answered.output
         own = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
         if own is None:
             report_unknown_fields(without_error_mark(output.item), output.path, self._losses)
-        parts = [] if isinstance(output.item.output, str) else self._content.parts(output.item.output, output.path, "output")
+        parts = (
+            []
+            if isinstance(output.item.output, str)
+            else self._content.parts(output.item.output, output.path, "output")
+        )
         texts = (
             [output.item.output]
             if isinstance(output.item.output, str)
             else [p.text for p in parts if type(p) is PartOut and p.text]
         )
         media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
-        kept = self._media(media, call.call_id, texts, lifted)
+        result_media = self._media(media, call.call_id, texts, lifted)
         text = "\n".join(texts)
         failed = is_failed(output.item)
         given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
@@ -271,22 +288,24 @@ class _Contents:
             name=self._name(call),
             response=own if own is not None else given,
             id=self._id(call),
-            parts=kept or UNSET,
+            parts=result_media or UNSET,
         )
 
-    def _media(self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]) -> list[ResultMediaOut]:
-        """TOOL-6: media stay in the result, or go into `lifted`, named by their call; a note stays in their place."""
-        kept: list[ResultMediaOut] = []
+    def _media(
+        self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]
+    ) -> list[ResultMediaOut]:
+        """TOOL-6: media stay in the result or move to `lifted`, labelled with their call; a note replaces them."""
+        result_media: list[ResultMediaOut] = []
         for at, part in enumerate(media, 1):
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
-                kept.append(ResultMediaOut(inline_data=part.inline_data))
+                result_media.append(ResultMediaOut(inline_data=part.inline_data))
             else:
                 texts.append(f"[medium {at} of this result follows below]")
                 lifted += [PartOut(text=f"Medium {at} of the result of call {call_id}:"), part]
-        return kept
+        return result_media
 
-    def _say(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
-        """The API wants the roles in turn: what one of them says on is said in one."""
+    def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
+        """Add parts for a role. The API wants roles to alternate, so parts of the same role are joined."""
         if not parts:
             return
         if self._done and self._done[-1].role == role:
@@ -300,14 +319,14 @@ class _Contents:
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "this API does not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "this API does not distinguish them")
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
 
 
-def _in_order(turn: AssistantTurn) -> list[_Entry]:
-    """Everything in a turn as it stood in the input: a signature belongs to what stands next to it."""
+def _in_input_order(turn: AssistantTurn) -> list[_Entry]:
+    """The entries of a turn in their input order: a signature belongs to the entry next to it."""
     entries: list[tuple[list[int], _Entry]] = [
         *((_place(one.path, one.first_part), (one.path, one.item)) for one in turn.reasoning),
         *((_place(one.path, one.first_part), (one.path, one)) for one in turn.messages),
@@ -327,6 +346,6 @@ def _signed(part: AnyPartOut, waiting: _Signatures) -> AnyPartOut:
 
 
 MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
-EARLIER_MESSAGES_OMITTED: Final = "[what was asked is not part of this conversation]"
-CONTINUE: Final = "[go on]"
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
+CONTINUE: Final = "Continue."
 NUMBER: Final = re.compile(r"\[(\d+)\]")

@@ -1,6 +1,6 @@
-"""Media in a gemini client's parts as the hub's content: by what they are, in data or by their address.
+"""Translates media in a gemini client's parts to hub content, by kind, as data or as a URL.
 
-Data comes in either alphabet of base64 and goes on in the common one, which is the only one that other servers take.
+Data may use either base64 alphabet. It is sent on in the standard one, which is the only one that other servers accept.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def media_to_hub(part: PartIn | ResultMediaIn, path: str, losses: Losses) -> Med
 
 
 def standard_base64(data: str) -> str:
-    """Base64 in the common alphabet, padded."""
+    """Base64 in the standard alphabet, with padding."""
     bare = data.rstrip("=")
     return bare.translate(TO_COMMON) + "=" * (-len(bare) % 4)
 
@@ -60,5 +60,5 @@ def _file(file: FileDataIn) -> Medium:
 
 
 TO_COMMON: Final = str.maketrans("-_", "+/")
-#: The second halves of media types whose common name is another.
+#: Audio subtypes whose common name differs.
 AUDIO: Final = {"mpeg": "mp3", "mpga": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}

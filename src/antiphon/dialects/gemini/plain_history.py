@@ -1,5 +1,4 @@
-"""The common conversation, spelled without a second look. `history_from_hub` would write the same contents: a law holds the two
-equal."""
+"""A fast path for plain conversations. It writes the same contents as `history_from_hub`; a test compares the two."""
 
 from __future__ import annotations
 
@@ -15,28 +14,28 @@ from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 
 
 def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
-    """The contents of a plain conversation; None if it is not plain, or something in it cannot be sent as it is."""
+    """The contents of a plain conversation; None if it is not plain or cannot be sent unchanged."""
     turns = plain_history(items)
     if turns is None:
         return None
     done: list[ContentOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
-            said: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
+            model_parts: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
             results: list[AnyPartOut] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
                 arguments = arguments_as_json_object(call.arguments)
                 if arguments is None:
                     return None
                 name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
-                said.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
+                model_parts.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
                 response = {"error" if output == NO_RESULT else "output": output}
                 results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
-            done.append(ContentOut(role="model", parts=said))
+            done.append(ContentOut(role="model", parts=model_parts))
             done.append(ContentOut(role="user", parts=results))
         elif not turn.is_user:
             done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
-        elif done and done[-1].role == "user":  # results, which what the user says goes on with
+        elif done and done[-1].role == "user":  # results, which the user's text follows
             done[-1].parts.append(PartOut(text=turn.text))
         else:
             done.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
@@ -44,7 +43,7 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
 
 
 def arguments_as_json_object(arguments: str) -> Raw | None:
-    """Arguments are an object here; None if these are none. Models that call a function without parameters may write nothing."""
+    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
     arguments = arguments.strip(JSON_WHITESPACE) or "{}"
     try:
         decode_json(arguments, type=dict[str, Raw])

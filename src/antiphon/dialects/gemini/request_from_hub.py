@@ -1,7 +1,7 @@
-"""A hub request as the body of `:generateContent` or `:streamGenerateContent`, and what it could not carry.
+"""Writes a hub request as the body of `:generateContent` or `:streamGenerateContent`, with the losses.
 
-The conversation and the tools are translated in modules of their own; here stand the settings. Neither the model nor whether the
-answer streams is in the body: both are in the address.
+This module writes the settings; the conversation and the tools have modules of their own. The model and streaming are
+in the URL, not in the body.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """The body for a server, with the losses."""
     losses = Losses()
     names = GeminiToolNames(request)
     history = history_from_hub(request, names, wire, losses)
     if not history.contents:
-        raise InvalidValue("input: got nothing that can be said; wanted at least one message", param="input")
+        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []
-    extra = _own_fields(request, wire, losses)
+    extra = _native_fields(request, wire, losses)
     generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
     generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
     _report_fields(request, losses)
@@ -65,10 +65,12 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
         system_instruction=_system([*leading_system_texts, *history.system]),
         tools=tools.encoded,
         tool_config=tools.tool_config(request, losses),
-        generation_config=_members(generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses)
+        generation_config=_members(
+            generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses
+        )
         or UNSET,
     )
-    return _written(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
+    return _encode_body(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
 
 
 def _system(texts: list[str]) -> ContentOut | UnsetType:
@@ -92,44 +94,48 @@ def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_t
 
 
 class _Fields:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, wire: GeminiWire, losses: Losses) -> None:
-        self._known = wire.fields
+        self._accepted = wire.fields
         self._losses = losses
 
     def __call__(self, name: str, value: T | None | UnsetType, path: str) -> T | UnsetType:
         if value is None or value is UNSET:
             return UNSET
-        if name not in self._known:
+        if name not in self._accepted:
             self._losses.add(path, f"the field {path!r}", "the server has no place for it")
             return UNSET
         return value
 
 
 def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
-    """RSN-4: effort as a budget or as a level, by the model; thoughts are told where reasoning is wanted."""
-    asked = request.reasoning or ReasoningConfigParam()
-    effort, model = asked.effort or None, _model(request)
+    """RSN-4: effort as a budget or a level, depending on the model. Thoughts are requested together with reasoning."""
+    reasoning = request.reasoning or ReasoningConfigParam()
+    effort, model = reasoning.effort or None, _model(request)
     if wire.thinking == "none" or model.startswith(wire.unthinking_models):
         if effort and effort != "none":
             losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not think")
         return UNSET
-    shown = effort != "none" and bool(effort or asked.summary)
+    shows_thoughts = effort != "none" and bool(effort or reasoning.summary)
     if effort is None:
-        return ThinkingConfigOut(include_thoughts=True) if shown else UNSET
+        return ThinkingConfigOut(include_thoughts=True) if shows_thoughts else UNSET
     if wire.thinking == "level" or model.startswith(wire.level_models):
         level = nearest_effort(effort, wire.levels)
         if level != effort:
-            losses.add("reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest that the model knows")
-        return ThinkingConfigOut(thinking_level=level, include_thoughts=shown or UNSET)
+            losses.add(
+                "reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest value that the model accepts"
+            )
+        return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least")
+        losses.add(
+            "reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least"
+        )
         budget = wire.least_budget
     elif budget < EFFORT_BUDGETS[effort]:
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the most there is")
-    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shown or UNSET)
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the maximum")
+    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
 def _with_format(
@@ -141,7 +147,7 @@ def _with_format(
     *,
     beside_tools: bool,
 ) -> GenerationConfigOut:
-    """REQ-1: the form of the output, in the server's own way. A schema it cannot enforce is told in the system text."""
+    """REQ-1: the output format in the server's form. A schema that it cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return settings
@@ -152,28 +158,38 @@ def _with_format(
         raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
     schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
     if beside_tools and not _model(request).startswith(wire.json_with_tools):
-        losses.add("text.format", "that the output must be JSON", "with tools the server is told, but enforces nothing")
+        losses.add(
+            "text.format", "that the output must be JSON", "with tools, the format is only described in the system text"
+        )
         leading_system_texts.append(_rule(schema))
         return settings
     json = msgspec.structs.replace(settings, response_mime_type="application/json")
     if schema is None:
         return json
     if wire.json_output == "json_object":
-        losses.add("text.format", "that the output must match the schema", "the server is told, but enforces only JSON")
+        losses.add(
+            "text.format",
+            "that the output must match the schema",
+            "the schema is only described in the system text; the server enforces JSON",
+        )
         leading_system_texts.append(_rule(schema))
         return json
     if wire.schemas == "openapi":
-        return msgspec.structs.replace(json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses))
-    return msgspec.structs.replace(json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses))
+        return msgspec.structs.replace(
+            json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
+        )
+    return msgspec.structs.replace(
+        json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
+    )
 
 
 def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
-    """The schema that is asked for, and in it what is said of it."""
+    """The requested schema, with its description."""
     schema = format.schema or None
     if format.description and schema is not None and "description" not in schema:
         return {**schema, "description": format.description}
     if format.description:
-        losses.add("text.format.description", "what is said of the form", "this API has no place for it")
+        losses.add("text.format.description", "the description of the output format", "this API has no place for it")
     return schema
 
 
@@ -182,20 +198,20 @@ def _rule(schema: JsonSchema | None) -> str:
 
 
 def _model(request: Request) -> str:
-    """The name by which profiles know the model."""
+    """The model name that profiles match."""
     return (request.model or "").rpartition("/")[2]
 
 
-def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
-    """Fields of clients of this dialect, under their own names, and those of others that mean the same (REQ-7)."""
+def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
+    """Fields of clients of this dialect under their own names, and equivalent fields of other dialects (REQ-7)."""
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
-        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else SAME_AS.get(name)
+        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
         if is_handled_by_gateway(name, raw, request):
             continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
-        elif sent in RESERVED or (name in SAME_AS and sent not in wire.fields):
+        elif sent in RESERVED or (name in EQUIVALENT_FIELDS and sent not in wire.fields):
             losses.add(name, f"the field {name!r}", "the server has no place for it")
         else:
             own[sent] = _as_list(raw) if sent == "stopSequences" else raw
@@ -203,7 +219,7 @@ def _own_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str,
 
 
 def _as_list(raw: Raw) -> Raw:
-    """One dialect may give a single stop sequence as it is."""
+    """Wrap a single stop sequence, which one dialect allows, in a list."""
     return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
 
 
@@ -211,30 +227,32 @@ def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses)
     members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
     for name, raw in own.items():
         if name in members:
-            losses.add(PREFIX + name, f"the field {name!r}", "it is said by other means")
+            losses.add(PREFIX + name, f"the field {name!r}", "another field sets it")
         else:
             members[name] = raw
     return members
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What this API has no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report the fields that this API does not have. Fields that the gateway serves itself (`store`, `truncation` …)
+    are no losses.
+    """
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
     if request.text:
         report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
-            losses.add("text.verbosity", "how much is to be said", "this API has no place for it")
-    for name in NO_PLACE:
+            losses.add("text.verbosity", "the verbosity", "this API has no place for it")
+    for name in UNSUPPORTED_FIELDS:
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "this API has no place for it")
     for at, name in enumerate(request.include or ()):
-        if name not in INCLUDES:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "this API has no such thing")
+        if name not in KNOWN_INCLUDES:
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "this API has no such thing")
 
 
-def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
-    if "toolConfig" in extra:  # as a client of this dialect wrote it, with what the hub has no words for
+def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    if "toolConfig" in extra:  # the client's own `toolConfig`, which may hold more than the hub can express
         body = msgspec.structs.replace(body, tool_config=UNSET)
     encoded = codec.encode(body)
     return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
@@ -242,10 +260,10 @@ def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 
 JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you call no more tools."
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
-#: Never taken from unknown fields: the reader of the answer relies on them, or they are said by the hub's own.
+#: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
-INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
-NO_PLACE: Final = (
+KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
+UNSUPPORTED_FIELDS: Final = (
     "metadata",
     "service_tier",
     "safety_identifier",
@@ -254,8 +272,8 @@ NO_PLACE: Final = (
     "client_metadata",
     "user",
 )
-#: Fields of other dialects' clients that mean the same here.
-SAME_AS: Final[dict[str, str]] = {
+#: Fields of other dialects with the same meaning.
+EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:stop": "stopSequences",
     "messages:stop_sequences": "stopSequences",
     "chat:seed": "seed",

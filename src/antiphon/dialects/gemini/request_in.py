@@ -1,7 +1,7 @@
-"""The shapes of `generateContent` requests as clients send them: strict enough to say where they are wrong.
+"""Wire shapes of `generateContent` requests from clients, strict enough to locate an error.
 
-The API takes its fields in two spellings, `topP` and `top_p`, and a list of one without its brackets; `normalize_spelling` makes
-one of them before anything is read. JSON that belongs to the user (arguments, results, schemas, labels) is never touched by that.
+The API accepts two spellings of a field (`topP`, `top_p`) and a single object in place of a list. `normalize_spelling`
+converts both before decoding. It does not change the user's own JSON (arguments, results, schemas, labels).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FunctionCallIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 class ResultMediaIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """What stands in a result besides its object."""
+    """Media in a tool result, beside its object."""
 
     inline_data: BlobIn | None | UnsetType = UNSET
     file_data: FileDataIn | None | UnsetType = UNSET
@@ -50,7 +50,7 @@ class FunctionResponseIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """One of text, media, a call, a result; or something that only servers of this dialect know, which is in `extra`."""
+    """One of text, media, call or result. A kind that only servers of this dialect know is in `extra`."""
 
     text: Text10M | None | UnsetType = UNSET
     thought: bool | None | UnsetType = UNSET
@@ -74,7 +74,7 @@ class FunctionDeclarationIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """Functions; the API's own tools stand beside them under their names."""
+    """Function declarations. The API's own tools stand beside them, under their names, in `extra`."""
 
     function_declarations: list[FunctionDeclarationIn] | None | UnsetType = UNSET
 
@@ -95,7 +95,7 @@ class ThinkingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
 
 
 class GenerationConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """The settings that the hub has a place for; all others are this dialect's own."""
+    """The settings that the hub has fields for. All others are in `extra`."""
 
     temperature: Number | None | UnsetType = UNSET
     top_p: Number | None | UnsetType = UNSET
@@ -119,48 +119,49 @@ class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
     tools: list[ToolIn] | None | UnsetType = UNSET
     tool_config: ToolConfigIn | None | UnsetType = UNSET
     generation_config: GenerationConfigIn | None | UnsetType = UNSET
-    model: str | None | UnsetType = UNSET  # the address counts; some clients repeat it here
+    model: str | None | UnsetType = UNSET  # the URL decides; some clients repeat the model here
     store: bool | None | UnsetType = UNSET
 
 
 def normalize_spelling(body: bytes) -> bytes:
-    """`body` with the fields of the API in camel case and lists as lists; as it is if they are already, or if it is no JSON."""
-    if SNAKE.search(body) is None and LONE.search(body) is None:
+    """`body` with API fields in camel case and lists as lists. It is unchanged if it needs no change or is not JSON."""
+    if SNAKE_CASE_MEMBER.search(body) is None and LIST_WITHOUT_BRACKETS.search(body) is None:
         return body
     try:
-        return msgspec.json.encode(_respelled(decode_json(body)))
-    except ValueError:  # whoever reads it says what is wrong with it
+        return msgspec.json.encode(_normalize(decode_json(body)))
+    except ValueError:  # the decoder reports what is wrong
         return body
 
 
 def to_camel_case(name: str) -> str:
-    """`top_p` as `topP`."""
-    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+    """Convert `top_p` to `topP`."""
+    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
-    """The unknown fields of a shape that hold something."""
+    """The unknown fields of a shape, without nulls."""
     return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
 
 
-def _respelled(value: Any) -> Any:
+def _normalize(value: Any) -> Any:
     match value:
         case dict():
             named = {to_camel_case(name): member for name, member in value.items()}
-            named |= {name: [named[name]] for name in LISTS if isinstance(named.get(name), dict)}
-            return {name: member if name in OF_THE_USER else _respelled(member) for name, member in named.items()}
+            named |= {name: [named[name]] for name in LIST_MEMBERS if isinstance(named.get(name), dict)}
+            return {name: member if name in USER_JSON_MEMBERS else _normalize(member) for name, member in named.items()}
         case list():
-            return [_respelled(member) for member in value]
+            return [_normalize(member) for member in value]
         case _:
             return value
 
 
 UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
-SNAKE: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
-LISTS: Final = ("contents", "parts", "tools", "functionDeclarations")
-LONE: Final = re.compile(rb'"(?:contents|parts|tools|functionDeclarations)"\s*:\s*\{')
-#: Members whose inside is the user's own. The names of properties are, too; `schema_to_hub` knows both spellings of the rest.
-OF_THE_USER: Final = frozenset(
+SNAKE_CASE_MEMBER: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
+LIST_MEMBERS: Final = ("contents", "parts", "tools", "functionDeclarations")
+LIST_WITHOUT_BRACKETS: Final = re.compile(rb'"(?:contents|parts|tools|functionDeclarations)"\s*:\s*\{')
+#: Members whose content is the user's own JSON. Property names are too; `schema_to_hub` reads both spellings of the
+#: keywords.
+USER_JSON_MEMBERS: Final = frozenset(
     {
         "args",
         "response",

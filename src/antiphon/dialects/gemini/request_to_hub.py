@@ -1,7 +1,7 @@
-"""A gemini client's request as the hub's: here stand its settings; its contents and its tools have modules of their own.
+"""Translates the settings of a gemini client's request to the hub. Contents and tools have modules of their own.
 
-The model and whether the answer streams are in the address, not in the body: whoever read the address sets both. Settings that only
-this dialect knows travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7).
+The model and streaming are in the URL, not in the body; the code that reads the URL sets both. Settings that only this
+dialect has travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -39,22 +39,26 @@ from antiphon.protocol.request import (
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
+    """Translate a client's body to a hub request, with the losses."""
+    client_request: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
     losses = Losses()
-    settings = asked.generation_config or GenerationConfigIn()
+    settings = client_request.generation_config or GenerationConfigIn()
     if settings.candidate_count and settings.candidate_count > 1:
         path = "generationConfig.candidateCount"
-        raise UnsupportedParameter(f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path)
-    extra = _own_fields(asked, losses) | {PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()}
+        raise UnsupportedParameter(
+            f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path
+        )
+    extra = _native_fields(client_request, losses) | {
+        PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
+    }
     format = _format(settings, extra)
     include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
-        model=asked.model.removeprefix("models/") if asked.model else UNSET,
-        instructions=instructions_to_hub(asked, losses),
-        input=contents_to_hub(asked.contents, losses),
-        tools=tools_to_hub(asked.tools or []),
-        tool_choice=tool_choice_to_hub(asked),
+        model=client_request.model.removeprefix("models/") if client_request.model else UNSET,
+        instructions=instructions_to_hub(client_request, losses),
+        input=contents_to_hub(client_request.contents, losses),
+        tools=tools_to_hub(client_request.tools or []),
+        tool_choice=tool_choice_to_hub(client_request),
         text=TextParam(format=format) if format else UNSET,
         max_output_tokens=settings.max_output_tokens,
         temperature=settings.temperature,
@@ -64,26 +68,28 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_logprobs=settings.logprobs,
         reasoning=_reasoning(settings.thinking_config, extra),
         include=include,
-        store=bool(asked.store),
+        store=bool(client_request.store),
         extra=extra or UNSET,
     )
     return request, losses
 
 
-def _own_fields(asked: RequestIn, losses: Losses) -> dict[str, Raw]:
-    """The fields beside `generationConfig` that only this dialect knows."""
-    config = native_tool_config(asked)
+def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
+    """The fields beside `generationConfig` that only this dialect has."""
+    config = native_tool_config(client_request)
     own = {PREFIX + "toolConfig": config} if config is not None else {}
-    for name, raw in unknown_fields_of(asked).items():
+    for name, raw in unknown_fields_of(client_request).items():
         if name in TOP_LEVEL_FIELDS:
             own[PREFIX + name] = raw
         else:
-            losses.add(name, f"the unknown field {name!r}", "whether a server knows it cannot be told")
+            losses.add(name, f"the unknown field {name!r}", "it is not known whether a server accepts it")
     return own
 
 
 def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
-    """REQ-1. A form that the hub has no word for (one of several words, say) is asked of servers of this dialect alone."""
+    """REQ-1. An output format that the hub cannot express (an enum, for example) is sent only to servers of this
+    dialect.
+    """
     schema = _schema(settings)
     kind = settings.response_mime_type or ("application/json" if schema else "text/plain")
     if kind == "text/plain":
@@ -104,8 +110,10 @@ def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
     return None
 
 
-def _reasoning(thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]) -> ReasoningConfigParam | UnsetType:
-    """RSN-4. What the hub's word for the effort does not say to the letter goes along as it came."""
+def _reasoning(
+    thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]
+) -> ReasoningConfigParam | UnsetType:
+    """RSN-4. Thinking settings that the hub's effort does not express exactly also travel unchanged in `extra`."""
     if not thinking:
         return UNSET
     level = (thinking.thinking_level or "").lower()

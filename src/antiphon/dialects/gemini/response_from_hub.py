@@ -1,6 +1,6 @@
-"""A whole answer for a gemini client, by way of the stream (STR-14): it is written as all its pieces joined.
+"""Writes a whole answer for a gemini client: the pieces of a stream, joined (STR-14).
 
-An error in place of an answer is raised: the endpoint then answers with `error_from_hub`, as for any error.
+A failed response is raised as an error; the endpoint then answers with `error_from_hub`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from antiphon.protocol.response import Response
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """A response as one candidate. Raises the error of one that failed, or that did not come to its end."""
+    """Write a response as one candidate. Raises the error of a response that failed or did not end."""
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
     candidate = join_candidates([*pieces, answer.final_candidate(response)])
-    told = msgspec.structs.replace(
+    body = msgspec.structs.replace(
         initial_answer(response),
         candidates=[candidate],
         usage_metadata=usage_from_hub(response.usage) if response.usage else UNSET,
     )
-    return msgspec.json.encode(told), losses
+    return msgspec.json.encode(body), losses

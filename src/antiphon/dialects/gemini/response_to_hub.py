@@ -1,4 +1,4 @@
-"""A gemini server's whole answer, by way of the stream (STR-14): it is one frame. An error in its place is raised."""
+"""Reads a gemini server's whole answer as a stream of one frame (STR-14). An error in its place is raised."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def response_to_hub(
     stamps: Stamps,
     wire: GeminiWire = GeminiWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
-    """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    """Read a server's whole answer. Raises the error that the server sent, or that the body is not an answer."""
     return EventsToHub(request, opening, stamps, wire).response(body)

@@ -1,8 +1,8 @@
-"""This API's schemas as JSON schema: types in capitals, `nullable`, `example` and numbers in strings become what that has.
+"""Translates the API's schemas to JSON schema: upper-case types, `nullable`, `example` and numbers in strings.
 
-Clients write so in the fields for JSON schema too (`responseJsonSchema`, `parametersJsonSchema`), where the API takes it. Names of
-properties and values are the user's own and stay. What JSON schema does not know (`propertyOrdering`) is left where it is: readers
-of a schema pass over it.
+Clients use this form in the JSON schema fields too (`responseJsonSchema`, `parametersJsonSchema`), and the API accepts
+it. Property names and values do not change. Keywords that JSON schema does not have (`propertyOrdering`) stay: readers
+of a schema ignore them.
 """
 
 from __future__ import annotations
@@ -14,36 +14,37 @@ from antiphon.protocol.tools import JsonSchema
 
 
 def schema_to_hub(schema: JsonSchema, path: str, budget: SchemaBudget | None = None) -> JsonSchema:
-    """The same schema, which stands at `path`; one that is JSON schema already is unchanged. It is refused beyond the bounds of
-    `budget`, which is that of the request's tools or else its own."""
+    """Translate the schema at `path`. A JSON schema is unchanged. A schema beyond the limits of `budget` is refused;
+    the budget is that of the request's tools, or a new one.
+    """
     return _to_hub(schema, (budget or SchemaBudget()).counter(path))
 
 
 def _to_hub(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
     counter.enter(schema)
-    found: JsonSchema = {}
+    result: JsonSchema = {}
     for name, value in schema.items():
-        name = SPELLED.get(name, name)
+        name = KEYWORD_SPELLINGS.get(name, name)
         match value:
             case str() if name == "type":
                 if value != "TYPE_UNSPECIFIED":
-                    found[name] = value.lower()
+                    result[name] = value.lower()
             case list() if name == "type":
                 counter.add_members(value)
-                found[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
-            case dict() if name in HOLD_NAMED:
+                result[name] = [kind.lower() if isinstance(kind, str) else kind for kind in value]
+            case dict() if name in NAMED_SUBSCHEMAS:
                 counter.add_members(value)
-                found[name] = {key: _inner(member, counter) for key, member in value.items()}
-            case dict() | list() if name in HOLD_SCHEMAS:
-                found[name] = _inner(value, counter)
-            case str() if name in COUNTS and value.isdecimal():
-                found[name] = int(value)
+                result[name] = {key: _inner(member, counter) for key, member in value.items()}
+            case dict() | list() if name in SUBSCHEMAS:
+                result[name] = _inner(value, counter)
+            case str() if name in INTEGER_KEYWORDS and value.isdecimal():
+                result[name] = int(value)
             case _ if name == "example":
-                found["examples"] = [value]
+                result["examples"] = [value]
             case _:
-                found[name] = value
+                result[name] = value
     counter.leave()
-    return _with_null(found) if found.pop("nullable", False) is True else found
+    return _with_null(result) if result.pop("nullable", False) is True else result
 
 
 def _inner(value: Any, counter: SchemaCounter) -> Any:
@@ -54,31 +55,41 @@ def _inner(value: Any, counter: SchemaCounter) -> Any:
 
 
 def _with_null(schema: JsonSchema) -> JsonSchema:
-    """`nullable`, as JSON schema says it."""
+    """Express `nullable` in JSON schema."""
     match schema:
         case {"type": str() as kind}:
-            told = {**schema, "type": [kind, "null"]}
+            nullable = {**schema, "type": [kind, "null"]}
         case {"anyOf": list() as options}:
-            told = {**schema, "anyOf": [*options, {"type": "null"}]}
+            nullable = {**schema, "anyOf": [*options, {"type": "null"}]}
         case _:
-            return schema  # what has no type may be null already
-    if isinstance(told.get("enum"), list):
-        told["enum"] = [*told["enum"], None]
-    return told
+            return schema  # a schema without a type already allows null
+    if isinstance(nullable.get("enum"), list):
+        nullable["enum"] = [*nullable["enum"], None]
+    return nullable
 
 
-#: Keywords whose value is a schema or a list of them, and those that have one for each name.
-HOLD_SCHEMAS: Final = frozenset(
+#: Keywords whose value is a schema or a list of schemas; below, keywords whose value maps names to schemas.
+SUBSCHEMAS: Final = frozenset(
     {
-        *("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "propertyNames"),
+        *(
+            "items",
+            "prefixItems",
+            "additionalItems",
+            "unevaluatedItems",
+            "contains",
+            "additionalProperties",
+            "propertyNames",
+        ),
         *("unevaluatedProperties", "not", "if", "then", "else", "anyOf", "oneOf", "allOf"),
     }
 )
-HOLD_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-#: 64-bit numbers, which the API's own JSON writes as strings.
-COUNTS: Final = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
-#: Keywords that the API writes otherwise, and takes in either spelling.
-SPELLED: Final = {
+NAMED_SUBSCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+#: 64-bit integers, which the API's JSON writes as strings.
+INTEGER_KEYWORDS: Final = frozenset(
+    {"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"}
+)
+#: Keywords for which the API accepts a second spelling.
+KEYWORD_SPELLINGS: Final = {
     "any_of": "anyOf",
     "one_of": "oneOf",
     "all_of": "allOf",

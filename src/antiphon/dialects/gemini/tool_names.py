@@ -1,4 +1,4 @@
-"""Names of tools as servers of this dialect take them: flat, and never begun by a digit or a dash. Both directions of the map."""
+"""Maps tool names to the names that gemini servers accept, and back: flat, not starting with a digit or a dash."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from antiphon.protocol.request import Request
 
 
 class GeminiToolNames:
-    """`ToolNames` with a mark before the names that begin as they may not."""
+    """`ToolNames` that puts `_` before names with an invalid first character."""
 
     def __init__(self, request: Request) -> None:
         self._names = ToolNames.for_request(request)
-        self._marked = {_marked(name): name for name in self._names.wire_names if not BEGINS_WELL.match(name)}
+        self._original_names = {
+            _with_prefix(name): name for name in self._names.wire_names if not VALID_FIRST_CHARACTER.match(name)
+        }
 
     def wire_name(self, ref: ToolRef | tuple[str, str, str | None]) -> str:
-        """The name under which a tool goes out."""
-        name = self._names.wire_name(ref)  # type: ignore[arg-type]  # the same three, made cheaply
-        return name if BEGINS_WELL.match(name) else _marked(name)
+        """The name that the server gets for a tool."""
+        name = self._names.wire_name(ref)  # type: ignore[arg-type]  # a plain tuple is cheaper to build than a ToolRef
+        return name if VALID_FIRST_CHARACTER.match(name) else _with_prefix(name)
 
     def original_tool(self, sent_name: str) -> ToolRef:
-        """The tool behind a name that came back."""
-        return self._names.original_tool(self._marked.get(sent_name, sent_name))
+        """The tool for a name that the server sent."""
+        return self._names.original_tool(self._original_names.get(sent_name, sent_name))
 
 
-def _marked(name: str) -> str:
+def _with_prefix(name: str) -> str:
     return f"_{name}"[:MAX_NAME_LENGTH]
 
 
-BEGINS_WELL: Final = re.compile("[A-Za-z_]")
+VALID_FIRST_CHARACTER: Final = re.compile("[A-Za-z_]")

@@ -1,7 +1,7 @@
-"""Tools and tool choice for a gemini server (TOOL-1, TOOL-2): every function in one list of declarations.
+"""Translates tools and tool choice for a gemini server (TOOL-1, TOOL-2). All functions are in one list of declarations.
 
-Namespaces are flattened and custom tools become functions of one string. The dialect's own tools, which only its clients can offer,
-are passed on as they came; hosted tools of others are losses.
+Namespaces are flattened, and custom tools become functions with one string parameter. Tools that only this dialect has
+are sent unchanged; hosted tools of other APIs are losses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from antiphon.protocol.tools import (
 
 
 class ToolsFromHub:
-    """The tools of a request, as they are sent, and what was lost of them."""
+    """The tools of a request in wire form, with the losses."""
 
     def __init__(self, request: Request, names: GeminiToolNames, wire: GeminiWire) -> None:
         self.losses = Losses()
@@ -65,10 +65,10 @@ class ToolsFromHub:
         return bool(self._functions)
 
     def tool_config(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
-        """The choice among the functions that were sent; one that cannot be made is a loss."""
+        """The tool choice among the functions that were sent; an impossible choice is a loss."""
         choice = request.tool_choice
         if request.parallel_tool_calls is False and self._functions:
-            losses.add("parallel_tool_calls", "that at most one tool is called", "this API has no such thing")
+            losses.add("parallel_tool_calls", "the limit of one tool call", "this API has no such thing")
         match choice:
             case None | UnsetType():
                 return UNSET
@@ -89,7 +89,7 @@ class ToolsFromHub:
                 ]
                 if choice.mode == "required":
                     return self._mode("ANY", allowed, losses)
-                # TOOL-3: names may be allowed only where a call is forced; calls outside the set are withheld by policy.
+                # TOOL-3: the API takes allowed names only with a forced call; policy withholds calls outside the set.
                 return self._mode(MODES[choice.mode or "auto"], None, losses)
             case _ as never:
                 assert_never(never)
@@ -109,58 +109,66 @@ class ToolsFromHub:
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "this API has no equivalent")
                 return
-        if not any(member in OWN_MEMBERS for member in tool.extra or ()):
+        if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
             report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         if self._functions.get(name, offered) != offered:
-            losses.add(path, f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                path, f"an earlier definition of {name}", "each tool is offered once; the last definition is used"
+            )
         self._functions[name] = offered
 
     def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:
-            self.losses.add(f"{path}.strict", "that arguments must obey the schema", "this API has no such thing")
+            self.losses.add(f"{path}.strict", "strict arguments", "this API has no such thing")
         declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
-        own = {OWN_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in OWN_MEMBERS}
+        own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
         return replace(declared, **own) if own else declared
 
     def _custom(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
         description = freeform_tools.description(tool, path, self.losses)
         schema = freeform_tools.schema()
         if self._wire.schemas == "openapi":
-            del schema["additionalProperties"]  # which says nothing about one string
+            del schema["additionalProperties"]  # it adds nothing for one string
         return self._declared(name, description, schema, path)
 
     def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
-        told = description or UNSET
-        if not schema.get("properties") and set(schema) <= SAYS_NO_MORE:
-            return FunctionDeclarationOut(name=name, description=told)  # the API refuses objects of no members in some versions
+        sent_description = description or UNSET
+        if not schema.get("properties") and set(schema) <= UNCONSTRAINING_KEYWORDS:
+            return FunctionDeclarationOut(
+                name=name, description=sent_description
+            )  # some API versions refuse an object without properties
         if schema.get("type") != "object":
             if "type" in schema:
-                self.losses.add(f"{path}.type", "that the arguments are no object", "they can be nothing else")
+                self.losses.add(f"{path}.type", "the type of the arguments", "arguments are always an object")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
             sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
-            return FunctionDeclarationOut(name=name, description=told, parameters_json_schema=sent)
+            return FunctionDeclarationOut(name=name, description=sent_description, parameters_json_schema=sent)
         sent = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
-        return FunctionDeclarationOut(name=name, description=told, parameters=sent)
+        return FunctionDeclarationOut(name=name, description=sent_description, parameters=sent)
 
     def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
         offered = [name for name in names if name in self._functions] if names is not None else None
         if mode == "ANY" and not (self._functions if offered is None else offered):
-            losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+            losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
             return UNSET
         if not self._functions:
             return UNSET
-        return ToolConfigOut(function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET))
+        return ToolConfigOut(
+            function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET)
+        )
 
 
-#: What only clients of this dialect say of a function, by its own name and by ours.
-OWN_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
+#: Function members that only clients of this dialect set: their wire name and our field name.
+NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
 MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
-#: A schema with nothing but these, and no members, asks for nothing.
-SAYS_NO_MORE: Final = frozenset({"type", "properties", "required", "additionalProperties", "$schema", "title", "description"})
-#: The older form of schemas: a part of what OpenAPI has.
+#: Keywords that constrain nothing if the schema has no properties.
+UNCONSTRAINING_KEYWORDS: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "$schema", "title", "description"}
+)
+#: The older schema form of the API: a subset of OpenAPI.
 OPENAPI_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {
@@ -193,9 +201,9 @@ OPENAPI_SUBSET: Final = Narrowing(
     types="capitals",
     enum_of_strings=True,
 )
-#: JSON schema as it is, but for references that have company, which the API refuses.
+#: JSON schema without references that have sibling keywords, which the API refuses.
 TOOL_SUBSET: Final = Narrowing(references="inline_unless_plain")
-#: Of JSON schema, what the API has of it where the output is to obey one.
+#: The subset of JSON schema that the API accepts for structured output.
 OUTPUT_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {

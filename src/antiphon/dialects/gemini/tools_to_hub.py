@@ -1,7 +1,7 @@
-"""A gemini client's tools and how they may be called, as the hub has them.
+"""Translates a gemini client's tools and tool choice to the hub.
 
-Functions are functions. The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as unknown tools, one for
-each, and reach servers of this dialect as they came; for others they are losses.
+The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as one unknown tool each. They reach
+servers of this dialect unchanged and are losses for others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ from typing import Final
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.schema_budget import SchemaBudget
-from antiphon.dialects.gemini.request_in import FunctionCallingConfigIn, FunctionDeclarationIn, RequestIn, ToolIn, unknown_fields_of
+from antiphon.dialects.gemini.request_in import (
+    FunctionCallingConfigIn,
+    FunctionDeclarationIn,
+    RequestIn,
+    ToolIn,
+    unknown_fields_of,
+)
 from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.errors import InvalidValue
@@ -29,19 +35,21 @@ from antiphon.protocol.tools import (
 
 
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
-    """Every function, and every tool of the API's own, in their order."""
-    found: list[ToolParam] = []
+    """Every function and every tool of the API's own, in their order."""
+    hub_tools: list[ToolParam] = []
     budget = SchemaBudget()
     for at, tool in enumerate(tools):
         path = f"tools[{at}].functionDeclarations"
-        found += [_function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())]
-        found += [_own(name, raw) for name, raw in unknown_fields_of(tool).items()]
-    return found or UNSET
+        hub_tools += [
+            _function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())
+        ]
+        hub_tools += [_native_tool(name, raw) for name, raw in unknown_fields_of(tool).items()]
+    return hub_tools or UNSET
 
 
-def tool_choice_to_hub(asked: RequestIn) -> ToolChoiceParam | UnsetType:
-    """How tools may be called. `VALIDATED` leaves the choice to the model."""
-    calling = asked.tool_config.function_calling_config if asked.tool_config else UNSET
+def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
+    """The tool choice. `VALIDATED` leaves the choice to the model."""
+    calling = request.tool_config.function_calling_config if request.tool_config else UNSET
     if not calling:
         return UNSET
     given = (calling.mode or "MODE_UNSPECIFIED").upper()
@@ -50,25 +58,27 @@ def tool_choice_to_hub(asked: RequestIn) -> ToolChoiceParam | UnsetType:
         raise InvalidValue(f"{path}: got {given[:40]!r}, wanted {', '.join(MODES)}", param=path)
     mode = MODES[given]
     names = calling.allowed_function_names or []
-    if not names or given in TAKE_NO_NAMES:
+    if not names or given in MODES_WITHOUT_NAMES:
         return UNSET if given == "MODE_UNSPECIFIED" else mode
     if len(names) == 1 and mode == "required":
         return SpecificFunction(name=names[0])
     return AllowedToolsParam(tools=[SpecificFunction(name=name) for name in names], mode=mode)
 
 
-def native_tool_config(asked: RequestIn) -> Raw | None:
-    """The whole `toolConfig` if it says more than a tool choice can."""
-    config = asked.tool_config
+def native_tool_config(request: RequestIn) -> Raw | None:
+    """The whole `toolConfig` if a tool choice cannot express all of it."""
+    config = request.tool_config
     if not config:
         return None
     calling = config.function_calling_config or FunctionCallingConfigIn()
-    says_more = unknown_fields_of(config) or unknown_fields_of(calling) or (calling.mode or "").upper() == "VALIDATED"
-    return Raw(codec.encode(config)) if says_more else None
+    has_native_settings = (
+        unknown_fields_of(config) or unknown_fields_of(calling) or (calling.mode or "").upper() == "VALIDATED"
+    )
+    return Raw(codec.encode(config)) if has_native_settings else None
 
 
 def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) -> FunctionToolParam:
-    """Its result's schema and whatever else it says of itself is carried along."""
+    """A function tool. Its result schema and other own members travel in `extra`."""
     parameters: JsonSchema | UnsetType = UNSET
     if declared.parameters_json_schema:
         parameters = schema_to_hub(declared.parameters_json_schema, f"{path}.parametersJsonSchema", budget)
@@ -78,12 +88,12 @@ def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) 
         name=declared.name,
         description=declared.description or UNSET,
         parameters=parameters,
-        strict=False,  # the API has no such thing; unsaid, the hub's servers would each take it otherwise
+        strict=False,  # the API has no strict mode; without a value, servers would apply different defaults
         extra=unknown_fields_of(declared) or UNSET,
     )
 
 
-def _own(name: str, raw: Raw) -> UnknownTool:
+def _native_tool(name: str, raw: Raw) -> UnknownTool:
     kind = PREFIX + name
     return UnknownTool(kind=kind, raw=Raw(codec.encode({"type": kind, name: raw})))
 
@@ -95,5 +105,5 @@ MODES: Final[dict[str, ToolChoiceValue]] = {
     "NONE": "none",
     "VALIDATED": "auto",
 }
-#: With these the API passes over `allowedFunctionNames`.
-TAKE_NO_NAMES: Final = ("MODE_UNSPECIFIED", "AUTO", "NONE")
+#: Modes for which the API ignores `allowedFunctionNames`.
+MODES_WITHOUT_NAMES: Final = ("MODE_UNSPECIFIED", "AUTO", "NONE")

@@ -1,9 +1,10 @@
-"""The shapes of `generateContent` requests as they are sent, and what differs between its servers (`GeminiWire`).
+"""Wire shapes of `generateContent` requests to servers, and the options that differ between servers (`GeminiWire`).
 
-The model and whether the answer streams stand in the address, never in the body. Fields that only this dialect knows travel through
-the hub as `extra["gemini:name"]`, `name` as the API spells it: those in `TOP_LEVEL_FIELDS` stand at the top of the body,
-all others in `generationConfig`. Its own tools are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`, its
-own parts unknown parts or items `{"type": "gemini:executableCode", "executableCode": {…}}`: what stands beside the type is sent.
+The model and streaming are in the URL, never in the body. Fields that only this dialect has travel through the hub as
+`extra["gemini:name"]` with the API's spelling. Those in `TOP_LEVEL_FIELDS` are members of the body, all others of
+`generationConfig`. The dialect's own tools are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`;
+its own parts are unknown parts or items `{"type": "gemini:executableCode", "executableCode": {…}}`. The members beside
+the type are sent.
 """
 
 from __future__ import annotations
@@ -17,53 +18,53 @@ from antiphon.protocol.request import ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
 
 PREFIX: Final = "gemini:"
-#: Where a tool output of a client of this dialect keeps the object it came as: a field in the `extra` of the output item.
+#: In the `extra` of a tool output item: the original object of a client of this dialect.
 TOOL_RESPONSE_FIELD: Final = "gemini:response"
-#: Fields of the body itself; every other field of this dialect's own is one of `generationConfig`.
+#: Members of the body; every other field of this dialect is a member of `generationConfig`.
 TOP_LEVEL_FIELDS: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
 
 
 class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
+    """Options that differ between servers of this dialect. A profile's `[wire]` table sets them."""
 
-    #: Who seals its reasoning: what another maker sealed is never sent (RSN-3).
+    #: The maker name in sealed reasoning; reasoning of another maker is never sent (RSN-3).
     maker: str = "gemini"
-    #: Whether what a client left out of its reasoning is looked up where turns are kept.
+    #: Whether reasoning that the client left out is looked up in stored turns.
     wants_reasoning_back: bool = True
-    #: Whether it counts the tokens of a request, at `:countTokens`.
+    #: Whether the server counts tokens, at `:countTokens`.
     counts_tokens: bool = True
-    #: System texts after the beginning: gathered in `systemInstruction`, or told in their place as a marked text of the user's.
+    #: System texts after the start: moved to `systemInstruction`, or sent in place as a marked user text.
     system: Literal["first", "as_user"] = "as_user"
-    #: Whether the model may have the last word, which it then goes on with; if not, the user is made to ask for more.
+    #: Whether the last content may be the model's, which the answer then continues. If not, a user text is added.
     ends_with_model: bool = False
     #: Whether calls and results may have ids.
     call_ids: bool = False
-    #: Whether media by their address may be sent, as `fileData`; if not, each becomes a note and a loss.
+    #: Whether media may be sent by URL, as `fileData`; if not, each becomes a text note and a loss.
     urls: bool = True
-    #: Media in tool results: kept inside them, or lifted behind the whole block of results.
+    #: Media in tool results: kept inside the result, or moved after all results.
     images_in_results: bool = False
-    #: Tool outputs whose call is nowhere: refuse, make up the call, or send as text.
+    #: Tool outputs without a call: refuse the request, add the call, or send the output as text.
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
-    #: Schemas of tools and output: JSON schema as it is, or narrowed to the older form of the API.
+    #: Schemas of tools and output: JSON schema, or narrowed to the older form of the API.
     schemas: Literal["json_schema", "openapi"] = "json_schema"
-    #: Whether it has structured output by schema, any JSON, or none (then REQ-1 refuses).
+    #: Structured output: by schema, any JSON object, or none (then REQ-1 refuses).
     json_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    #: Models that take functions and structured output together, by the beginnings of their names.
+    #: Name prefixes of models that accept functions together with structured output.
     json_with_tools: tuple[str, ...] = ("",)
-    #: How effort is told (RSN-4).
+    #: How effort is expressed (RSN-4).
     thinking: Literal["budget", "level", "none"] = "budget"
-    #: Models that are told otherwise than `thinking` says, by the beginnings of their names.
+    #: Name prefixes of models for which `thinking` does not apply: they take a level, or no thinking.
     level_models: tuple[str, ...] = ()
     unthinking_models: tuple[str, ...] = ()
-    #: Models that cannot do without thinking: a budget is never less than `least_budget`.
+    #: Name prefixes of models that always think: their budget is at least `least_budget`.
     thinking_models: tuple[str, ...] = ()
     least_budget: int = 128
     most_budget: int = 24_576
     levels: tuple[ReasoningEffort, ...] = ("low", "high")
-    #: What stands for the signature of a call that has none, and the models that refuse a call without.
+    #: The value that replaces a missing signature of a call, and the models that refuse a call without one.
     missing_signature: str = ""
     signed_models: tuple[str, ...] = ()
-    #: Optional settings that the server has a place for; others are reported as lost.
+    #: Optional settings that the server accepts; others are reported as losses.
     fields: tuple[str, ...] = (
         "temperature",
         "topP",
@@ -78,7 +79,7 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-# Requests, as we send them: plain structs with no room for unknown fields, so msgspec alone may write them.
+# Request shapes for writing: plain structs without unknown fields, so msgspec alone encodes them.
 
 
 class BlobOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
@@ -98,7 +99,7 @@ class FunctionCallOut(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ResultMediaOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """Media inside a tool result: by data alone."""
+    """Media in a tool result, as data only."""
 
     inline_data: BlobOut
 
@@ -111,7 +112,7 @@ class FunctionResponseOut(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """One of text, media, a call, a result; a signature may stand beside any."""
+    """One of text, media, call or result, possibly with a signature."""
 
     text: str | UnsetType = UNSET
     thought: bool | UnsetType = UNSET
@@ -124,7 +125,7 @@ class PartOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
 
 class ContentOut(Struct, frozen=True, kw_only=True, gc=False):
     role: Literal["user", "model"] | UnsetType = UNSET
-    parts: list[PartOut | dict[str, Raw]]  # a part of the dialect's own kind is sent as it came
+    parts: list[PartOut | dict[str, Raw]]  # a dict is a part of a kind that only this dialect has, sent unchanged
 
 
 class FunctionDeclarationOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
@@ -132,7 +133,7 @@ class FunctionDeclarationOut(Struct, frozen=True, kw_only=True, gc=False, rename
     description: str | UnsetType = UNSET
     parameters: JsonSchema | UnsetType = UNSET
     parameters_json_schema: JsonSchema | UnsetType = UNSET
-    # What only clients of this dialect say of a function.
+    # Members that only clients of this dialect set.
     response: Raw | UnsetType = UNSET
     response_json_schema: Raw | UnsetType = UNSET
     behavior: Raw | UnsetType = UNSET
@@ -158,7 +159,7 @@ class ThinkingConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="cam
 
 
 class GenerationConfigOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """`generationConfig`, without what only clients of this dialect set."""
+    """`generationConfig`, without the members that only clients of this dialect set."""
 
     temperature: Number | UnsetType = UNSET
     top_p: Number | UnsetType = UNSET
@@ -178,6 +179,6 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
 
     contents: list[ContentOut]
     system_instruction: ContentOut | UnsetType = UNSET
-    tools: Raw | UnsetType = UNSET  # of `ToolOut`, and the dialect's own as they came
+    tools: Raw | UnsetType = UNSET  # encoded `ToolOut`s and the dialect's own tools
     tool_config: ToolConfigOut | UnsetType = UNSET
     generation_config: dict[str, Any] | UnsetType = UNSET

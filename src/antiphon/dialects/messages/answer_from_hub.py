@@ -1,8 +1,8 @@
-"""Hub events → the blocks of a message, begun, continued and ended strictly one after the other (`EventSequencer`).
+"""Translates hub events to the blocks of a message, strictly one block after the other (`EventSequencer`).
 
-Reasoning is a thinking block with its sealed form as the signature, or a redacted block if it has no words; each text and each
-refusal is a text block, each call a `tool_use`. What has no words makes no block: servers refuse empty ones when they come back.
-What this dialect has no place for is reported.
+Reasoning becomes a thinking block with the sealed reasoning as its signature, or a redacted block if it has no text.
+Each text and each refusal becomes a text block, each call a `tool_use` block. Empty content makes no block, because
+servers refuse empty blocks in the history. Unsupported content is reported as a loss.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ from antiphon.protocol.status import ItemStatus
 
 
 class OpenTextBlock(NamedTuple):
-    """A text that is being told: where it stands in the hub, and in which block."""
+    """The text that is being sent: its position in the hub, and its block."""
 
     output_index: int
     content_index: int
@@ -89,47 +89,51 @@ class OpenTextBlock(NamedTuple):
 
 
 class AnswerFromHub:
-    """Tells one client of one answer."""
+    """Translates one answer for one client."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        #: The text whose deltas go straight into the open block.
+        #: The text whose deltas go directly into the open block.
         self.open_text: OpenTextBlock | None = None
         self._losses = losses
         self._names = ToolNames.for_request(request)
         self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
-        self._parts = EventSequencer(_part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone))
+        self._parts = EventSequencer(
+            _part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone)
+        )
         self._block = 0  # the index of the open block, or of the next one
         self._is_open = False
-        self._is_told = False  # whether the item was told piece by piece
-        self._thought: Hashable = None  # the part of the reasoning that was told last
+        self._is_streamed = False  # whether the item was sent piece by piece
+        self._thought: Hashable = None  # the part of the reasoning that was sent last
         self._calls = 0
         self._has_refused = False
 
     def feed(self, event: StreamEvent) -> list[BlockEvent]:
-        """What an event makes of the message, and what had to wait for it."""
+        """The block events for an event, and for events that waited for it."""
         if type(event) is UnknownEvent:
             self._losses.add("events", f"an event of type {event.kind!r}", "a message has no place for it")
             return []
         if not hasattr(event, "output_index"):
             return []
-        return [piece for told in self._items.feed(event) for piece in self._in_item(told)]
+        return [piece for item_event in self._items.feed(event) for piece in self._in_item(item_event)]
 
     def final_delta(self, response: Response) -> FinalDeltaOut:
-        """REQ-3: why it ended."""
-        told = response.extra or {}
-        for name, raw in told.items():
+        """REQ-3: the stop reason."""
+        extra = response.extra or {}
+        for name, raw in extra.items():
             if not name.startswith(PREFIX):
                 report_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
-        sequence = msgspec.json.decode(told.get(STOP_SEQUENCE_FIELD, b"null"))
-        return FinalDeltaOut(stop_reason=self._reason(response, told, sequence), stop_sequence=sequence)
+        sequence = msgspec.json.decode(extra.get(STOP_SEQUENCE_FIELD, b"null"))
+        return FinalDeltaOut(stop_reason=self._reason(response, extra, sequence), stop_sequence=sequence)
 
-    def _reason(self, response: Response, told: dict[str, Raw], sequence: str | None) -> str:
-        if STOP_REASON_FIELD in told:
-            return str(msgspec.json.decode(told[STOP_REASON_FIELD]))
+    def _reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
+        if STOP_REASON_FIELD in extra:
+            return str(msgspec.json.decode(extra[STOP_REASON_FIELD]))
         if response.incomplete_details is not None:
             reason = response.incomplete_details.reason
             if reason not in REASONS:
-                self._losses.add("incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'")
+                self._losses.add(
+                    "incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'"
+                )
             return REASONS.get(reason, "max_tokens")
         if self._has_refused:
             return "refusal"
@@ -150,8 +154,8 @@ class AnswerFromHub:
             case ArgumentsDone() | CustomInputDone():
                 return []
             case _:
-                self._is_told = True
-                return [piece for told in self._parts.feed(event) for piece in self._in_part(told)]
+                self._is_streamed = True
+                return [piece for part_event in self._parts.feed(event) for piece in self._in_part(part_event)]
 
     def _in_part(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ReasoningDelta:
@@ -159,7 +163,7 @@ class AnswerFromHub:
         match event:
             case OutputTextDelta():
                 if event.logprobs:
-                    self._lose_logprobs(event.output_index)
+                    self._report_logprobs(event.output_index)
                 pieces = self._text(event.delta)
                 if self._is_open:
                     self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block)
@@ -169,7 +173,7 @@ class AnswerFromHub:
             case AnnotationAdded():
                 return [] if event.annotation is None else self._citation(event.annotation, event.output_index)
             case ContentPartDone(part=OutputText() as part):
-                self._lose_stretches(part, event.output_index)
+                self._report_partial_citations(part, event.output_index)
                 return self._close()
             case ContentPartDone(part=Refusal()):
                 return self._close()
@@ -181,13 +185,16 @@ class AnswerFromHub:
     # Items
 
     def _begin(self, item: Item, at: int) -> list[BlockEvent]:
-        self._is_told = False
+        self._is_streamed = False
         match item:
             case FunctionCall():
                 return self._call(item, self._names.wire_name(ToolRef("function", item.name, item.namespace or None)))
             case CustomToolCall():
                 name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
-                return [*self._call(item, name), self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX))]
+                return [
+                    *self._call(item, name),
+                    self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
+                ]
             case Message() | Reasoning():
                 self._thought = None
             case UnknownItem() if block_from_item(item) is not None:
@@ -197,14 +204,16 @@ class AnswerFromHub:
         return []
 
     def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
-        """An item is done. One that was not told piece by piece is told now."""
+        """End an item. An item that was not streamed is sent now."""
         if isinstance(item, Shape):
             report_unknown_fields(item, f"output[{at}]", self._losses)
         match item:
             case FunctionCall():
-                pieces = [] if self._is_told else self._arguments(item.arguments)
+                pieces = [] if self._is_streamed else self._arguments(item.arguments)
                 if item.arguments and not is_json_object(item.arguments):
-                    self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "a call has no others")
+                    self._losses.add(
+                        f"output[{at}].arguments", "arguments that are not a JSON object", "a call has no others"
+                    )
                 return pieces + self._close()
             case CustomToolCall():
                 return self._end_custom(item)
@@ -213,7 +222,7 @@ class AnswerFromHub:
             case Message():
                 if item.phase:
                     self._losses.add(f"output[{at}].phase", "the phase of a message", "a message has no place for it")
-                return [] if self._is_told else self._whole_message(item, at)
+                return [] if self._is_streamed else self._whole_message(item, at)
             case UnknownItem():
                 block = block_from_item(item)
                 return [] if block is None else [self._open(block), *self._close()]
@@ -225,18 +234,18 @@ class AnswerFromHub:
         return [self._open(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
 
     def _arguments(self, piece: str) -> list[BlockEvent]:
-        self._is_told = True
+        self._is_streamed = True
         return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
 
     def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
-        pieces = [] if self._is_told else self._arguments(freeform_tools.wrap_delta(call.input))
-        if call.status != ItemStatus.INCOMPLETE:  # what was cut must not look whole
+        pieces = [] if self._is_streamed else self._arguments(freeform_tools.wrap_delta(call.input))
+        if call.status != ItemStatus.INCOMPLETE:  # a call that was cut must not look complete
             pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
         return pieces + self._close()
 
     def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        """RSN-2: the sealed form stands where this dialect keeps its own, right before the end of the block."""
-        pieces = [] if self._is_told else self._whole_reasoning(item, at)
+        """RSN-2: the sealed reasoning is the signature, directly before the end of the block."""
+        pieces = [] if self._is_streamed else self._whole_reasoning(item, at)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
             return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
@@ -245,12 +254,14 @@ class AnswerFromHub:
         return pieces + self._close()
 
     def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        thoughts = reasoning_texts(at, item, self._no_place_for)
+        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
         return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
     def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
         if item.role != "assistant":
-            self._losses.add(f"output[{at}]", f"a message of the role {item.role!r}", "an answer has one role")
+            self._losses.add(
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
+            )
             return []
         return [piece for part in item.content for piece in self._whole_part(part, at)]
 
@@ -260,8 +271,8 @@ class AnswerFromHub:
         match part:
             case OutputText():
                 if part.logprobs:
-                    self._lose_logprobs(at)
-                self._lose_stretches(part, at)
+                    self._report_logprobs(at)
+                self._report_partial_citations(part, at)
                 pieces = self._text(part.text)
                 pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, at)]
                 return pieces + self._close()
@@ -270,13 +281,13 @@ class AnswerFromHub:
             case Refusal(refusal=refusal):
                 return self._refusal(refusal) + self._close()
             case _:
-                self._no_place_for(at, part)
+                self._report_unsupported_part(at, part)
                 return []
 
     # Blocks
 
     def _text(self, piece: str) -> list[BlockEvent]:
-        return [*self._opened(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
 
     def _refusal(self, piece: str) -> list[BlockEvent]:
         self._has_refused = True
@@ -285,19 +296,26 @@ class AnswerFromHub:
     def _citation(self, annotation: Annotation, at: int) -> list[BlockEvent]:
         citation = citation_from_hub(annotation)
         if citation is None:
-            self._losses.add(f"output[{at}].annotations", f"an annotation of type {type_of(annotation)!r}", "no citation is so")
+            self._losses.add(
+                f"output[{at}].annotations",
+                f"an annotation of type {type_of(annotation)!r}",
+                "no citation has this type",
+            )
             return []
-        return [*self._opened(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
 
     def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
-        """One text for all the reasoning of an item, each part of a summary a paragraph of its own."""
+        """A thinking delta. An item's reasoning is one text, in which each part of a summary starts a new paragraph."""
         if not piece:
             return []
         last, self._thought = self._thought, part
         gap = "\n\n" if last is not None and last != part else ""
-        return [*self._opened(AnswerThinkingBlock(thinking="", signature="")), self._delta(ThinkingDeltaOut(thinking=gap + piece))]
+        return [
+            *self._open_if_closed(AnswerThinkingBlock(thinking="", signature="")),
+            self._delta(ThinkingDeltaOut(thinking=gap + piece)),
+        ]
 
-    def _opened(self, block: AnswerBlockOut) -> list[BlockEvent]:
+    def _open_if_closed(self, block: AnswerBlockOut) -> list[BlockEvent]:
         return [] if self._is_open else [self._open(block)]
 
     def _open(self, block: AnswerBlockOut) -> BlockEvent:
@@ -315,21 +333,23 @@ class AnswerFromHub:
 
     # Losses
 
-    def _lose_logprobs(self, at: int) -> None:
+    def _report_logprobs(self, at: int) -> None:
         self._losses.add(f"output[{at}].logprobs", "log probabilities", "a message has no place for them")
 
-    def _lose_stretches(self, part: OutputText, at: int) -> None:
+    def _report_partial_citations(self, part: OutputText, at: int) -> None:
         whole = (0, len(part.text))
-        for found in part.annotations:
-            if isinstance(found, UrlCitation) and (found.start_index, found.end_index) != whole:
-                self._losses.add(f"output[{at}].annotations", "which words a citation is for", "it is for the whole block there")
+        for annotation in part.annotations:
+            if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
+                self._losses.add(
+                    f"output[{at}].annotations", "which range a citation is for", "it is for the whole block there"
+                )
 
-    def _no_place_for(self, at: int, part: Content) -> None:
+    def _report_unsupported_part(self, at: int, part: Content) -> None:
         self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
 
 
 def is_json_object(arguments: str) -> bool:
-    """Whether the arguments of a call are what they should be."""
+    """Whether the arguments of a call are a JSON object."""
     try:
         return isinstance(decode_json(arguments), dict)
     except ValueError:

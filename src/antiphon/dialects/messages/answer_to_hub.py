@@ -1,8 +1,8 @@
-"""The content blocks of a Messages answer, told to the writer: which item each block is, and when that item is done.
+"""Writes the content blocks of a Messages answer to the response writer as hub items.
 
-A block is an item, but text blocks that follow each other are parts of one message. A block that has stopped stays open in the hub
-until something else begins, since only the end of the answer tells whether it was cut. Blocks that only this dialect knows are
-carried as they are (`answers.block_to_item`). Blocks may overlap, though they should not.
+A block is an item, except that consecutive text blocks are parts of one message. The item of a stopped block stays open
+until another block starts, because only the end of the answer shows whether it was cut. Blocks that only this dialect
+has travel unchanged (`answers.block_to_item`). Blocks may overlap, although the API does not allow it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class AnswerToHub:
-    """One answer, block by block."""
+    """Translates one answer, block by block."""
 
     def __init__(
         self, writer: ResponseWriter, losses: Losses, names: ToolNames, new_id: Callable[[str], str], wire: MessagesWire
@@ -40,13 +40,13 @@ class AnswerToHub:
         self._wire = wire
         self._items = 0
         self._blocks: dict[int, _Block] = {}
-        self._last: _Block | None = None  # the one whose item was announced last
-        self._idle: _Block | None = None  # that one, once it has stopped and while its item is still open
-        self._returnable = SendableCalls("tool_use", losses, new_id)
-        #: The writer's key of the text block that is being written, and its index; None if nothing or something else is.
+        self._last: _Block | None = None  # the block whose item was announced last
+        self._idle: _Block | None = None  # that block after it stopped, while its item is open
+        self._sendable_calls = SendableCalls("tool_use", losses, new_id)
+        #: The writer's key of the open text block, and its index; None if no text block is open.
         self.open_text_key: int | None = None
         self.open_text_index = -1
-        #: How many characters of it went to the writer by the short way.
+        #: How many characters of it took the fast path to the writer.
         self.fast_path_length = 0
 
     @property
@@ -54,15 +54,15 @@ class AnswerToHub:
         return list(self._blocks)
 
     def start_block(self, index: int, raw: Raw) -> None:
-        """A block begins; in an answer that does not stream it is whole."""
+        """Start a block. In an answer that does not stream the block is whole."""
         self._writer.count(PART_OVERHEAD)
         if index in self._blocks:
-            self.stop_block(index)  # its end never came
+            self.stop_block(index)  # its stop event is missing
         try:
             block = _decode_block(raw)
-            msgspec.json.decode(raw)  # what is still to be read in it can be
+            msgspec.json.decode(raw)  # checks that the members that are decoded later are valid JSON
         except ValueError:
-            self._losses.add(f"content[{index}]", "a block that cannot be read is left out")
+            self._losses.add(f"content[{index}]", "an unreadable block is left out")
             return
         match block.type:
             case "text":
@@ -77,35 +77,37 @@ class AnswerToHub:
             case "tool_use":
                 self._start_call(index, block, raw)
             case kind:
-                self._start_carried(index, kind, raw)
+                self._start_native(index, kind, raw)
 
     def add_delta(self, index: int, delta: DeltaIn) -> None:
-        """A piece of a block. Text and thoughts for a block that never began begin one."""
+        """Add a piece of a block. Text and thoughts for a block that did not start open one."""
         block = self._blocks.get(index)
         if delta.text:
-            self._say(index, block if type(block) is _Text else self._in_place(index, _Text()), delta.text)
+            self._add_text(index, block if type(block) is _Text else self._replace_block(index, _Text()), delta.text)
         if delta.thinking or delta.signature:
-            thinking = block if type(block) is _Thinking else self._in_place(index, _Thinking())
-            self._think(thinking, delta.thinking or "", delta.signature or "")
+            thinking = block if type(block) is _Thinking else self._replace_block(index, _Thinking())
+            self._add_thought(thinking, delta.thinking or "", delta.signature or "")
         if delta.partial_json:
-            self._argue(index, block, delta.partial_json)
+            self._add_arguments(index, block, delta.partial_json)
         if delta.citation:
             self._writer.count(PART_OVERHEAD + len(delta.citation))
-            (block if type(block) is _Text else self._in_place(index, _Text())).citations.append(delta.citation)
+            (block if type(block) is _Text else self._replace_block(index, _Text())).citations.append(delta.citation)
 
     def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:
-        """A delta of a kind that is no text, thought, argument or citation; the event holds it."""
+        """Add a delta of an unknown kind; `event` contains it."""
         block = self._blocks.get(index)
-        if type(block) is not _Carried or kind != f"{block.kind}_delta":
+        if type(block) is not _NativeBlock or kind != f"{block.kind}_delta":
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} has no place in the hub")
             return
         members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
         if not members:
-            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is no sound JSON")
+            self._losses.add(
+                f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is not valid JSON"
+            )
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
 
     def stop_block(self, index: int) -> None:
-        """A block is whole. One that had nothing to say leaves nothing behind."""
+        """Stop a block. A block without content leaves no item."""
         block = self._blocks.pop(index, None)
         match block:
             case None:
@@ -116,11 +118,11 @@ class AnswerToHub:
                 self._seal(block)
             case _Call():
                 pass
-            case _Carried():
-                self._end_carried(index, block)
+            case _NativeBlock():
+                self._end_native(index, block)
             case _ as never:
                 assert_never(never)
-        if block.key is None or type(block) is _Carried:
+        if block.key is None or type(block) is _NativeBlock:
             return
         if block is self._last:
             self._idle = block
@@ -128,7 +130,7 @@ class AnswerToHub:
             self._close(block)
 
     def add_refusal(self, explanation: str) -> None:
-        """STR-11: the model declines, in these words."""
+        """STR-11: add a refusal with this text."""
         for index in self.open_indices:
             self.stop_block(index)
         refusal = _Text()
@@ -138,7 +140,7 @@ class AnswerToHub:
         self._idle = refusal
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """The answer is over; the items that are still open close with the response."""
+        """End the answer. Items that are still open are closed with the response."""
         for index in self.open_indices:
             self.stop_block(index)
         if self._idle is not None and outcome == "completed":
@@ -150,7 +152,7 @@ class AnswerToHub:
     # Items
 
     def _begin(self, block: _Block) -> None:
-        """Something else begins: what was idle is done, unless more text follows a text."""
+        """Give a block its item key. The idle item is closed first, unless a text follows a text."""
         idle, self._idle, self._last = self._idle, None, block
         if type(idle) is _Text and type(block) is _Text:
             block.key = idle.key
@@ -166,8 +168,8 @@ class AnswerToHub:
             self._end_call(block, cut=False)
         self._writer.close(block.key)
 
-    def _in_place(self, index: int, block: _AnyBlock) -> _AnyBlock:
-        """A block that was not announced, or announced as something else."""
+    def _replace_block(self, index: int, block: _AnyBlock) -> _AnyBlock:
+        """Store a block that was not announced, or was announced as another kind."""
         self.stop_block(index)
         self._blocks[index] = block
         return block
@@ -178,21 +180,21 @@ class AnswerToHub:
         text = _Text(citations=list(block.citations or ()))
         self._blocks[index] = text
         if block.text:
-            self._say(index, text, block.text)
+            self._add_text(index, text, block.text)
 
-    def _say(self, index: int, block: _Text, text: str) -> None:
+    def _add_text(self, index: int, block: _Text, text: str) -> None:
         if block.key is None:
             self._begin(block)
             assert block.key is not None
-            plain = self._blocks.get(self.open_text_index)
-            if type(plain) is _Text:  # another text is still open
-                self._end_open_text(plain)
+            open_block = self._blocks.get(self.open_text_index)
+            if type(open_block) is _Text:  # another text block is still open
+                self._end_open_text(open_block)
             self.open_text_key, self.open_text_index = block.key, index
         self._writer.text(block.key, text, part=None)
         block.length += len(text)
 
     def _end_open_text(self, block: _Text) -> None:
-        """What is counted apart while the short way is open to a block."""
+        """Count the characters that took the fast path."""
         block.length += self.fast_path_length
         self.open_text_key, self.open_text_index, self.fast_path_length = None, -1, 0
 
@@ -201,19 +203,19 @@ class AnswerToHub:
             self._end_open_text(block)
         if block.key is None:
             if block.citations:
-                self._losses.add("content.citations", "citations of a text that never came")
+                self._losses.add("content.citations", "citations of a text that was not sent")
             return
         for raw in block.citations:
             citation = _decoded(raw)
             if isinstance(citation, dict):
                 self._writer.annotation(block.key, citation_to_hub(citation, block.length))
             else:
-                self._losses.add("content.citations", "a citation that cannot be read is left out")
+                self._losses.add("content.citations", "an unreadable citation is left out")
         self._writer.end_part(block.key)
 
     # Thoughts
 
-    def _think(self, block: _Thinking, text: str, signature: str) -> None:
+    def _add_thought(self, block: _Thinking, text: str, signature: str) -> None:
         if text:
             if block.key is None:
                 self._begin(block)
@@ -224,7 +226,7 @@ class AnswerToHub:
             block.signatures.append(signature)
 
     def _seal(self, block: _Thinking) -> None:
-        """RSN-2: what the server must get back, with its text: clients may drop that."""
+        """RSN-2: seal what the server needs back, with the text, because clients may drop the text."""
         if block.redacted is not None:
             content = {"redacted": block.redacted}
         elif block.signatures or (block.pieces and self._wire.unsigned_thinking):
@@ -242,72 +244,76 @@ class AnswerToHub:
             self._losses.add(f"content[{index}]", "a call without a name is not delivered")
             return
         called = self._names.original_tool(block.name)
-        name = self._returnable.name(called)
-        call = _Call(given=_compact(block.input), one_string=FreeformInput() if called.kind == "custom" else None)
+        name = self._sendable_calls.name(called)
+        call = _Call(given=_compact(block.input), freeform_input=FreeformInput() if called.kind == "custom" else None)
         self._blocks[index] = call
         self._begin(call)
-        announce = self._writer.call if call.one_string is None else self._writer.custom_call
-        announce(call.key, name=name, call_id=self._returnable.id(block.id or ""), namespace=called.namespace)
-        kept = {
+        announce = self._writer.call if call.freeform_input is None else self._writer.custom_call
+        announce(call.key, name=name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace)
+        extra_fields = {
             name: value
             for name, value in _decode_members(raw).items()
-            if name in KEPT and msgspec.json.decode(value) not in SAYS_NOTHING
+            if name in RETURNED_CALL_MEMBERS and msgspec.json.decode(value) not in DEFAULT_VALUES
         }
-        if kept:
-            self._writer.set_extra_fields(call.key, kept)
+        if extra_fields:
+            self._writer.set_extra_fields(call.key, extra_fields)
 
-    def _argue(self, index: int, block: _Block | None, piece: str) -> None:
+    def _add_arguments(self, index: int, block: _Block | None, piece: str) -> None:
         match block:
             case _Call():
-                block.began = True
+                block.has_arguments = True
                 self._arguments(block, piece)
-            case _Carried():
+            case _NativeBlock():
                 self._writer.count(len(piece))
                 block.pieces.append(piece)
             case _:
-                self._losses.add(f"content[{index}]", "arguments of a call that never began")
+                self._losses.add(f"content[{index}]", "arguments for a call that did not start")
 
     def _arguments(self, call: _Call, piece: str) -> None:
-        if call.one_string is None:
+        if call.freeform_input is None:
             self._writer.arguments(call.key, piece)
         else:
             self._writer.count(len(piece))
-            self._writer.custom_input(call.key, call.one_string.feed(piece))
+            self._writer.custom_input(call.key, call.freeform_input.feed(piece))
 
     def _end_call(self, call: _Call, *, cut: bool) -> None:
-        """A call that had no pieces had its arguments from the beginning, or has none: `{}`, unless it was cut before them."""
-        if not call.began and not (cut and call.given == "{}"):
+        """A call without argument deltas has its arguments in the start event, or none: `{}`, unless it was cut."""
+        if not call.has_arguments and not (cut and call.given == "{}"):
             self._arguments(call, call.given)
-        if call.one_string is not None:
-            self._writer.custom_input(call.key, call.one_string.finish())
-            if rest := call.one_string.left_over:
+        if call.freeform_input is not None:
+            self._writer.custom_input(call.key, call.freeform_input.finish())
+            if rest := call.freeform_input.left_over:
                 self._losses.add("tool_use.input", f"a custom tool takes one string: {rest[:80]!r} is left over")
 
-    # Blocks of this dialect alone
+    # Blocks that only this dialect has
 
-    def _start_carried(self, index: int, kind: str, raw: Raw) -> None:
+    def _start_native(self, index: int, kind: str, raw: Raw) -> None:
         if not is_extension_type(PREFIX + kind):
-            self._losses.add(f"content[{index}]", f"a block of type {kind[:50]!r} cannot be carried", "it is no name")
+            self._losses.add(
+                f"content[{index}]", f"a block of type {kind[:50]!r} cannot be carried", "its type is not a valid name"
+            )
             return
         raw = Raw(_compact(raw).encode())
-        carried = _Carried(kind=kind, members=_decode_members(raw))
+        carried = _NativeBlock(kind=kind, members=_decode_members(raw))
         self._blocks[index] = carried
         self._begin(carried)
         self._writer.extension_item(carried.key, PREFIX + kind, {"block": raw})
 
-    def _end_carried(self, index: int, block: _Carried) -> None:
-        """It is whole by itself, whatever becomes of the answer."""
+    def _end_native(self, index: int, block: _NativeBlock) -> None:
+        """Such a block is complete by itself, however the answer ends."""
         if block.pieces:
             try:
                 block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
-                self._losses.add(f"content[{index}].input", f"the input of a {block.kind} block is no JSON, and left out")
+                self._losses.add(
+                    f"content[{index}].input", f"the input of a {block.kind} block is not JSON and is left out"
+                )
         self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
         self._last = self._last if self._last is not block else None
 
 
 class _Open(Struct):
-    """A block that has not stopped; its key is the writer's, once it was announced there."""
+    """A block that has not stopped. `key` is the writer's key, set when the block is announced."""
 
     key: int | None = None
 
@@ -325,28 +331,28 @@ class _Thinking(_Open):
 
 class _Call(_Open, kw_only=True):
     given: str
-    one_string: FreeformInput | None
-    began: bool = False
+    freeform_input: FreeformInput | None
+    has_arguments: bool = False
 
 
-class _Carried(_Open, kw_only=True):
+class _NativeBlock(_Open, kw_only=True):
     kind: str
     members: dict[str, Any]
     pieces: TextPieces = field(default_factory=TextPieces)
 
 
-_Block = _Text | _Thinking | _Call | _Carried
+_Block = _Text | _Thinking | _Call | _NativeBlock
 _AnyBlock = TypeVar("_AnyBlock", _Text, _Thinking)
 
 
 class _RawDelta(Struct, frozen=True):
-    """An event whose delta is of a kind of its own."""
+    """An event with a delta of an unknown kind."""
 
     delta: dict[str, Raw]
 
 
 def _decoded(raw: bytes | Raw) -> Any:
-    """JSON of whatever form; None if a number or a character in it is beyond all measure."""
+    """Decode any JSON; None if it holds a value that cannot be represented."""
     try:
         return msgspec.json.decode(raw)
     except ValueError:
@@ -354,14 +360,14 @@ def _decoded(raw: bytes | Raw) -> Any:
 
 
 def _compact(raw: Raw) -> str:
-    """JSON without white space; null where arguments stand is none."""
+    """JSON without white space; `{}` for null."""
     text = msgspec.json.format(bytes(raw), indent=-1).decode()
     return "{}" if text == "null" else text
 
 
 #: Members of a call that go back with it.
-KEPT: Final = frozenset({"caller", "toolset_name"})
-SAYS_NOTHING: Final = (None, {"type": "direct"})
+RETURNED_CALL_MEMBERS: Final = frozenset({"caller", "toolset_name"})
+DEFAULT_VALUES: Final = (None, {"type": "direct"})
 _decode_block: Final = msgspec.json.Decoder(AnswerBlockIn).decode
 _decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_raw_delta: Final = msgspec.json.Decoder(_RawDelta).decode

@@ -1,8 +1,8 @@
-"""The shapes of Messages answers and of the events of a stream, and where the hub keeps what only this dialect says.
+"""Wire shapes of Messages answers and stream events, and the hub fields for content that only this dialect has.
 
-What servers send is read with shapes that take more than the documentation promises (`…In`); what we write has exactly one form
-(`…Out`). A block that nobody else knows (a hosted tool's call, its result) travels through the hub as an item of its own and comes
-out as it went in: `block_to_item` and `block_from_item` are the two ends of that.
+Shapes for reading (`…In`) accept more than the documentation promises; shapes for writing (`…Out`) have exactly one
+form. A block that only this dialect has (a hosted tool's call or result) travels through the hub as an item:
+`block_to_item` and `block_from_item` convert it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from antiphon.protocol import codec
 from antiphon.protocol.items import UnknownItem
 
 PREFIX: Final = "messages:"
-#: In `extra` of a hub response: the sequence that ended it, and a stop reason that the hub has no word for, each a JSON string.
+#: In the `extra` of a hub response: the stop sequence that ended it, and a stop reason that the hub cannot express.
+#: Each is a JSON string.
 STOP_SEQUENCE_FIELD: Final = "messages:stop_sequence"
 STOP_REASON_FIELD: Final = "messages:stop_reason"
-#: In `extra` of the hub's `input_tokens_details`: tokens that were written to the cache, a part of `input_tokens` there.
+#: In the `extra` of the hub's `input_tokens_details`: tokens written to the cache, which the hub's `input_tokens`
+#: includes.
 CACHE_CREATION_FIELD: Final = "cache_creation_input_tokens"
 
 
 def block_to_item(kind: str, block: Raw, *, id: str | None = None, status: str = "completed") -> UnknownItem:
-    """A block that only this dialect knows, as an item of the hub; items of an answer have an id."""
+    """A block that only this dialect has, as a hub item. Items of an answer have an id."""
     members: dict[str, Any] = {"type": PREFIX + kind}
     if id is not None:
         members |= {"id": id, "status": status}
@@ -31,15 +33,15 @@ def block_to_item(kind: str, block: Raw, *, id: str | None = None, status: str =
 
 
 def block_from_item(item: UnknownItem) -> Raw | None:
-    """The block in such an item; None if it is another kind of item."""
+    """The block in an item of `block_to_item`; None for any other item."""
     return item.raw_members().get("block") if item.kind.startswith(PREFIX) else None
 
 
-# Answers, as servers send them.
+# Answer shapes for reading.
 
 
 class AnswerBlockIn(Struct, frozen=True, kw_only=True, gc=False):
-    """A content block, whole or as it begins in a stream; which members count, its type says."""
+    """A content block, whole or at its start in a stream. Its type decides which members are used."""
 
     type: str
     text: str | None = None
@@ -57,7 +59,7 @@ class OutputDetailsIn(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class UsageIn(Struct, frozen=True, kw_only=True, gc=False):
-    """Counts so far; cached tokens stand beside `input_tokens`, not inside."""
+    """Token counts so far. `input_tokens` excludes cached tokens."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -68,18 +70,18 @@ class UsageIn(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class StopDetailsIn(Struct, frozen=True, kw_only=True, gc=False):
-    """Why the model refused, in words for people."""
+    """Why the model refused, as text for people."""
 
     explanation: str | None = None
 
 
 class AnswerIn(Struct, frozen=True, kw_only=True, gc=False):
-    """A whole answer, or the message that a stream begins with; an error stands in its place."""
+    """A whole answer, or the message at the start of a stream. `error` is set in place of an answer."""
 
     type: str | None = None
     id: str | None = None
     model: str | None = None
-    content: list[Raw] | None = None  # of `AnswerBlockIn`, each still to be read: a block may be of any kind
+    content: list[Raw] | None = None  # `AnswerBlockIn`s, decoded later: a block may be of any kind
     stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_details: StopDetailsIn | None = None
@@ -88,7 +90,7 @@ class AnswerIn(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DeltaIn(Struct, frozen=True, kw_only=True, gc=False):
-    """What a delta brings: a piece of a block, or what the message ends with."""
+    """The content of a delta: a piece of a block, or the end of the message."""
 
     type: str | None = None
     text: str | None = None
@@ -113,7 +115,7 @@ class EventIn(Struct, frozen=True, kw_only=True, gc=False):
     error: Any = None
 
 
-# Answers, as we send them.
+# Answer shapes for writing.
 
 
 class AnswerTextBlock(Struct, frozen=True, kw_only=True, gc=False, tag="text"):
@@ -136,7 +138,7 @@ class AnswerToolUseBlock(Struct, frozen=True, kw_only=True, gc=False, tag="tool_
     input: Any
 
 
-#: A block that was carried comes back as its bytes.
+#: A block that only this dialect has is sent as its original bytes.
 AnswerBlockOut = AnswerTextBlock | AnswerThinkingBlock | AnswerRedactedThinkingBlock | AnswerToolUseBlock | Raw
 
 
@@ -205,7 +207,7 @@ class MessageStart(Struct, frozen=True, kw_only=True, gc=False, tag="message_sta
 
 
 class Ping(Struct, frozen=True, kw_only=True, gc=False, tag="ping"):
-    """Nothing but that the connection is alive."""
+    """Keeps the connection alive."""
 
 
 class FinalDeltaOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -219,7 +221,7 @@ class MessageDelta(Struct, frozen=True, kw_only=True, gc=False, tag="message_del
 
 
 class MessageStop(Struct, frozen=True, kw_only=True, gc=False, tag="message_stop"):
-    """The end of a message that is whole."""
+    """The end of a complete message."""
 
 
 BlockEvent = BlockStart | BlockDelta | BlockStop
@@ -234,7 +236,7 @@ class ErrorOut(Struct, frozen=True, kw_only=True, gc=False):
     type: str
     message: str
     details: ErrorDetailsOut | UnsetType = UNSET
-    code: str | UnsetType = UNSET  # ours, beside what this API says; its SDKs pass over them
+    code: str | UnsetType = UNSET  # our fields beside the API's; its SDKs ignore them
     param: str | UnsetType = UNSET
 
 

@@ -1,7 +1,7 @@
-"""A client's content blocks as the hub's content parts.
+"""Translates a client's content blocks to hub content parts.
 
-What a block says besides (`cache_control`, say) goes with it in `extra`, so that a server of this dialect gets it back. A block
-that the hub has no part for goes as it is.
+Other members of a block (`cache_control`, for example) travel in `extra` and reach servers of this dialect. A block
+without an equivalent in the hub travels unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from antiphon.protocol.content import InputFileParam, InputImageParam, InputText
 
 
 def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFileParam | UnknownContent:
-    """A block that somebody gives the model."""
+    """A block of user or system input as a hub part."""
     match block:
         case TextBlockIn():
             return InputText(text=block.text, extra=extra_fields_of(block, citations=block.citations or UNSET))
@@ -39,19 +39,19 @@ def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFile
         case DocumentBlockIn():
             return _document(block)
         case UnknownContent():
-            return _as_it_is(block.raw, block.kind)
+            return _native_part(block.raw, block.kind)
         case _ as never:
             assert_never(never)
 
 
 def output_text_to_hub(block: TextBlockIn) -> OutputTextParam:
-    """A text that the model said, with its citations."""
+    """A text of the model, with its citations."""
     citations = [citation_to_hub(citation, len(block.text)) for citation in block.citations or ()]
     return OutputTextParam(text=block.text, annotations=[*citations] or UNSET, extra=extra_fields_of(block))
 
 
 def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
-    """What the hub's shape has no name for, each under its own."""
+    """The members of a block that the hub's shape does not have."""
     if not block.extra and not block.cache_control and not others:
         return UNSET
     cache_control: CacheControl = block.cache_control
@@ -69,7 +69,7 @@ def _image(block: ImageBlockIn) -> InputImageParam | UnknownContent:
         case FileSourceIn(file_id=file_id):
             return InputImageParam(file_id=file_id, extra=extra_fields_of(block))
         case UnknownSource():
-            return _as_it_is(Raw(codec.encode(block)), "image")
+            return _native_part(Raw(codec.encode(block)), "image")
         case _ as never:
             assert_never(never)
 
@@ -81,16 +81,18 @@ def _document(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
             return InputFileParam(file_data=f"data:{kind};base64,{data}", filename=named, extra=extra_fields_of(block))
         case TextSourceIn(data=text):
             data = base64.b64encode(text.encode()).decode()
-            return InputFileParam(file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_fields_of(block))
+            return InputFileParam(
+                file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_fields_of(block)
+            )
         case UrlSourceIn(url=url):
             return InputFileParam(file_url=url, filename=named, extra=extra_fields_of(block))
         case FileSourceIn(file_id=file_id):
             return InputFileParam(file_id=file_id, filename=named, extra=extra_fields_of(block))
         case UnknownSource():
-            return _as_it_is(Raw(codec.encode(block)), "document")
+            return _native_part(Raw(codec.encode(block)), "document")
         case _ as never:
             assert_never(never)
 
 
-def _as_it_is(block: Raw, kind: str) -> UnknownContent:
+def _native_part(block: Raw, kind: str) -> UnknownContent:
     return UnknownContent(kind=PREFIX + kind, raw=block)

@@ -1,7 +1,8 @@
-"""Citations, both ways. Here they belong to a whole block of text, in the hub to a stretch of it.
+"""Translates citations in both directions. A citation belongs to a whole text block here, and to a range of text in the
+hub.
 
-A page of the web is the hub's `url_citation`, with what its maker wants back in `extra`; places in documents, which only this
-dialect knows, travel under a name of its own.
+A web citation is the hub's `url_citation`, with the members that its server needs back in `extra`. Citations of
+documents, which only this dialect has, travel as unknown annotations.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from antiphon.protocol.content import Annotation, UnknownAnnotation, UrlCitation
 
 
 def citation_to_hub(citation: dict[str, Any], length: int) -> Annotation:
-    """A citation of a text that is so long."""
+    """Translate a citation of a text with `length` characters."""
     kind, url, title = citation.get("type"), citation.get("url"), citation.get("title")
-    if kind == OF_WEB and isinstance(url, str):
-        beside = {name: Raw(codec.encode(citation[name])) for name in BESIDE if citation.get(name)}
+    if kind == WEB_CITATION and isinstance(url, str):
+        server_members = {name: Raw(codec.encode(citation[name])) for name in SERVER_MEMBERS if citation.get(name)}
         named = title if isinstance(title, str) else ""
-        return UrlCitation(start_index=0, end_index=length, url=url, title=named, extra=beside or UNSET)
-    carried = f"{PREFIX}{kind or 'citation'}"
-    return UnknownAnnotation(kind=carried, raw=Raw(codec.encode({**citation, "type": carried})))
+        return UrlCitation(start_index=0, end_index=length, url=url, title=named, extra=server_members or UNSET)
+    kind_in_hub = f"{PREFIX}{kind or 'citation'}"
+    return UnknownAnnotation(kind=kind_in_hub, raw=Raw(codec.encode({**citation, "type": kind_in_hub})))
 
 
 def citation_from_hub(annotation: UrlCitationParam | UnknownAnnotation) -> dict[str, Any] | None:
-    """The citation that an annotation makes; None if this dialect has no such thing."""
+    """Translate an annotation; None if this dialect has no such citation."""
     if isinstance(annotation, UnknownAnnotation):
         if not annotation.kind.startswith(PREFIX):
             return None
         return {**annotation.raw_members(), "type": annotation.kind.removeprefix(PREFIX)}
-    # What a server says of its own search another cannot know, but the members must be there.
-    beside = {name: Raw(b'""') for name in BESIDE} | (annotation.extra or {})
-    return {"type": OF_WEB, "url": annotation.url, "title": annotation.title or None, **beside}
+    # The members are required, but only the server that searched knows their values.
+    server_members = {name: Raw(b'""') for name in SERVER_MEMBERS} | (annotation.extra or {})
+    return {"type": WEB_CITATION, "url": annotation.url, "title": annotation.title or None, **server_members}
 
 
-OF_WEB: Final = "web_search_result_location"
-BESIDE: Final[tuple[str, ...]] = ("cited_text", "encrypted_index")
+WEB_CITATION: Final = "web_search_result_location"
+SERVER_MEMBERS: Final[tuple[str, ...]] = ("cited_text", "encrypted_index")

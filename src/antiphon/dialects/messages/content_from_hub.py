@@ -1,7 +1,8 @@
-"""Content of hub messages and tool outputs as Messages blocks. What a place cannot hold becomes a note in its text, and a loss.
+"""Translates the content of hub messages and tool outputs to blocks. Unsupported content becomes a text note and a
+loss.
 
-What a client of this dialect says beside a block (`cache_control`, say) is put back; any other unknown field is a loss. Texts of
-nothing but white space are left out: servers refuse them.
+Block members that a client of this dialect set (`cache_control`, for example) are restored; any other unknown field is
+a loss. Blank texts are left out, because servers refuse them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import PREFIX
 from antiphon.dialects.messages.citations import citation_from_hub
-from antiphon.dialects.messages.wire import Block, DocumentBlock, ImageBlock, KnownBlock, MessagesWire, SourceOut, TextBlock
+from antiphon.dialects.messages.wire import (
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    KnownBlock,
+    MessagesWire,
+    SourceOut,
+    TextBlock,
+)
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
@@ -39,33 +48,35 @@ from antiphon.protocol.losses import Losses
 
 
 class ContentFromHub:
-    """Translates parts for one server; `path` and `member` say where their list stands."""
+    """Translates parts for one server; `path` and `member` locate their list in the request."""
 
     def __init__(self, wire: MessagesWire, losses: Losses) -> None:
         self._wire = wire
         self._losses = losses
 
     def blocks(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
-        """Where every kind of part may stand: in user messages and tool outputs."""
+        """Blocks for user messages and tool outputs, which allow every kind of part."""
         if isinstance(content, str):
-            return self._said(TextBlock(text=content), f"{path}.{member}")
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
         places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
         return [block for place, part in places for block in self._block(part, place)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
-        """Where only text may stand, and blocks that only this dialect knows: in system and assistant messages."""
+        """Blocks for system and assistant messages, which allow only text and this dialect's own blocks."""
         if isinstance(content, str):
-            return self._said(TextBlock(text=content), f"{path}.{member}")
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
         places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
         return [block for place, part in places for block in self._text(part, place)]
 
     def with_fields(self, block: KnownBlock, shape: Shape, path: str, own: Collection[str]) -> Block:
-        """The block with those unknown fields of the shape that this dialect knows; others are losses."""
+        """Add those unknown fields of `shape` that this dialect has (`own`); others are losses."""
         if not shape.extra:
             return block
-        kept = {name: raw for name, raw in shape.extra.items() if name in own}
-        report_unknown_fields(Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses)
-        return {**block_to_dict(block), **kept} if kept else block
+        native_fields = {name: raw for name, raw in shape.extra.items() if name in own}
+        report_unknown_fields(
+            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses
+        )
+        return {**block_to_dict(block), **native_fields} if native_fields else block
 
     def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
         match part:
@@ -91,12 +102,12 @@ class ContentFromHub:
                 return [part.raw]
             case _:
                 block = self._note(part, path, f"{NO_PLACE} there" if isinstance(part, MEDIA) else NO_PLACE)
-        return self._said(block, path)
+        return self._unless_blank(block, path)
 
-    def _said(self, block: Block, path: str) -> list[Block]:
+    def _unless_blank(self, block: Block, path: str) -> list[Block]:
         if block_text(block).strip():
             return [block]
-        self._losses.add(path, "a text without words", "servers refuse it")
+        self._losses.add(path, "a blank text", "servers refuse it")
         return []
 
     def _output_text(self, part: OutputTextParam, path: str) -> Block:
@@ -111,11 +122,13 @@ class ContentFromHub:
         return {**block_to_dict(block), "citations": citations} if citations else block
 
     def _citation(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
-        """Citations go back to whoever made them: without the maker's own mark, one is refused."""
+        """A citation, for the server that made it. Servers refuse a citation without their own mark."""
         foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
         citation = None if foreign else citation_from_hub(annotation)
         if citation is None:
-            self._losses.add(path, "a citation of earlier text", "only what the server itself has found can be cited")
+            self._losses.add(
+                path, "a citation of earlier text", "the server accepts only citations of its own search results"
+            )
         return citation
 
     def _image(self, part: InputImageParam, path: str) -> Block:
@@ -125,7 +138,7 @@ class ContentFromHub:
         if source is None:
             return self._note(part, path, "an image is sent by its data (JPEG, PNG, GIF, WebP) or an https address")
         if part.detail and part.detail != "auto":
-            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server decides how closely it looks")
+            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server has no such setting")
         if part.file_id and source.type != "file":
             self._losses.add(f"{path}.file_id", "the image's file id", "its content was sent instead")
         return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)
@@ -147,16 +160,19 @@ class ContentFromHub:
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
-    """A block as a dict, to which more can be added."""
+    """A block as a dict, to add members."""
     if isinstance(block, dict):
         return block
     assert not isinstance(block, Raw)
     members = {name: getattr(block, name) for name in block.__struct_fields__}
-    return {"type": block.__struct_config__.tag, **{name: value for name, value in members.items() if value is not UNSET}}
+    return {
+        "type": block.__struct_config__.tag,
+        **{name: value for name, value in members.items() if value is not UNSET},
+    }
 
 
 def block_text(block: Block) -> str:
-    """The text of a block that is one; nothing of any other."""
+    """The text of a text block; empty for any other block."""
     match block:
         case TextBlock(text=text) | {"type": "text", "text": str(text)}:
             return text
@@ -165,7 +181,7 @@ def block_text(block: Block) -> str:
 
 
 def replace_text(block: Block, text: str) -> Block:
-    """The same text block with another text."""
+    """The text block with another text."""
     return {**block, "text": text} if isinstance(block, dict) else TextBlock(text=text)
 
 
@@ -175,7 +191,7 @@ def _image_source(part: InputImageParam) -> SourceOut | None:
         return SourceOut(type="url", url=url)
     if url.startswith("data:"):
         kind, data = _data_of(url)
-        # The media type is what the first bytes say: servers refuse an image that is not what it is called.
+        # The first bytes decide the media type: servers refuse an image whose type does not match.
         kind = next((named for sign, named in SIGNS.items() if data.startswith(sign)), kind)
         return SourceOut(type="base64", media_type=kind, data=data) if kind in IMAGES and data else None
     return _file_source(part.file_id)
@@ -194,12 +210,12 @@ def _document_source(part: InputFileParam) -> SourceOut | None:
 
 
 def _file_source(file_id: Any) -> SourceOut | None:
-    """Ids of this API's own files; those of others mean nothing to it."""
+    """Whether a file id is one of this API. Ids of other APIs mean nothing to the server."""
     return SourceOut(type="file", file_id=file_id) if isinstance(file_id, str) and file_id.startswith("file_") else None
 
 
 def _data_of(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; what is none is taken for base64 itself."""
+    """Media type and base64 data of a data URL; any other text counts as base64."""
     if not url.startswith("data:"):
         return "", url
     head, _, data = url.removeprefix("data:").partition(",")
@@ -210,13 +226,13 @@ def _data_of(url: str) -> tuple[str, str]:
 def _plain_text(data: str) -> str | None:
     try:
         text = base64.b64decode(data, validate=True).decode()
-    except ValueError:  # no base64, no text in it, or a letter that base64 does not have
+    except ValueError:  # not base64, or not UTF-8 inside
         return None
     return text if text.strip() else None
 
 
 def encode_raw(value: Any) -> Raw:
-    """Any value as JSON."""
+    """Encode any value as JSON."""
     return Raw(codec.encode(value))
 
 
@@ -225,11 +241,13 @@ MEDIA: Final = (InputImageParam, InputFileParam, InputAudio, InputVideo)
 TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
 IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
 DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
-#: Blocks of this dialect that the hub has no part for; they are known by their own names.
-OWN_BLOCKS: Final = frozenset({"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"})
+#: Blocks of this dialect that the hub has no part for, by type.
+OWN_BLOCKS: Final = frozenset(
+    {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
+)
 PDF: Final = "application/pdf"
 PDF_SIGN: Final = "JVBERi"  # %PDF, in base64
 TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-#: How images begin, in base64.
+#: The first base64 characters of image types.
 SIGNS: Final = {"/9j/": "image/jpeg", "iVBORw": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}

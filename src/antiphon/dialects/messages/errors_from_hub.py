@@ -1,7 +1,7 @@
-"""Errors as clients of this dialect expect them: the API's own types and statuses, with our code and param beside.
+"""Writes errors for Messages clients: the API's types and statuses, with our code and param beside them.
 
-A prompt that is too long is told in the words by which clients know it: they then shorten the conversation and go on. So is a
-thread, which is not served: the API's SDKs then send whole conversations.
+Two errors use the text or details that clients recognize. After "prompt is too long" clients shorten the conversation;
+after an unsupported `thread` the SDKs send the whole conversation.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from antiphon.protocol.errors import Error, ErrorPayload
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
-    """Status and body."""
+    """The HTTP status and body of an error."""
     status = _status_of(error)
     return status, _body(_type_of(status), error.message, error.code, error.param)
 
 
 def error_event_data(error: Error | ErrorPayload | None) -> bytes:
-    """An error as it stands in a stream."""
+    """The data of an error event in a stream."""
     if isinstance(error, ErrorPayload):
         return _body(_type_of(_status_of(error_of_event(error))), error.message, error.code, error.param)
     return error_from_hub(error_of_response(error))[1]
@@ -48,7 +48,7 @@ def _body(type: str, message: str, code: str | None, param: str | None) -> bytes
 
 TOO_LONG: Final = "prompt is too long"
 OVERLOADED: Final = 529
-#: What the SDKs of this API look for (seen in the Python SDK 2.8 and the Node SDK 1.8).
+#: The details that the SDKs of this API look for (seen in the Python SDK 2.8 and the Node SDK 1.8).
 THREADS_UNSUPPORTED: Final = ErrorDetailsOut(error_code="thread_unsupported_request", unsupported=["thread"])
 TYPE_OF_STATUS: Final[dict[int, str]] = {
     401: "authentication_error",

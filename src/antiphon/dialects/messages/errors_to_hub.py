@@ -1,6 +1,6 @@
-"""What a Messages server's error says; what it means is told by `common.upstream_errors` (ERR-4).
+"""Reads a Messages server's errors. `common.upstream_errors` decides what they mean (ERR-4).
 
-The API has one form, `{"type": "error", "error": {"type", "message"}}`; proxies and servers that only speak like it have others.
+The API has one form, `{"type": "error", "error": {"type", "message"}}`; proxies and compatible servers have others.
 """
 
 from __future__ import annotations
@@ -14,58 +14,64 @@ from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a server's answer of this status means. `headers` are lower-cased."""
-    told = _read(body)
-    if status in (404, 405) and not told.is_of_api:
-        # Nobody at that address speaks this dialect: the gateway's fault, or its configuration's, and not the client's.
-        return UpstreamFault(f"the upstream has no messages where they were looked for (status {status})")
-    return upstream_error(status, headers, told.code, told.message, told.param)
+    """Translate an error response. The names in `headers` are lower-case."""
+    error_body = _decode_body(body)
+    if status in (404, 405) and not error_body.is_api_error:
+        # The URL does not serve this dialect: a fault of the gateway or its configuration, not of the client.
+        return UpstreamFault(f"the upstream does not serve the Messages API at the configured URL (status {status})")
+    return upstream_error(status, headers, error_body.code, error_body.message, error_body.param)
 
 
 def error_in_answer(error: Any) -> ApiError:
-    """The error that an error object inside a stream or a body of status 200 means."""
-    told = _told(error)
-    status = STATUS_OF_TYPE.get(told.type or "") or status_from_codes(told.code, told.type)
-    return upstream_error(status, {}, told.code, told.message, told.param)
+    """Translate an error object in a stream or in a body of status 200."""
+    error_body = _parse_error(error)
+    status = STATUS_OF_TYPE.get(error_body.type or "") or status_from_codes(error_body.code, error_body.type)
+    return upstream_error(status, {}, error_body.code, error_body.message, error_body.param)
 
 
-class _Told(NamedTuple):
+class _ErrorBody(NamedTuple):
     message: str | None = None
     type: str | None = None
-    code: str | None = None  # of gateways like ours, which put one beside the type
+    code: str | None = None  # set by gateways like this one
     param: str | None = None
-    is_of_api: bool = True
+    is_api_error: bool = True
 
 
-def _read(body: bytes) -> _Told:
+def _decode_body(body: bytes) -> _ErrorBody:
     try:
-        return _told(decode_json(body))
+        return _parse_error(decode_json(body))
     except ValueError:
-        return _Told(error_text(body), is_of_api=False)
+        return _ErrorBody(error_text(body), is_api_error=False)
 
 
-def _told(value: Any) -> _Told:
+def _parse_error(value: Any) -> _ErrorBody:
     for _ in range(MAX_WRAPS):
         match value:
             case {"error": dict() | str() as inner}:
                 value = inner
     match value:
         case str():
-            return _Told(value)
+            return _ErrorBody(value)
         case dict():
-            words = value.get("message") or value.get("detail")
-            is_of_api = isinstance(words, str) and words not in ROUTER_WORDS
-            return _Told(_word(words), _word(value.get("type")), _word(value.get("code")), _word(value.get("param")), is_of_api)
+            message = value.get("message") or value.get("detail")
+            is_api_error = isinstance(message, str) and message not in ROUTER_MESSAGES
+            return _ErrorBody(
+                _nonempty_string(message),
+                _nonempty_string(value.get("type")),
+                _nonempty_string(value.get("code")),
+                _nonempty_string(value.get("param")),
+                is_api_error,
+            )
         case _:
-            return _Told(is_of_api=False)
+            return _ErrorBody(is_api_error=False)
 
 
-def _word(value: Any) -> str | None:
+def _nonempty_string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
 MAX_WRAPS: Final = 4
-# What a web framework says for itself where no route matches.
-ROUTER_WORDS: Final = frozenset({"Not Found", "Method Not Allowed"})
-#: The API's types that other servers do not use.
+# Messages of web frameworks for an unknown route.
+ROUTER_MESSAGES: Final = frozenset({"Not Found", "Method Not Allowed"})
+#: The API's error types that other servers do not use.
 STATUS_OF_TYPE: Final[dict[str, int]] = {"billing_error": 402, "api_error": 500}

@@ -1,7 +1,7 @@
-"""Hub events → a Messages client's stream: the message begins, its blocks follow one another, why it ended, and the end.
+"""Writes hub events as a Messages client's stream: message start, blocks, stop reason, message stop.
 
-A failure is an error event, and so is a stream that ends without a terminal event: what was cut never looks whole. Deltas of text
-are most of every stream and go through byte templates.
+A failure is an error event. So is a stream without a terminal event, so that a cut answer never looks complete. Text
+deltas, the most frequent events, are written with byte templates.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class EventsFromHub:
         self.losses = Losses()
         self._model = request.model
         self._answer = AnswerFromHub(request, self.losses)
-        self._text: OpenTextBlock | None = None  # the text that `_head` belongs to
+        self._text: OpenTextBlock | None = None  # the text that `_head` is for
         self._output_index = self._content_index = -1
         self._head = b""
-        self._is_told = False  # whether the end was told: the message's, or an error
+        self._has_sent_end = False  # the end of the message or an error was sent
 
     def feed(self, event: StreamEvent) -> bytes:
-        """The events of the client's stream that an event makes."""
-        # The hot path: a piece of the text whose block is open.
+        """The client's stream events for an event."""
+        # Hot path: a piece of the text whose block is open.
         if (
             type(event) is OutputTextDelta
             and event.output_index == self._output_index
@@ -72,20 +72,20 @@ class EventsFromHub:
             case ErrorEvent():
                 return self._error(error_event_data(event.error))
             case ResponseFailed():
-                return b"" if self._is_told else self._error(error_event_data(event.response.error))
+                return b"" if self._has_sent_end else self._error(error_event_data(event.response.error))
             case _:
                 return self._blocks(event)
 
     def text_run(self, run: TextRun) -> bytes:
-        """The bytes of a run of deltas: those of its events, one after the other."""
+        """The bytes of a run of text deltas, equal to those of its single events."""
         if run.output_index != self._output_index or run.content_index != self._content_index:
             return b"".join(map(self.feed, run.events()))
         between = TAIL + self._head
         return self._head + between.join(map(_encode, run.deltas)) + TAIL
 
     def finish(self) -> bytes:
-        """What a stream that was cut ends with; one that came to its end has no more to say."""
-        return b"" if self._is_told else self._error(error_event_data(STREAM_CUT_ERROR))
+        """The error event that ends a cut stream; nothing for a complete stream."""
+        return b"" if self._has_sent_end else self._error(error_event_data(STREAM_CUT_ERROR))
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
@@ -102,20 +102,22 @@ class EventsFromHub:
         self._output_index = self._content_index = -1
         if text is not None:
             self._output_index, self._content_index = text.output_index, text.content_index
-            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(b'""' + TAIL)
+            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(
+                b'""' + TAIL
+            )
 
     def _end(self, response: Response) -> bytes:
-        self._is_told = True
-        told = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
-        return _frame(told) + _frame(MessageStop())
+        self._has_sent_end = True
+        message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
+        return _frame(message_delta) + _frame(MessageStop())
 
     def _error(self, data: bytes) -> bytes:
-        self._is_told = True
+        self._has_sent_end = True
         return sse.encode("error", data)
 
 
 def message_from_hub(response: Response, model: Any, content: list[Any]) -> AnswerOut:
-    """The message that a response makes. It has the model's name as the client knows it."""
+    """The message of a response, with the model name that the client used."""
     return AnswerOut(
         id=f"msg_{response.id.removeprefix('resp_')}",
         model=model or response.model,
@@ -128,4 +130,4 @@ def _frame(event: BlockEvent | MessageStart | MessageDelta | MessageStop | Ping)
     return sse.encode(str(event.__struct_config__.tag), _encode(event))
 
 
-TAIL: Final = b"}}\n\n"  # what follows the text in a delta
+TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta

@@ -1,8 +1,8 @@
-"""A Messages server's stream → hub events. Frames in, events out; what is in a block is `answer_to_hub`'s affair.
+"""Reads a Messages server's stream as hub events. `answer_to_hub` translates the blocks.
 
-A stop reason alone does not end the response: the end is `message_stop` or the end of the bytes. Without a stop reason no answer
-counts as whole: `message_stop` then fails as `upstream_invalid_response`, the end of the bytes as `upstream_disconnected`. The text
-of a block goes from the decoder straight to the writer; all the rest may take its time.
+A stop reason does not end the response: `message_stop` or the end of the connection does. Without a stop reason the
+answer is not complete: `message_stop` then fails as `upstream_invalid_response`, the end of the connection as
+`upstream_disconnected`. Block text takes a fast path from the decoder to the writer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TextDelta(Struct, frozen=True, gc=False):
 
 
 class TextEvent(Struct, frozen=True, gc=False):
-    """The common event by itself: a piece of the text of a block, and nothing else."""
+    """The common event: a piece of a block's text, and nothing else."""
 
     type: Literal["content_block_delta"]
     index: int
@@ -76,13 +76,13 @@ class EventsToHub(StreamToHub):
         self._stop_details: StopDetailsIn | None = None
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        """The events that a frame brings."""
+        """The events for a frame."""
         if self._has_ended:
             return []
         answer = self._answer
         key = answer.open_text_key
         if key is not None and self._lenient_decoder is None:
-            # The hot path: a piece of a text that has begun, and nothing else, goes straight to the writer.
+            # Hot path: a frame with only a piece of an open text goes directly to the writer.
             try:
                 event = _decode_text(frame.data)
             except ValueError:
@@ -97,7 +97,7 @@ class EventsToHub(StreamToHub):
         return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
-        """The frames from `at` on that bring nothing but pieces of an open text, as one run, and the place of the first other."""
+        """The frames from `at` on that only continue an open text, as one run, with the index of the next frame."""
         answer = self._answer
         key, index = answer.open_text_key, answer.open_text_index
         if key is None or self._has_ended or self._lenient_decoder is not None:
@@ -108,7 +108,7 @@ class EventsToHub(StreamToHub):
             try:
                 event = _decode_text(frames[at].data)
             except ValueError:
-                break  # `feed` sees what it is
+                break  # `feed` reads it
             if event.index != index:
                 break
             if event.delta.text:
@@ -121,21 +121,21 @@ class EventsToHub(StreamToHub):
 
     def _read_whole(self, body: bytes) -> None:
         try:
-            body.decode()  # blocks are still to be read, and may hide what is no text
+            body.decode()  # blocks are decoded later and may hide invalid UTF-8
             message: AnswerIn | None = _decode_message(body)
         except ValueError:
             message = LenientDecoder(self.losses).decode(body, AnswerIn)
         if message is not None and message.error:
             self._fail(error_in_answer(message.error))
         elif message is None or message.content is None:
-            self._fail(invalid_upstream_data("an answer that is no message", body))
+            self._fail(invalid_upstream_data("an answer that is not a message", body))
         else:
             self._message(message)
             self._stop_reason = self._stop_reason or "end_turn"
             self._end_response()
 
     def _read(self, frame: sse.Frame) -> None:
-        """Anything but a piece of a text: an event, the end, white space, something to be read leniently, or nonsense."""
+        """Read a frame outside the hot path: an event, the end marker, white space, or data for the lenient decoder."""
         data = frame.data.strip()
         if data == sse.DONE:
             self._done()
@@ -148,12 +148,12 @@ class EventsToHub(StreamToHub):
         elif frame.event == "error":
             self._fail(error_in_answer(_bare(frame)))
         else:
-            self._fail(invalid_upstream_data("an event that is no event of a message", data))
+            self._fail(invalid_upstream_data("an event that is not a Messages event", data))
 
     def _read_event(self, data: bytes) -> EventIn | None:
         if self._lenient_decoder is None:
             try:
-                data.decode()  # a block is still to be read, and may hide what is no text
+                data.decode()  # the block is decoded later and may hide invalid UTF-8
                 return _decode(data)
             except ValueError:
                 self._lenient_decoder = LenientDecoder(self.losses)
@@ -189,12 +189,16 @@ class EventsToHub(StreamToHub):
                 self.losses.add("stream", f"an event of type {kind[:50]!r} has no place in the hub")
 
     def _message(self, message: AnswerIn) -> None:
-        """A message, whole or as it begins. A second beginning is none: its blocks are more of the same answer."""
+        """Read a message, whole or at its start. The blocks of a second start continue the same answer."""
         self._count(message.usage)
         for index, block in enumerate(message.content or ()):
             self._answer.start_block(index, block)
             self._answer.stop_block(index)
-        self._stop(DeltaIn(stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details))
+        self._stop(
+            DeltaIn(
+                stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details
+            )
+        )
 
     def _delta(self, event: EventIn, frame: sse.Frame) -> None:
         delta = event.delta or DeltaIn()
@@ -220,10 +224,10 @@ class EventsToHub(StreamToHub):
         self._stop_reason = delta.stop_reason or self._stop_reason
         self._stop_details = delta.stop_details or self._stop_details
         if delta.stop_sequence is not None:
-            self._tell(STOP_SEQUENCE_FIELD, delta.stop_sequence)
+            self._set_extra_field(STOP_SEQUENCE_FIELD, delta.stop_sequence)
 
-    def _tell(self, name: str, value: str) -> None:
-        """What the hub has no place for, beside the response's own fields."""
+    def _set_extra_field(self, name: str, value: str) -> None:
+        """Set a field in the response's `extra`."""
         self._extra[name] = Raw(msgspec.json.encode(value))
         self._writer.update(extra=self._extra)
 
@@ -231,13 +235,15 @@ class EventsToHub(StreamToHub):
         if self._stop_reason:
             self._end_response()
         else:
-            self._fail(UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response"))
+            self._fail(
+                UpstreamFault("the upstream ended its stream without a stop reason", code="upstream_invalid_response")
+            )
 
     def _end_response(self) -> None:
         reason = self._stop_reason
         self._flush_all()
-        if reason not in SAID_BY_STATUS:
-            self._tell(STOP_REASON_FIELD, reason)
+        if reason not in STATUS_STOP_REASONS:
+            self._set_extra_field(STOP_REASON_FIELD, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
             self._answer.add_refusal(self._stop_details.explanation)
         self._end_as(INCOMPLETE.get(reason))
@@ -255,13 +261,15 @@ class EventsToHub(StreamToHub):
 
 
 def usage_to_hub(usage: UsageIn) -> Usage | None:
-    """REQ-4: null only where the upstream has none. What came from a cache or went into one counts as input there."""
+    """REQ-4: null only if the upstream sent no usage. The hub's input count includes tokens read from and written to
+    the cache.
+    """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    cached, kept = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    read, written = (usage.input_tokens or 0) + cached + kept, usage.output_tokens or 0
+    cached, cache_written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    read, written = (usage.input_tokens or 0) + cached + cache_written, usage.output_tokens or 0
     thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(kept))} if kept else UNSET
+    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(cache_written))} if cache_written else UNSET
     return Usage(
         input_tokens=read,
         output_tokens=written,
@@ -272,7 +280,7 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
 
 
 def _latest(before: UsageIn, now: UsageIn) -> UsageIn:
-    """Counts grow: what comes later counts, but some servers say nothing, or 0, of what they have told."""
+    """Merge counts: the later count wins, but some servers later omit a count or send 0."""
     return UsageIn(
         input_tokens=now.input_tokens or before.input_tokens,
         output_tokens=before.output_tokens if now.output_tokens is None else now.output_tokens,
@@ -283,7 +291,7 @@ def _latest(before: UsageIn, now: UsageIn) -> UsageIn:
 
 
 def _bare(frame: sse.Frame) -> Any:
-    """An error that does not stand under `error`."""
+    """An error that is not under `error`."""
     try:
         return decode_json(frame.data)
     except ValueError:
@@ -292,13 +300,13 @@ def _bare(frame: sse.Frame) -> Any:
 
 DELTAS: Final = frozenset({"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"})
 TIERS: Final[dict[str, str]] = {"standard": "default"}
-#: Reasons that need not be told besides: the status and the output of the response say as much.
-SAID_BY_STATUS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
+#: Stop reasons that the response's status and output already express.
+STATUS_STOP_REASONS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
 INCOMPLETE: Final[dict[str, str]] = {
     "max_tokens": "max_output_tokens",
     "model_context_window_exceeded": "max_output_tokens",
     "refusal": "content_filter",
-    # The server wants to be called again with what it has said so far.
+    # The server wants another request with its output so far.
     "pause_turn": "pause_turn",
     "compaction": "compaction",
 }

@@ -1,8 +1,8 @@
-"""The hub's conversation as messages that the server accepts: user and assistant by turns, results right after their calls.
+"""Writes the hub's conversation as messages: user and assistant alternate, results directly after their calls.
 
-What goes where is decided in `dialects/common/history`; here each turn is spelled. Inside a turn of the assistant calls come last;
-all else keeps its place, since servers check that their thoughts stand where they stood. Item ids and statuses have no place here
-and are not reported: they are the hub's own bookkeeping.
+`dialects/common/history` builds the turns; this module writes each one. Within an assistant turn calls come last; other
+blocks keep their order, because servers check the position of their thoughts. Item ids and statuses have no equivalent
+and are not reported: they belong to the hub.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.answers import block_from_item
-from antiphon.dialects.messages.content_from_hub import ContentFromHub, block_text, block_to_dict, encode_raw, replace_text
+from antiphon.dialects.messages.content_from_hub import (
+    ContentFromHub,
+    block_text,
+    block_to_dict,
+    encode_raw,
+    replace_text,
+)
 from antiphon.dialects.messages.plain_history import VALID_CALL_ID, arguments_as_json_object, plain_messages
 from antiphon.dialects.messages.wire import (
     Block,
@@ -36,7 +42,14 @@ from antiphon.dialects.messages.wire import (
 )
 from antiphon.errors import InvalidValue
 from antiphon.protocol.content import UnknownContent
-from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.items import (
+    AdditionalTools,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
@@ -47,13 +60,15 @@ class SystemAndMessages(NamedTuple):
 
     @property
     def ends_with_assistant(self) -> bool:
-        """Whether it ends in words of the assistant, which the answer goes on from."""
+        """Whether the last message is the assistant's, which the answer then continues."""
         return self.messages[-1].role == "assistant"
 
     @property
     def has_tool_loop_without_thinking(self) -> bool:
-        """Whether the assistant's turn after the user's last word begins without any thoughts."""
-        of_user = [at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)]
+        """Whether the assistant's turn after the last user message starts without thoughts."""
+        of_user = [
+            at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)
+        ]
         answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
         return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
 
@@ -61,7 +76,7 @@ class SystemAndMessages(NamedTuple):
 def history_from_hub(
     request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
 ) -> SystemAndMessages:
-    """The conversation; `leading_system_texts` are the texts that the system begins with."""
+    """The messages of the conversation; `leading_system_texts` start the system text."""
     items = input_items(request)
     plain = plain_messages(items, names)
     if plain is not None:
@@ -72,8 +87,8 @@ def history_from_hub(
 def general_history_from_hub(
     items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
 ) -> SystemAndMessages:
-    """The same of any conversation: its items are put in order first."""
-    history = build_history([_as_said(item) for item in items], losses, wire.orphan_outputs)
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
+    history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
     messages = _Messages(names, wire, losses, leading_system_texts)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
@@ -88,14 +103,18 @@ def general_history_from_hub(
     return messages.whole()
 
 
-def _as_said(item: ItemParam) -> ItemParam:
-    """Blocks that only this dialect knows were said by the assistant, in their place."""
+def _as_message_item(item: ItemParam) -> ItemParam:
+    """An item that holds a block of this dialect, as an assistant message."""
     block = block_from_item(item) if isinstance(item, UnknownItem) else None
-    return item if block is None else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+    return (
+        item
+        if block is None
+        else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+    )
 
 
 class _Messages:
-    """Writes messages, turn by turn."""
+    """Collects messages, turn by turn."""
 
     def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
         self._names = names
@@ -104,35 +123,35 @@ class _Messages:
         self._content = ContentFromHub(wire, losses)
         self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
         self._done: list[MessageOut] = []
-        self._system_waiting: list[Block] = []  # for the place where a system message may stand
-        self._thoughts: dict[str, Block] = {}  # by their paths: what has led to nothing yet
+        self._system_waiting: list[Block] = []  # until a system message is allowed
+        self._thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
         self._call_ids: set[str] = set()
-        self._id_of: dict[str, str] = {}  # what a call id was sent as, the last time
+        self._id_of: dict[str, str] = {}  # the last wire id of each call id
         self._phase_reported = False
 
     def whole(self) -> SystemAndMessages:
-        self._lose_thoughts()
-        self._tell_system()
+        self._drop_thoughts()
+        self._flush_system()
         if not self._done and not self._system:
-            raise InvalidValue("input: got nothing that can be said in a message; wanted at least one", param="input")
+            raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
         if not self._done or self._done[0].role != "user":
-            self._losses.add("input", "the user's first word was made up", "a conversation begins with the user")
-            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=BEGIN)]))
+            self._losses.add("input", "a first user message was added", "a conversation starts with a user message")
+            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
         last = self._done[-1]
         text = block_text(last.content[-1])
         if last.role == "assistant" and text != text.rstrip():
-            self._losses.add("input", "white space at the end of the assistant's last words", "servers refuse it")
+            self._losses.add("input", "white space at the end of the assistant's last text", "servers refuse it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())
         return SystemAndMessages(self._system, self._done)
 
     def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._report_fields(turn)
-        self._lose_thoughts()
+        self._drop_thoughts()
         if message.role == "user":
-            self._say("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
+            self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._system_waiting:
-                self._losses.add(turn.path, "the place of a system text", "it was moved behind the user's words")
+                self._losses.add(turn.path, "the place of a system text", "it was moved after the user message")
             return
         texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
         if not self._done:
@@ -140,26 +159,32 @@ class _Messages:
         elif self._wire.system == "inline":
             self._system_waiting += texts
         elif self._wire.system == "top":
-            self._losses.add(turn.path, "the place of a system text", "it was moved to the beginning, the only place for one")
+            self._losses.add(
+                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
+            )
             self._system += texts
         else:
             self._mark_as_system(texts, turn.path)
 
     def add_assistant(self, turn: AssistantTurn) -> None:
-        said = {**self._thoughts, **self._said(turn)}
+        blocks = {**self._thoughts, **self._turn_blocks(turn)}
         self._thoughts = {}
-        while said and isinstance(next(reversed(said.values())), THOUGHTS):  # servers refuse thoughts at the end of a turn
-            path, thought = said.popitem()
+        while blocks and isinstance(
+            next(reversed(blocks.values())), THOUGHTS
+        ):  # servers refuse thoughts at the end of a turn
+            path, thought = blocks.popitem()
             self._thoughts = {path: thought, **self._thoughts}
-        if said:  # else nothing of the assistant's follows, and a system message must not stand there
-            self._tell_system()
-        self._say("assistant", sorted(said.values(), key=_is_call))  # what stood behind a call would part it from its result
+        if blocks:  # else no assistant message follows, and a system message is not allowed
+            self._flush_system()
+        self._add_blocks(
+            "assistant", sorted(blocks.values(), key=_is_call)
+        )  # a block after a call would separate it from its result
         if turn.calls:
-            self._lose_thoughts()
-            self._say("user", [self._result(answered) for answered in turn.calls])
+            self._drop_thoughts()
+            self._add_blocks("user", [self._result(answered) for answered in turn.calls])
 
-    def _say(self, role: Role, blocks: list[Block]) -> None:
-        """A turn of the same role as the last goes on with it."""
+    def _add_blocks(self, role: Role, blocks: list[Block]) -> None:
+        """Add blocks for a role. Blocks of the same role are joined."""
         if not blocks:
             return
         if self._done and self._done[-1].role == role:
@@ -169,8 +194,8 @@ class _Messages:
 
     # System
 
-    def _tell_system(self) -> None:
-        """A system message stands behind the user's and before the assistant's; where it cannot, it is the user's text."""
+    def _flush_system(self) -> None:
+        """Add the pending system texts: a system message after a user message, else a marked user text."""
         waiting, self._system_waiting = self._system_waiting, []
         if waiting and self._done[-1].role == "user":
             self._done.append(MessageOut(role="system", content=waiting))
@@ -179,49 +204,57 @@ class _Messages:
 
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
-            self._losses.add(path, "that a text is the system's", "it is sent as the user's, between marks")
-            self._say("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
+            self._losses.add(path, "the system role of a text", "it was sent as a marked user text")
+            self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
 
     # The assistant
 
-    def _said(self, turn: AssistantTurn) -> dict[str, Block]:
-        """Thoughts, words and calls of a turn, each in its place."""
-        found: list[tuple[tuple[int, int], str, Block]] = []
+    def _turn_blocks(self, turn: AssistantTurn) -> dict[str, Block]:
+        """The thoughts, texts and calls of a turn, in their order, by path."""
+        placed_blocks: list[tuple[tuple[int, int], str, Block]] = []
         for thought in turn.reasoning:
             block = self._thought(thought)
             if block is not None:
-                found.append((_place(thought), thought.path, block))
+                placed_blocks.append((_place(thought), thought.path, block))
         for message in turn.messages:
             self._report_fields(message)
             texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
-            found += [(_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)]
-        found += [(_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls]
-        return {path: block for _, path, block in sorted(found, key=lambda entry: entry[0])}
+            placed_blocks += [
+                (_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)
+            ]
+        placed_blocks += [
+            (_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls
+        ]
+        return {path: block for _, path, block in sorted(placed_blocks, key=lambda entry: entry[0])}
 
     def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
-        """RSN-2, RSN-3: what this server sealed is opened for it; all else stays here."""
+        """RSN-2, RSN-3: unseal reasoning that this server made. Other reasoning is a loss."""
         path, item = placed.path, placed.item
         report_unknown_fields(item, path, self._losses)
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             why = (
-                "only what the server itself has signed is taken" if not item.encrypted_content else "another server has sealed it"
+                "only what the server itself has signed is taken"
+                if not item.encrypted_content
+                else "another server has sealed it"
             )
         elif envelope.maker != self._wire.maker:
             why = f"it was made by {envelope.maker}"
         else:
             match envelope.content:
-                case {"thinking": str(thinking), "signature": str(signature)} if signature or self._wire.unsigned_thinking:
+                case {"thinking": str(thinking), "signature": str(signature)} if (
+                    signature or self._wire.unsigned_thinking
+                ):
                     return ThinkingBlock(thinking=thinking, signature=signature)
                 case {"redacted": str(data)}:
                     return RedactedThinkingBlock(data=data)
-            why = "it is sealed in a form that nobody knows"
+            why = "it is sealed in an unknown form"
         self._losses.add(path, "earlier reasoning", why)
         return None
 
-    def _lose_thoughts(self) -> None:
+    def _drop_thoughts(self) -> None:
         for path in self._thoughts:
-            self._losses.add(path, "earlier reasoning", "it led to nothing")
+            self._losses.add(path, "earlier reasoning", "no text or call follows it")
         self._thoughts = {}
 
     # Calls and results
@@ -238,15 +271,17 @@ class _Messages:
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 
     def _arguments(self, arguments: str, path: str) -> Raw:
-        """A text that is no object is put into one."""
+        """Arguments as a JSON object; a text that is not one is wrapped in one."""
         own = arguments_as_json_object(arguments)
         if own is not None:
             return own
-        self._losses.add(f"{path}.arguments", "arguments that are no JSON object", "they were put into one, as a text")
+        self._losses.add(
+            f"{path}.arguments", "arguments that are not a JSON object", "they were wrapped in one, as a text"
+        )
         return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
-        """The id under which a call goes out: its own if it can. Ids are unique over the whole conversation."""
+        """A new wire id for a call: its own if possible. Ids are unique in the conversation."""
         sent, mark = outgoing_call_id(call_id), call_id
         while sent in self._call_ids:
             mark += "'"
@@ -261,8 +296,8 @@ class _Messages:
         content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
         if is_failed(output):
             if not content or (isinstance(content, str) and not content.strip()):
-                content = tool_error_text("")  # servers refuse an error without words
-            elif isinstance(content, list) and not all(map(block_text, content)):  # and one with more than text
+                content = tool_error_text("")  # servers refuse an error without text
+            elif isinstance(content, list) and not all(map(block_text, content)):  # and an error with other content
                 output, content = without_error_mark(output), _marked(content)
         block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
@@ -272,11 +307,11 @@ class _Messages:
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
             what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "messages do not tell them apart")
+            self._losses.add(f"{message.path}.phase", what, "messages do not distinguish them")
 
 
 def outgoing_call_id(call_id: str) -> str:
-    """The id under which a call goes out: servers take letters, digits, `_` and `-`."""
+    """The wire id of a call: servers accept letters, digits, `_` and `-`."""
     return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
 
 
@@ -285,7 +320,7 @@ def _shortened(id: str, mark: str) -> str:
 
 
 def _marked(blocks: list[Block]) -> list[Block]:
-    """What a failed tool gave, with words that say so."""
+    """The output of a failed tool, with a text that says so."""
     for at, block in enumerate(blocks):
         if text := block_text(block):
             return [*blocks[:at], replace_text(block, tool_error_text(text)), *blocks[at + 1 :]]
@@ -297,10 +332,10 @@ def _is_call(block: Block) -> bool:
 
 
 def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
-    """Where an item stood in the input, and in the message that it was a part of."""
-    found = PLACE.match(placed.path)
-    assert found
-    return int(found[1]), int(found[2] or placed.first_part)
+    """The position of an item in the input, and of its part in the message."""
+    match = PLACE.match(placed.path)
+    assert match
+    return int(match[1]), int(match[2] or placed.first_part)
 
 
 def _holds_results(message: MessageOut) -> bool:
@@ -311,7 +346,7 @@ def _holds_results(message: MessageOut) -> bool:
 THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
 CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
 RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
-BEGIN: Final = "[The conversation goes on from here.]"
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
 MARKED: Final = "<system>\n{}\n</system>"
 MAX_ID: Final = 64
 NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")

@@ -1,6 +1,6 @@
-"""A client's messages as hub items, in their order: what the model thought, said and called, and what its calls gave, come apart.
+"""Translates a client's messages to hub items, in order: thoughts, texts, calls and results become separate items.
 
-A thinking block's signature is the sealed form of the reasoning, whoever sealed it, and is not looked at here (RSN-2).
+The signature of a thinking block is the sealed reasoning of any maker; it is not checked here (RSN-2).
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class InstructionsAndItems(NamedTuple):
 def history_to_hub(
     system: str | list[PlainBlockIn] | None | UnsetType, messages: list[MessageIn], losses: Losses
 ) -> InstructionsAndItems:
-    """E-4: system text that is one string becomes `instructions`; blocks, which have marks of their own, a message of that role."""
+    """E-4: a system string becomes `instructions`; system blocks, which carry their own members, become a system
+    message.
+    """
     items: list[ItemParam] = []
     if system and not isinstance(system, str):
         items.append(MessageParam(role="system", content=[block_to_hub(block) for block in system]))
@@ -53,7 +55,7 @@ def history_to_hub(
 
 
 def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
-    """The items that a message comes apart into; with its fields goes the last thing said in it."""
+    """The items of a message. The message's own fields go to its last message item."""
     if isinstance(message.content, str):
         return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
     items: list[ItemParam] = []
@@ -85,12 +87,16 @@ def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn |
     match block:
         case ThinkingBlockIn(thinking=text):
             content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
-            return ReasoningParam(summary=[], content=content, encrypted_content=block.signature or UNSET, extra=block.extra)
+            return ReasoningParam(
+                summary=[], content=content, encrypted_content=block.signature or UNSET, extra=block.extra
+            )
         case RedactedThinkingBlockIn():
             return ReasoningParam(summary=[], encrypted_content=block.data, extra=block.extra)
         case ToolUseBlockIn():
             arguments = codec.encode(block.input).decode()
-            return FunctionCallParam(call_id=block.id, name=block.name, arguments=arguments, extra=extra_fields_of(block))
+            return FunctionCallParam(
+                call_id=block.id, name=block.name, arguments=arguments, extra=extra_fields_of(block)
+            )
         case ToolResultBlockIn():
             extra = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
             return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)

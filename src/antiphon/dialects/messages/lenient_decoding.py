@@ -1,7 +1,7 @@
-"""Events that one typed decode refuses: read again, leniently, or given up.
+"""Decodes events that the typed decoder refused, after repairing them.
 
-Bytes that are no UTF-8, numbers that are none and characters cut in two by the server are mended here; the halves of a character
-that stand in two pieces of one text are put together. Once a stream needed this, all the rest of it comes this way.
+It replaces invalid UTF-8, non-finite numbers and lone surrogates, and joins surrogate pairs that two pieces of one text
+split. Once a stream needed it, it decodes the rest of the stream.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ T = TypeVar("T")
 
 
 class LenientDecoder:
-    """Bytes in, sound JSON out."""
+    """Decodes damaged events."""
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
-        self._halves = SurrogateJoiner()
+        self._surrogates = SurrogateJoiner()
 
     def decode(self, data: bytes, type: type[T]) -> T | None:
-        """The event or the message in `data`; None if there is none in it."""
-        value = self._sound(data)
+        """Decode `data` as `type`; None if that is impossible."""
+        value = self._decode_repaired(data)
         if value is None:
             return None
-        found = _typed(value, type)
-        if found is None:
-            usage_less = _without_usage(value)
-            found = _typed(usage_less, type)
-            if found is not None:
-                self._losses.add("usage", "it has a form that nobody knows")
-        return found
+        decoded = _typed(value, type)
+        if decoded is None:
+            without_usage = _without_usage(value)
+            decoded = _typed(without_usage, type)
+            if decoded is not None:
+                self._losses.add("usage", "it has an unknown form")
+        return decoded
 
-    def _sound(self, data: bytes) -> dict[str, Any] | None:
-        """The object in `data`, fit to be encoded."""
+    def _decode_repaired(self, data: bytes) -> dict[str, Any] | None:
+        """The JSON object in `data`, repaired so that it can be encoded."""
         text = data.decode("utf-8", "replace")
         try:
             check_nesting(data)
@@ -49,30 +49,32 @@ class LenientDecoder:
             if not isinstance(value, dict):
                 return None
             if text.encode() != data:
-                self._losses.add("stream", "bytes that are no UTF-8 were replaced by U+FFFD")
+                self._losses.add("stream", "invalid UTF-8 was replaced by U+FFFD")
             match value:
                 case {"type": "content_block_delta", "delta": dict() as delta}:
-                    value = {**value, "delta": self._pieces(value.get("index", 0), delta)}
-            mended: dict[str, Any] = self._mended(value)
+                    value = {**value, "delta": self._join_surrogates(value.get("index", 0), delta)}
+            repaired: dict[str, Any] = self._repair(value)
         except ValueError:
             return None
-        return mended
+        return repaired
 
     def flush(self, index: int) -> DeltaIn | None:
-        """A block is over: what stands for the halves that are still held back."""
-        held = {name: rest for name in PIECES if (rest := self._halves.flush((index, name)))}
-        if not held:
+        """The replacement for pending surrogates at the end of a block."""
+        pending = {name: rest for name in TEXT_MEMBERS if (rest := self._surrogates.flush((index, name)))}
+        if not pending:
             return None
         self._losses.add(*SURROGATE_LOSS)
-        return msgspec.convert(held, DeltaIn)
+        return msgspec.convert(pending, DeltaIn)
 
-    def _pieces(self, index: Any, delta: dict[str, Any]) -> dict[str, Any]:
+    def _join_surrogates(self, index: Any, delta: dict[str, Any]) -> dict[str, Any]:
         return {
-            name: self._halves.join((index, name), value) if name in PIECES and isinstance(value, str) else value
+            name: self._surrogates.join((index, name), value)
+            if name in TEXT_MEMBERS and isinstance(value, str)
+            else value
             for name, value in delta.items()
         }
 
-    def _mended(self, value: Any) -> Any:
+    def _repair(self, value: Any) -> Any:
         match value:
             case str():
                 whole, alone = SURROGATE.subn("\ufffd", value)
@@ -82,9 +84,9 @@ class LenientDecoder:
             case float():
                 return value if math.isfinite(value) else None
             case dict():
-                return {self._mended(name): self._mended(member) for name, member in value.items()}
+                return {self._repair(name): self._repair(member) for name, member in value.items()}
             case list():
-                return [self._mended(member) for member in value]
+                return [self._repair(member) for member in value]
             case _:
                 return value
 
@@ -97,10 +99,10 @@ def _typed(value: dict[str, Any], type: type[T]) -> T | None:
 
 
 def _without_usage(value: dict[str, Any]) -> dict[str, Any]:
-    """Usage stands at the top, or in the message there."""
+    """Remove usage at the top and in the message."""
     rest = {name: member for name, member in value.items() if name != "usage"}
     message = rest.get("message")
     return {**rest, "message": _without_usage(message)} if isinstance(message, dict) else rest
 
 
-PIECES: Final = ("text", "thinking", "partial_json")
+TEXT_MEMBERS: Final = ("text", "thinking", "partial_json")

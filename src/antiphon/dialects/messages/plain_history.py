@@ -1,5 +1,4 @@
-"""The common conversation, spelled without a second look. `history_from_hub` would write the same messages: a law holds the two
-equal."""
+"""A fast path for plain conversations. It writes the same messages as `history_from_hub`; a test compares the two."""
 
 from __future__ import annotations
 
@@ -16,26 +15,28 @@ from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
-    """The messages of a plain conversation; None if it is not plain, or something in it cannot be sent as it is."""
+    """The messages of a plain conversation; None if it is not plain or cannot be sent unchanged."""
     turns = plain_history(items)
     if turns is None:
         return None
     done: list[MessageOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
-            said: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+            assistant_blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
             results: list[Block] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
                 arguments = arguments_as_json_object(call.arguments)
                 if arguments is None or VALID_CALL_ID.fullmatch(call.call_id) is None:
                     return None
-                said.append(ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments))
+                assistant_blocks.append(
+                    ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments)
+                )
                 results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
-            done.append(MessageOut(role="assistant", content=said))
+            done.append(MessageOut(role="assistant", content=assistant_blocks))
             done.append(MessageOut(role="user", content=results))
         elif not turn.is_user:
             done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
-        elif done and done[-1].role == "user":  # results, which what the user says goes on with
+        elif done and done[-1].role == "user":  # results, which the user's text follows
             done[-1].content.append(TextBlock(text=turn.text))
         else:
             done.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
@@ -43,7 +44,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
 
 
 def arguments_as_json_object(arguments: str) -> Raw | None:
-    """Arguments are an object here; None if these are none."""
+    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
     if not arguments.strip(JSON_WHITESPACE):
         return Raw(b"{}")
     try:

@@ -1,7 +1,7 @@
-"""A hub request as the body that a Messages server accepts.
+"""Writes a hub request as the body for a Messages server.
 
-The history, the tools and thinking are translated in modules of their own; here stand the settings. Fields that only this
-dialect knows come through the hub as `extra["messages:name"]` and go out under their own name (REQ-7).
+This module writes the settings; the history, the tools and thinking have modules of their own. Fields that only this
+dialect has travel as `extra["messages:name"]` and are sent under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
-    """The body for a server, and what it could not carry."""
+    """The body for a server, with the losses."""
     losses = Losses()
     names = ToolNames.for_request(request)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
@@ -78,7 +78,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
 
 
 class _Settings:
-    """Optional fields: those the server has a place for are sent, others are losses (REQ-5, REQ-6)."""
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
 
     def __init__(self, request: Request, wire: MessagesWire, losses: Losses, thinking: ThinkingFromHub) -> None:
         self._request = request
@@ -89,7 +89,7 @@ class _Settings:
         self._extra.pop(THINKING_FIELD, None)
 
     def output_config(self, format: dict[str, Any] | UnsetType) -> dict[str, Any]:
-        """The client's own words count before ours."""
+        """`output_config`. The client's own members override ours."""
         config: dict[str, Any] = {}
         if self._thinking.effort:
             config["effort"] = self._thinking.effort
@@ -104,78 +104,78 @@ class _Settings:
         return {**config, **written}
 
     def temperature(self) -> Number | UnsetType:
-        asked = self._given("temperature", self._request.temperature)
-        asked = self._thinking.drop_beside_thinking("temperature", asked, allowed=asked == 1)
-        if asked and asked > 1:
-            self._losses.add("temperature", f"a temperature of {asked}", "the highest that there is is 1")
+        temperature = self._given("temperature", self._request.temperature)
+        temperature = self._thinking.drop_beside_thinking("temperature", temperature, allowed=temperature == 1)
+        if temperature and temperature > 1:
+            self._losses.add("temperature", f"a temperature of {temperature}", "the maximum is 1")
             return 1
-        return asked
+        return temperature
 
     def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
-        asked = self._given("top_p", self._request.top_p)
-        asked = self._thinking.drop_beside_thinking("top_p", asked, allowed=asked is not UNSET and asked >= LEAST_TOP_P)
-        if asked is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
-            self._losses.add("top_p", "the field 'top_p'", "the server takes it or a temperature, and not both")
+        top_p = self._given("top_p", self._request.top_p)
+        top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
+        if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
+            self._losses.add("top_p", "the field 'top_p'", "the server does not accept it together with a temperature")
             return UNSET
-        return asked
+        return top_p
 
     def top_k(self) -> int | UnsetType:
-        name, asked = self._from_extra("top_k")
-        if asked is not None and not isinstance(asked, int):
-            self._losses.add(name, f"the field {name!r}", "it is no whole number")
+        name, top_k = self._from_extra("top_k")
+        if top_k is not None and not isinstance(top_k, int):
+            self._losses.add(name, f"the field {name!r}", "it is not an integer")
             return UNSET
-        return self._thinking.drop_beside_thinking(name, self._given("top_k", asked, name))
+        return self._thinking.drop_beside_thinking(name, self._given("top_k", top_k, name))
 
     def stop_sequences(self) -> list[str] | UnsetType:
-        name, asked = self._from_extra("stop_sequences")
-        given = self._given("stop_sequences", asked, name)
+        name, value = self._from_extra("stop_sequences")
+        given = self._given("stop_sequences", value, name)
         texts = [] if given is UNSET else given if isinstance(given, list) else [given]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
-            self._losses.add(name, "a stop sequence that is no text, or one without words", "servers refuse it")
+            self._losses.add(name, "a stop sequence that is blank or not a string", "servers refuse it")
         return stops or UNSET
 
     def metadata(self) -> dict[str, str] | UnsetType:
         request = self._request
         user = request.safety_identifier or request.user or UNSET
         if request.user and request.user != user:
-            self._losses.add("user", "the field 'user'", "'safety_identifier' says who it is")
+            self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
         if request.metadata:
-            self._losses.add("metadata", "the field 'metadata'", "messages know no pairs of the client's own")
+            self._losses.add("metadata", "the field 'metadata'", "messages have no metadata of the client")
         given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
         return {"user_id": given} if given else UNSET
 
     def service_tier(self) -> str | UnsetType:
-        asked = self._request.service_tier
-        if not asked or PREFIX + "service_tier" in self._extra:
+        requested = self._request.service_tier
+        if not requested or PREFIX + "service_tier" in self._extra:
             return UNSET
-        tier = TIERS.get(asked)
-        if tier is None or asked == "priority":
-            self._losses.add("service_tier", f"the tier {asked!r}", "the server has no tier of this name")
+        tier = TIERS.get(requested)
+        if tier is None or requested == "priority":
+            self._losses.add("service_tier", f"the tier {requested!r}", "the server has no tier of this name")
         return UNSET if tier is None else self._given("service_tier", tier)
 
     def cache_control(self) -> dict[str, str] | UnsetType:
-        """A hint that the prompt will come again; whose it is, the server does not ask."""
+        """A hint that the prompt will be repeated. The server does not use the client's cache key."""
         request = self._request
         if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
             return UNSET
         if request.prompt_cache_key:
-            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server looks at the prompt itself")
+            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server caches by the prompt itself")
         if not self._wire.auto_cache:
             return UNSET
         return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
 
     def extra(self) -> dict[str, Raw]:
-        """Unknown fields that go out: those of clients of this dialect, and those that the profile lets pass."""
+        """Unknown fields that are sent: those of clients of this dialect, and those that the profile passes on."""
         sent: dict[str, Raw] = {}
         for name, raw in self._extra.items():
             own = name.removeprefix(PREFIX)
             if is_handled_by_gateway(name, raw, self._request):
                 continue
             if own in RESERVED:
-                self._losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
-            elif own in IN_TEST and own not in self._wire.fields:
-                self._losses.add(name, f"the field {name!r}", "it belongs to a feature in test, and the server is told of none")
+                self._losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
+            elif own in BETA_FIELDS and own not in self._wire.fields:
+                self._losses.add(name, f"the field {name!r}", "it is a beta field, and no beta header is sent")
             elif own != name or own in self._wire.pass_fields:
                 sent[own] = raw
             else:
@@ -191,13 +191,13 @@ class _Settings:
         return value
 
     def _from_extra(self, name: str) -> tuple[str, Any]:
-        """A field that several dialects know and the hub does not: how it is spelled, and what it says."""
+        """A field that several dialects have and the hub does not: its name in `extra`, and its value."""
         spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
         return spelled, msgspec.json.decode(self._extra.pop(spelled, NULL))
 
 
 def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
-    """REQ-1: the form of the output, in the server's own way. One that it cannot enforce is told in the system text."""
+    """REQ-1: the output format in the server's form. A format that it cannot enforce goes into the system text."""
     format = request.text.format if request.text else UNSET
     if not format:
         return UNSET
@@ -205,22 +205,24 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     if isinstance(format, TextFormat):
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
-        losses.add("text.format", "that the output must be a JSON object", "the model is told, but nothing enforces it")
+        losses.add("text.format", "that the output must be a JSON object", "it is only described in the system text")
         first.append(OBJECT_RULE)
         return UNSET
     schema = format.schema or {"type": "object"}
     if format.description and "description" not in schema:
         schema = {**schema, "description": format.description}
-    found = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
-    if found is None:
-        losses.add("text.format", "that the output must match the schema", "the model is told, but nothing enforces it")
+    enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
+    if enforced is None:
+        losses.add("text.format", "that the output must match the schema", "it is only described in the system text")
         first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
         return UNSET
-    return {"type": "json_schema", "schema": found}
+    return {"type": "json_schema", "schema": enforced}
 
 
 def _report_fields(request: Request, losses: Losses) -> None:
-    """What messages have no place for at all. Fields that the gateway itself serves (`store`, `truncation` …) are no losses."""
+    """Report the fields that messages do not have. Fields that the gateway serves itself (`store`, `truncation` …) are
+    no losses.
+    """
     for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "messages have no place for it")
@@ -232,24 +234,25 @@ def _report_fields(request: Request, losses: Losses) -> None:
             losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
     for at, name in enumerate(request.include or ()):
         if name not in SEALED:
-            losses.add(f"include[{at}]", f"that {name[:50]!r} is to be told", "messages have no such thing")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "messages have no such thing")
 
 
 ENCODER: Final = msgspec.json.Encoder()
 SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
-LEAST_TOP_P: Final = 0.95  # beside thinking
+LEAST_TOP_P: Final = 0.95  # with thinking
 NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
-#: Never taken from unknown fields: they are made of the request's own.
+#: Never taken from unknown fields: hub fields set them.
 RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
-#: Fields of features in test, which servers refuse unless a header names the feature: a profile that passes such headers has them.
-IN_TEST: Final = ("context_management", "mcp_servers", "compaction")
-#: What clients of this dialect and of others call it, as it comes through the hub.
+#: Beta fields, which servers refuse without a header that names the feature. A profile that sends such headers lists
+#: the fields.
+BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
+#: The names of a field in `extra`, for clients of this dialect and of others.
 SPELLINGS: Final = {
     "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),
     "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
 }
-#: `auto` may use what was paid for in advance, as `priority` wants.
+#: `auto` may use reserved capacity, as `priority` requests.
 TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 OBJECT_RULE: Final = "Answer with one JSON object, and with nothing else."
 SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"

@@ -1,7 +1,7 @@
-"""The shapes of Messages requests, as clients send them: the codec says what is wrong with one, and keeps what it does not know.
+"""Wire shapes of Messages requests from clients. The codec reports invalid values and keeps unknown fields.
 
-`cache_control` stands on nearly every block of an agent's request, so it has a name here: else such requests would all have to be
-read twice.
+`cache_control` is a declared field because nearly every block of an agent's request has it; as an unknown field it
+would force a second decoding.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TextSourceIn(Shape, frozen=True, kw_only=True, tag="text"):
 
 
 class UnknownSource(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """Where something comes from that nobody else could fetch (the blocks of a document that is made of them, say)."""
+    """A source that only the server can read (a document made of blocks, for example)."""
 
 
 class TextBlockIn(Shape, frozen=True, kw_only=True, tag="text"):
@@ -93,7 +93,7 @@ class MessageIn(Shape, frozen=True, kw_only=True):
 
 
 class ToolIn(Shape, frozen=True, kw_only=True):
-    """A tool: the client's own, or by its type one that the server knows."""
+    """A tool: the client's own, or one that the server knows by its type."""
 
     type: str | None | UnsetType = UNSET
     name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
@@ -138,7 +138,7 @@ class ThinkingDisabledIn(Shape, frozen=True, kw_only=True, tag="disabled"):
 
 
 class UnknownThinking(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """A way to think that is newer than this."""
+    """A thinking type that is not known here."""
 
 
 class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
@@ -146,7 +146,7 @@ class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
 
 
 class UnknownFormat(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """A form of output that is newer than this."""
+    """An output format that is not known here."""
 
 
 class OutputConfigIn(Shape, frozen=True, kw_only=True):
@@ -169,15 +169,15 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     tool_choice: ToolChoiceIn | None | UnsetType = UNSET
     thinking: ThinkingEnabledIn | ThinkingAdaptiveIn | ThinkingDisabledIn | UnknownThinking | None | UnsetType = UNSET
     output_config: OutputConfigIn | None | UnsetType = UNSET
-    output_format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET  # the form before `output_config`
+    output_format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET  # used before `output_config` existed
     temperature: Number | None | UnsetType = UNSET
     top_p: Number | None | UnsetType = UNSET
     metadata: MetadataIn | None | UnsetType = UNSET
     service_tier: str | None | UnsetType = UNSET
     stream: bool | None | UnsetType = UNSET
-    # What only this dialect knows, in every agent's request:
+    # Fields that only this dialect has:
     stop_sequences: list[str] | None | UnsetType = UNSET
     top_k: int | None | UnsetType = UNSET
     context_management: dict[str, Any] | None | UnsetType = UNSET
-    # A conversation that the server remembers, which is not served here.
+    # A conversation that the server stores; not supported here.
     thread: dict[str, Any] | None | UnsetType = UNSET

@@ -1,7 +1,7 @@
-"""A Messages client's request as a hub request.
+"""Translates a Messages client's request to the hub.
 
-The conversation and the tools are read in modules of their own; here stand the settings. Fields that only this dialect knows travel
-through the hub as `extra["messages:name"]` and reach servers of this dialect under their own name (REQ-7).
+This module translates the settings; the conversation and the tools have modules of their own. Fields that only this
+dialect has travel as `extra["messages:name"]` and reach its servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
@@ -38,45 +38,47 @@ from antiphon.protocol.request import (
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
-    """A client's body as a hub request, and what the hub has no place for."""
-    asked: RequestIn = codec.decode_as(body, RequestIn)
-    if isinstance(asked.thread, dict):
-        raise UnsupportedParameter("thread: threads are not served here; send the whole conversation without it", param="thread")
+    """Translate a client's body to a hub request, with the losses."""
+    client_request: RequestIn = codec.decode_as(body, RequestIn)
+    if isinstance(client_request.thread, dict):
+        raise UnsupportedParameter(
+            "thread: threads are not served here; send the whole conversation without it", param="thread"
+        )
     losses = Losses()
-    conversation = history_to_hub(asked.system, asked.messages, losses)
-    effort = _effort(asked)
-    format = _format(asked, losses)
-    tier = TIERS.get(asked.service_tier or "", UNSET)
-    if asked.metadata:
-        report_unknown_fields(asked.metadata, "metadata", losses)
+    conversation = history_to_hub(client_request.system, client_request.messages, losses)
+    effort = _effort(client_request)
+    format = _format(client_request, losses)
+    tier = TIERS.get(client_request.service_tier or "", UNSET)
+    if client_request.metadata:
+        report_unknown_fields(client_request.metadata, "metadata", losses)
     request = Request(
-        model=asked.model,
+        model=client_request.model,
         instructions=conversation.instructions,
         input=conversation.items,
-        tools=tools_to_hub(asked.tools) if asked.tools else UNSET,
-        tool_choice=tool_choice_to_hub(asked.tool_choice, asked.tools or [], losses),
-        parallel_tool_calls=parallel_tool_calls_to_hub(asked.tool_choice),
+        tools=tools_to_hub(client_request.tools) if client_request.tools else UNSET,
+        tool_choice=tool_choice_to_hub(client_request.tool_choice, client_request.tools or [], losses),
+        parallel_tool_calls=parallel_tool_calls_to_hub(client_request.tool_choice),
         text=TextParam(format=format) if format else UNSET,
-        max_output_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        # RSN-2: the client keeps what is sealed in its history, whether it asked for thinking or not.
+        max_output_tokens=client_request.max_tokens,
+        temperature=client_request.temperature,
+        top_p=client_request.top_p,
+        # RSN-2: the client stores sealed reasoning in its history, whether it asked for thinking or not.
         include=[ENCRYPTED_IF_ANY],
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
-        user=asked.metadata.user_id if asked.metadata else UNSET,
+        user=client_request.metadata.user_id if client_request.metadata else UNSET,
         service_tier=tier,
-        stream=asked.stream,
+        stream=client_request.stream,
         store=False,
-        extra=_extra(asked, effort, tier),
+        extra=_extra(client_request, effort, tier),
     )
     return request, losses
 
 
-def _effort(asked: RequestIn) -> ReasoningEffort | UnsetType:
-    """RSN-4: how hard to think, in one word; a server of this dialect also gets `thinking` as it was said."""
-    said = asked.output_config.effort if asked.output_config else UNSET
-    effort = EFFORTS.get(said or "", UNSET)
-    match asked.thinking:
+def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
+    """RSN-4: the effort as one word. A server of this dialect also gets the original `thinking`."""
+    effort_name = client_request.output_config.effort if client_request.output_config else UNSET
+    effort = EFFORTS.get(effort_name or "", UNSET)
+    match client_request.thinking:
         case ThinkingDisabledIn():
             return "none"
         case ThinkingEnabledIn(budget_tokens=budget):
@@ -85,39 +87,49 @@ def _effort(asked: RequestIn) -> ReasoningEffort | UnsetType:
             return effort
 
 
-def _format(asked: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
-    """REQ-1: the form of the output, which has two places; the server holds to it always."""
-    format = (asked.output_config.format if asked.output_config else UNSET) or asked.output_format
+def _format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
+    """REQ-1: the output format, which may be in two places. The server always enforces it."""
+    format = (
+        client_request.output_config.format if client_request.output_config else UNSET
+    ) or client_request.output_format
     if not isinstance(format, JsonSchemaFormatIn):
         return UNSET
     report_unknown_fields(format, "output_config.format", losses)
-    return JsonSchemaFormatParam(name="response", schema=format.schema, strict=True)  # servers of the hub's own API want a name
+    return JsonSchemaFormatParam(
+        name="response", schema=format.schema, strict=True
+    )  # servers of the hub's own API require a name
 
 
-def _unsaid_config(asked: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:
-    """What stands in `output_config` and is said by nothing else in the hub."""
-    config = asked.output_config
+def _remaining_config(client_request: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:
+    """The members of `output_config` that no hub field expresses."""
+    config = client_request.output_config
     if not config:
         return {}
-    unsaid: dict[str, Any] = {**(config.extra or {})}
-    if config.effort and (config.effort != effort or not isinstance(asked.thinking, ThinkingAdaptiveIn)):
-        unsaid["effort"] = config.effort
+    remaining: dict[str, Any] = {**(config.extra or {})}
+    if config.effort and (config.effort != effort or not isinstance(client_request.thinking, ThinkingAdaptiveIn)):
+        remaining["effort"] = config.effort
     if isinstance(config.format, UnknownFormat):
-        unsaid["format"] = config.format
-    return unsaid
+        remaining["format"] = config.format
+    return remaining
 
 
-def _extra(asked: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType) -> dict[str, Raw] | UnsetType:
-    """What only this dialect knows, each under its own name."""
-    own: dict[str, Any] = {name: getattr(asked, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")}
-    if effort and not asked.thinking:  # an effort alone does not ask for thinking here, as it does elsewhere
+def _extra(
+    client_request: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType
+) -> dict[str, Raw] | UnsetType:
+    """Fields that only this dialect has, each under its own name."""
+    own: dict[str, Any] = {
+        name: getattr(client_request, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")
+    }
+    if effort and not client_request.thinking:  # in this API an effort alone does not request thinking
         own["thinking"] = None
-    own["top_k"] = UNSET if asked.top_k is None else asked.top_k
-    own["output_config"] = _unsaid_config(asked, effort) or UNSET
-    own["output_format"] = asked.output_format if isinstance(asked.output_format, UnknownFormat) else UNSET
-    own["service_tier"] = asked.service_tier if asked.service_tier and not tier else UNSET
+    own["top_k"] = UNSET if client_request.top_k is None else client_request.top_k
+    own["output_config"] = _remaining_config(client_request, effort) or UNSET
+    own["output_format"] = (
+        client_request.output_format if isinstance(client_request.output_format, UnknownFormat) else UNSET
+    )
+    own["service_tier"] = client_request.service_tier if client_request.service_tier and not tier else UNSET
     carried = {PREFIX + name: Raw(codec.encode(value)) for name, value in own.items() if value is not UNSET}
-    return {**carried, **{PREFIX + name: raw for name, raw in (asked.extra or {}).items()}} or UNSET
+    return {**carried, **{PREFIX + name: raw for name, raw in (client_request.extra or {}).items()}} or UNSET
 
 
 EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}

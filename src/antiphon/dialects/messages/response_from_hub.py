@@ -1,6 +1,6 @@
-"""A response as one whole message: the same blocks that a stream would tell, put together (STR-14).
+"""Writes a response as one whole message: the blocks of a stream, joined (STR-14).
 
-An error in place of an answer is raised: the endpoint then answers with `error_from_hub`, as for any error.
+A failed response is raised as an error; the endpoint then answers with `error_from_hub`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from antiphon.protocol.response import Response
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
-    """A message. Raises the error of a response that failed, or that did not come to its end."""
+    """Write a response as a message. Raises the error of a response that failed or did not end."""
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
@@ -51,21 +51,21 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
 
 
 class _Blocks:
-    """Puts blocks together."""
+    """Joins the deltas of blocks."""
 
     def __init__(self) -> None:
-        self._begun: list[AnswerBlockOut] = []
+        self._blocks: list[AnswerBlockOut] = []
         self._deltas: list[list[DeltaOut]] = []
 
     def take(self, piece: BlockEvent) -> None:
         if isinstance(piece, BlockStart):
-            self._begun.append(piece.content_block)
+            self._blocks.append(piece.content_block)
             self._deltas.append([])
         elif isinstance(piece, BlockDelta):
             self._deltas[piece.index].append(piece.delta)
 
     def done(self) -> list[AnswerBlockOut]:
-        return [_whole(block, deltas) for block, deltas in zip(self._begun, self._deltas, strict=True)]
+        return [_whole(block, deltas) for block, deltas in zip(self._blocks, self._deltas, strict=True)]
 
 
 def _whole(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOut:
@@ -88,7 +88,7 @@ def _whole(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOut:
 
 
 def _input(arguments: str) -> Any:
-    """Arguments are an object here; a text that is none is put into one, so that no tool takes it for no arguments."""
+    """Arguments as an object. A text that is not one is wrapped, so that no tool reads it as empty arguments."""
     if not arguments:
         return {}
     return Raw(arguments.encode()) if is_json_object(arguments) else {"arguments": arguments}

@@ -1,4 +1,4 @@
-"""A Messages server's whole answer, by way of the stream (STR-14)."""
+"""Reads a Messages server's whole answer as a stream (STR-14)."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def response_to_hub(
     stamps: Stamps,
     wire: MessagesWire = MessagesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
-    """A server's whole answer. Raises what it says instead of one, or that it is none."""
+    """Read a server's whole answer. Raises the error that the server sent, or that the body is not an answer."""
     return EventsToHub(request, opening, stamps, wire).response(body)

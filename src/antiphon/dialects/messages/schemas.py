@@ -1,6 +1,7 @@
-"""JSON schemas that a Messages server enforces, of the output or of a strict tool: narrowed to what it knows, every change a loss.
+"""Narrows JSON schemas of outputs and strict tools to the subset that a Messages server enforces. Every change is a
+loss.
 
-Some schemas cannot be enforced at all: those that leave open what a value is, and those that go round in a circle.
+Some schemas cannot be enforced: those that leave the type of a value open, and recursive ones.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.tools import JsonSchema
 
 
-def enforceable_schema(schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None) -> JsonSchema | None:
-    """The schema as the server enforces it; None, and no losses, if it cannot. `budget` is that of the request's tools."""
+def enforceable_schema(
+    schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None
+) -> JsonSchema | None:
+    """The schema that the server enforces; None, without losses, if it cannot. `budget` is the request's budget."""
     changes = Losses()
-    found = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
-    if not _is_sound(found):
+    narrowed = narrow_schema(schema, ENFORCED_SUBSET, path, changes, budget)
+    if not _is_enforceable(narrowed):
         return None
     losses.extend(changes)
-    return found
+    return narrowed
 
 
-def _is_sound(root: JsonSchema) -> bool:
-    """Whether every part says what it is, and no reference leads back to itself. Each definition is looked at once, however many
-    references lead to it."""
-    references: dict[str, list[str]] = {}  # of the definition behind a reference, or of the root
+def _is_enforceable(root: JsonSchema) -> bool:
+    """Whether every part states its type, and no reference is recursive. Each definition is checked once."""
+    references: dict[str, list[str]] = {}  # references in the root or in a definition, by reference
     waiting = [ROOT]
     while waiting:
         reference = waiting.pop()
@@ -46,26 +48,28 @@ def _is_sound(root: JsonSchema) -> bool:
 
 
 def _references_in(schema: Any) -> list[str] | None:
-    """The references in a schema; None if a part of it leaves open what a value is."""
-    found: list[str] = []
+    """The references in a schema; None if a part leaves the type of a value open."""
+    references: list[str] = []
     waiting = [schema]
     while waiting:
         part = waiting.pop()
-        if not isinstance(part, dict) or SAYS_WHAT.isdisjoint(part):
+        if not isinstance(part, dict) or TYPE_KEYWORDS.isdisjoint(part):
             return None
         if "$ref" in part:
             if not isinstance(part["$ref"], str):
                 return None
-            found.append(part["$ref"])
+            references.append(part["$ref"])
         elif _is_open(part):
             return None
         else:
             waiting += _children(part)
-    return found
+    return references
 
 
 def _is_open(schema: JsonSchema) -> bool:
-    """Whether a value may be more than is said. An object without known members could hold nothing, and that is not meant."""
+    """Whether a value is not fully described. A closed object without properties could hold nothing, which is not
+    intended.
+    """
     kind, values = schema.get("type"), schema.get("enum", [])
     if kind == "object" and not schema.get("properties"):
         return True
@@ -75,13 +79,13 @@ def _is_open(schema: JsonSchema) -> bool:
 
 
 def _children(schema: JsonSchema) -> list[Any]:
-    found = [schema["items"]] if "items" in schema else []
+    children = [schema["items"]] if "items" in schema else []
     properties = schema.get("properties", {})
-    found += properties.values() if isinstance(properties, dict) else [None]
+    children += properties.values() if isinstance(properties, dict) else [None]
     for word in ("anyOf", "allOf"):
         forms = schema.get(word, [])
-        found += forms if isinstance(forms, list) else [None]
-    return found
+        children += forms if isinstance(forms, list) else [None]
+    return children
 
 
 def _target(reference: str, root: JsonSchema) -> Any:
@@ -93,8 +97,8 @@ def _target(reference: str, root: JsonSchema) -> Any:
             return None
 
 
-ROOT: Final = ""  # which no reference can be
-SAYS_WHAT: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
+ROOT: Final = ""  # not a valid reference
+TYPE_KEYWORDS: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
 ENFORCED_SUBSET: Final = Narrowing(
     keywords=frozenset(
         {

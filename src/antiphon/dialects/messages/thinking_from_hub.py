@@ -1,7 +1,8 @@
-"""How hard the model is to think (RSN-4), and what thinking excludes: forced tools, sampling by one's own lights, words put first.
+"""Translates reasoning effort to thinking (RSN-4), and drops what thinking excludes: forced tools, sampling, prefilled
+answers.
 
-What a model takes follows from its name (`model_thinking`). A client of this dialect says it in the server's own words; they are
-kept where the model takes them.
+The model's name decides what it accepts (`model_thinking`). The thinking settings of a client of this dialect are kept
+if the model accepts them.
 """
 
 from __future__ import annotations
@@ -22,58 +23,58 @@ T = TypeVar("T")
 
 
 class ThinkingFromHub:
-    """What a request says of thinking, settled for one server."""
+    """The thinking settings of one request for one server."""
 
     def __init__(self, request: Request, wire: MessagesWire, max_tokens: int, losses: Losses) -> None:
         self._wire = wire
-        self._takes = model_thinking(wire, request.model or "")
+        self._accepted = model_thinking(wire, request.model or "")
         self._losses = losses
         self._max_tokens = max_tokens
-        asked = request.reasoning or None
+        reasoning = request.reasoning or None
         extra = request.extra or {}
-        self._effort: ReasoningEffort | None = (asked.effort or None) if asked else None
-        self._shows = bool(asked and asked.summary)
+        self._effort: ReasoningEffort | None = (reasoning.effort or None) if reasoning else None
+        self._wants_summary = bool(reasoning and reasoning.summary)
         self.thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
-        #: The word for how hard, for `output_config`.
+        #: The effort for `output_config`.
         self.effort: ReasoningEffort | UnsetType = UNSET
         self._is_switched_off = False
         if THINKING_FIELD in extra:
-            self._in_own_words(extra[THINKING_FIELD])
+            self._use_client_thinking(extra[THINKING_FIELD])
         elif self._effort is not None:
             self._by_effort(self._effort)
-        if self._shows:
-            self._show()
+        if self._wants_summary:
+            self._request_summary()
 
     @property
     def is_on(self) -> bool:
         return self._kind in ("enabled", "adaptive")
 
     def disable_if_refused(self, history: SystemAndMessages, choice: ToolChoiceOut | UnsetType) -> None:
-        """Switches it off where the server would refuse the request with it."""
+        """Switch thinking off if the server would refuse the request with it."""
         if not self.is_on:
             return
         if choice and choice.type in ("any", "tool"):
-            self._switch_off("a call is forced, and servers refuse both together")
+            self._switch_off("servers refuse it together with a forced call")
         elif history.ends_with_assistant:
-            self._switch_off("the answer has been begun")
+            self._switch_off("the conversation ends with an assistant message")
         elif self._kind == "enabled" and history.has_tool_loop_without_thinking:
-            self._switch_off("the thoughts that led to the last calls are not there, or not this server's")
+            self._switch_off("the thoughts before the last calls are missing, or of another server")
 
     def drop_beside_thinking(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
-        """A setting that servers refuse beside thinking, unless it has a value that they allow."""
+        """Drop a setting that servers refuse together with thinking, unless its value is allowed."""
         if value is UNSET or not self.is_on or allowed:
             return value
         self._losses.add(name, f"the field {name!r}", "servers refuse it together with thinking")
         return UNSET
 
     def client_effort(self, word: Any) -> Any:
-        """The word for the effort that a client of this dialect wrote itself, as the model knows it; UNSET if it is not sent."""
-        if self._is_switched_off:  # it went with thinking, and is part of that loss
+        """The effort that a client of this dialect set, as the model accepts it; UNSET if it is not sent."""
+        if self._is_switched_off:  # dropped with thinking, as part of that loss
             return UNSET
-        if not self._takes.efforts:
-            self._losses.add("output_config.effort", "how hard to think, in a word", "the model has no words for it")
+        if not self._accepted.efforts:
+            self._losses.add("output_config.effort", "the effort", "the model does not accept an effort")
             return UNSET
-        return self._word(word, "output_config.effort") if word in EFFORT_ORDER else word
+        return self._nearest_effort(word, "output_config.effort") if word in EFFORT_ORDER else word
 
     @property
     def _kind(self) -> str:
@@ -81,39 +82,41 @@ class ThinkingFromHub:
             return _kind_of(msgspec.json.decode(self.thinking))
         return self.thinking.type if self.thinking else ""
 
-    def _in_own_words(self, raw: Raw) -> None:
-        """As the client wrote it, if the model takes that; else in a form that it takes, for the effort that it comes to."""
+    def _use_client_thinking(self, raw: Raw) -> None:
+        """Use the client's thinking if the model accepts it; else an accepted form with the same effort."""
         written = msgspec.json.decode(raw)
         kind = _kind_of(written)
-        if written is None:  # the client was silent on it
+        if written is None:  # the client did not set it
             return
-        if kind in self._takes.thinking or kind not in get_args(ThinkingType):
+        if kind in self._accepted.thinking or kind not in get_args(ThinkingType):
             self.thinking = raw
             if kind == "adaptive" and self._effort is not None:
-                self.effort = self._word(self._effort)
-        elif kind in OFF:
-            self._in_other_words_off(kind)
+                self.effort = self._nearest_effort(self._effort)
+        elif kind in OFF_TYPES:
+            self._use_client_off(kind)
         else:
-            why = f"the model knows it as {self._on!r}" if self._on else NO_THINKING
+            why = f"the model accepts {self._on!r} instead" if self._on else NO_THINKING
             self._losses.add("thinking", f"thinking of type {kind!r}", why)
             if self._on:
                 self._by_effort(self._effort or "medium")
 
-    def _in_other_words_off(self, kind: str) -> None:
+    def _use_client_off(self, kind: str) -> None:
         self.thinking = self._off()
         if self.thinking:
-            self._losses.add("thinking", f"thinking of type {kind!r}", f"the model knows it as {self.thinking.type!r}")
+            self._losses.add(
+                "thinking", f"thinking of type {kind!r}", f"the model accepts {self.thinking.type!r} instead"
+            )
         elif self._on:
             self._losses.add("thinking", f"thinking of type {kind!r}", ALWAYS_THINKS)
 
     @property
     def _on(self) -> ThinkingType | None:
         """The type that switches thinking on."""
-        return next((kind for kind in self._takes.thinking if kind not in OFF), None)
+        return next((kind for kind in self._accepted.thinking if kind not in OFF_TYPES), None)
 
     def _off(self) -> ThinkingConfigOut | UnsetType:
-        """What switches thinking off; UNSET if nothing does, or nothing switches it on."""
-        kind = next((kind for kind in self._takes.thinking if kind in OFF), None)
+        """The configuration that switches thinking off; UNSET if there is none."""
+        kind = next((kind for kind in self._accepted.thinking if kind in OFF_TYPES), None)
         return ThinkingConfigOut(type=kind) if kind else UNSET
 
     def _by_effort(self, effort: ReasoningEffort) -> None:
@@ -125,35 +128,43 @@ class ThinkingFromHub:
             if not self.thinking:
                 self._losses.add("reasoning.effort", "the effort 'none'", ALWAYS_THINKS)
         elif self._on == "adaptive":
-            self.thinking, self.effort = ThinkingConfigOut(type="adaptive"), self._word(effort)
+            self.thinking, self.effort = ThinkingConfigOut(type="adaptive"), self._nearest_effort(effort)
         else:
             self.thinking = self._budget(effort)
 
-    def _word(self, effort: ReasoningEffort, path: str = "reasoning.effort") -> ReasoningEffort | UnsetType:
-        if not self._takes.efforts:
-            self._losses.add(path, f"the effort {effort!r}", "the model has no words for it")
+    def _nearest_effort(self, effort: ReasoningEffort, path: str = "reasoning.effort") -> ReasoningEffort | UnsetType:
+        if not self._accepted.efforts:
+            self._losses.add(path, f"the effort {effort!r}", "the model does not accept an effort")
             return UNSET
-        word = nearest_effort(effort, self._takes.efforts)
+        word = nearest_effort(effort, self._accepted.efforts)
         if word != effort:
-            self._losses.add(path, f"the effort {effort!r}", f"the nearest that the model knows is {word!r}")
+            self._losses.add(path, f"the effort {effort!r}", f"{word!r} is the nearest value that the model accepts")
         return word
 
     def _budget(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
-        """Thoughts count towards the limit: some of it is left for the answer."""
-        most = self._max_tokens * 3 // 4
-        if most < LEAST_BUDGET:
-            self._losses.add("reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think")
+        """Thoughts count towards the token limit, so part of it is left for the answer."""
+        max_budget = self._max_tokens * 3 // 4
+        if max_budget < LEAST_BUDGET:
+            self._losses.add(
+                "reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think"
+            )
             return UNSET
         budget = EFFORT_BUDGETS[effort]
-        if budget > most:
-            self._losses.add("reasoning.effort", f"a budget of {budget} tokens", f"the limit of the answer leaves room for {most}")
-        return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, most))
+        if budget > max_budget:
+            self._losses.add(
+                "reasoning.effort",
+                f"a budget of {budget} tokens",
+                f"the limit of the answer leaves room for {max_budget}",
+            )
+        return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, max_budget))
 
-    def _show(self) -> None:
+    def _request_summary(self) -> None:
         if isinstance(self.thinking, ThinkingConfigOut) and self.is_on and self._wire.thinking_display:
             self.thinking = replace(self.thinking, display="summarized")
         else:
-            self._losses.add("reasoning.summary", "a summary of the reasoning", "the server shows of its thoughts what it will")
+            self._losses.add(
+                "reasoning.summary", "a summary of the reasoning", "the server decides what it shows of its thoughts"
+            )
 
     def _switch_off(self, why: str) -> None:
         self.thinking, self.effort = self._off(), UNSET
@@ -169,7 +180,7 @@ def _kind_of(written: Any) -> str:
 
 THINKING_FIELD: Final = "messages:thinking"
 LEAST_BUDGET: Final = 1024
-NO_THINKING: Final = "the server cannot be told to think"
-ALWAYS_THINKS: Final = "the model cannot be told not to think"
-#: Without thinking, or with as little as the model can do with.
-OFF: Final = ("disabled", "between_tools")
+NO_THINKING: Final = "the server has no thinking setting"
+ALWAYS_THINKS: Final = "the model always thinks"
+#: Types without thinking, or with the least thinking that the model allows.
+OFF_TYPES: Final = ("disabled", "between_tools")

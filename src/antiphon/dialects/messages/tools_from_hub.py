@@ -1,7 +1,7 @@
-"""Tools and tool choice for a Messages server (TOOL-1, TOOL-2).
+"""Translates tools and tool choice for a Messages server (TOOL-1, TOOL-2).
 
-Namespaces are flattened and custom tools become functions of one string (`dialects/common` knows how both come back). Tools that a
-server of this dialect runs itself go as they are; those of other APIs are losses.
+Namespaces are flattened, and custom tools become functions with one string parameter (`dialects/common` reverses both).
+Tools that a server of this dialect runs itself are sent unchanged; hosted tools of other APIs are losses.
 """
 
 from __future__ import annotations
@@ -39,26 +39,28 @@ from antiphon.protocol.tools import (
 
 
 class OfferedTools(Struct, frozen=True):
-    """Tools as they are sent, by the names they go under, and what was lost of them."""
+    """Tools in wire form by their wire names, with the losses."""
 
-    by_name: dict[str, Any]  # of `ToolOut`, a dict, or the bytes of a tool of this dialect
+    by_name: dict[str, Any]  # `ToolOut`, a dict, or the bytes of a tool of this dialect
     losses: Losses
 
 
 class ToolSelection(NamedTuple):
     choice: ToolChoiceOut | UnsetType
-    #: The tools that may be called, where not all may.
+    #: The tools that may be called; None means all.
     allowed_names: Collection[str] | None = None
 
 
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
-    """Every tool that can be offered."""
+    """Translate every tool that can be offered."""
     losses = Losses()
     budget = SchemaBudget()
     sent: dict[str, Any] = {}
     places: dict[str, str] = {}
     offered = list(tools_with_paths(request, losses, "messages have no groups of tools"))
-    searched = any(isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered)
+    has_tool_search = any(
+        isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
+    )
     for path, tool, namespace in offered:
         match tool:
             case FunctionToolParam():
@@ -74,19 +76,23 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
                 continue
-        if tool.defer_loading and searched:
+        if tool.defer_loading and has_tool_search:
             shown = replace(shown, defer_loading=True)
         elif tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         final = _with_fields(shown, tool, path, losses)
         if name in sent and encode_raw(sent[name]) != encode_raw(final):
-            losses.add(places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts")
+            losses.add(
+                places[name],
+                f"an earlier definition of {name}",
+                "each tool is offered once; the last definition is used",
+            )
         sent[name], places[name] = final, path
     return OfferedTools(sent, losses)
 
 
 def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
-    """The choice among the tools that were sent; one that cannot be made is a loss."""
+    """The tool choice among the tools that were sent; an impossible choice is a loss."""
     chosen = _choice(request.tool_choice, sent, names, losses)
     if request.parallel_tool_calls is not False or not sent:
         return chosen
@@ -94,7 +100,9 @@ def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNam
     return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
 
 
-def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+def _choice(
+    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
     match choice:
         case None | UnsetType():
             return NO_CHOICE
@@ -115,7 +123,9 @@ def _choice(choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], n
             allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
             if mode == "none" or not allowed:
                 return _mode("none", sent, losses)
-            losses.add("tools", "tools outside the allowed set", "they are not offered: that is how a set is told")
+            losses.add(
+                "tools", "tools outside the allowed set", "they are not offered, because the API has no allowed set"
+            )
             return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
         case _ as never:
             assert_never(never)
@@ -129,12 +139,14 @@ def _mode(mode: str, sent: Collection[str], losses: Losses) -> ToolSelection:
     return NO_CHOICE
 
 
-def _named(choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+def _named(
+    choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
     report_unknown_fields(choice, "tool_choice", losses)
     name = names.wire_name(ToolRef.from_choice(choice))
     if name in sent:
         return ToolSelection(ToolChoiceOut(type="tool", name=name))
-    losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+    losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
     return NO_CHOICE
 
 
@@ -144,13 +156,15 @@ def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, na
     return names.wire_name(ToolRef.from_choice(choice))
 
 
-def _function(tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget) -> ToolOut:
+def _function(
+    tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget
+) -> ToolOut:
     place = f"{path}.parameters"
     schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
     strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
-        losses.add(f"{path}.strict", "that arguments must obey the schema", why)
+        losses.add(f"{path}.strict", "strict arguments", why)
     return ToolOut(
         name=name,
         description=tool.description or UNSET,
@@ -167,16 +181,21 @@ def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
 def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
     if not tool.extra:
         return shown
-    kept = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
-    report_unknown_fields(Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses)
-    return {**{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET}, **kept}
+    native_fields = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
+    report_unknown_fields(
+        Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses
+    )
+    return {
+        **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET},
+        **native_fields,
+    }
 
 
 def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
-    """A schema that servers take for arguments: of an object, with no choice at its top, and with names that they can write."""
+    """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object, which may now hold anything")
+        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object; any members are allowed")
         return NO_PARAMETERS
     whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
     members = [_properties(whole)]
@@ -184,22 +203,24 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
     for word in CHOICES:
         if word not in schema:
             continue
-        losses.add(f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together")
+        losses.add(
+            f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together"
+        )
         for form in schema[word] if isinstance(schema[word], list) else []:
             counter.add_nodes(1)
             if isinstance(form, dict):
                 members.append(_properties(form))
                 required |= dict.fromkeys(_required(form) if word == "allOf" else ())
     properties: dict[str, Any] = {}
-    for group in reversed(members):  # of members with one name, the first counts
+    for group in reversed(members):  # of properties with the same name, the first wins
         counter.add_nodes(len(group))
         properties.update(group)
     for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
-        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers of this kind cannot write its name")
+        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers do not accept its name")
         del properties[name]
     given = whole.get("required", [])
     if not isinstance(given, list) or not set(map(type, given)) <= {str}:
-        losses.add(f"{path}.required", "required members that are not named by strings", "servers refuse such a list")
+        losses.add(f"{path}.required", "required members that are not strings", "servers refuse such a list")
     needed = [name for name in required if PROPERTY.fullmatch(name)]
     whole |= {"properties": properties, "required": needed}
     if not needed:
@@ -221,6 +242,6 @@ NO_CHOICE: Final = ToolSelection(UNSET)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 CHOICES: Final = ("anyOf", "oneOf", "allOf")
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-#: Tools that a server of this dialect runs, or whose schema it knows, have a date in their type.
+#: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
 OWN_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
 TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})

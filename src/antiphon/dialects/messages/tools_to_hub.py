@@ -1,4 +1,6 @@
-"""A client's tools and its choice among them, for the hub. Tools that only a server of this dialect knows go as they are."""
+"""Translates a client's tools and tool choice to the hub. Tools that only servers of this dialect know travel
+unchanged.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,25 @@ from antiphon.dialects.messages.request_in import (
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.tools import FunctionToolParam, SpecificFunction, ToolChoiceParam, ToolParam, UnknownTool, UnknownToolChoice
+from antiphon.protocol.tools import (
+    FunctionToolParam,
+    SpecificFunction,
+    ToolChoiceParam,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+)
 
 
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam]:
-    """The client's own tools are functions, every other is one that the server runs or has a schema for."""
+    """The client's own tools become functions; the server runs all others or knows their schema."""
     return [_tool_to_hub(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
 
 
-def tool_choice_to_hub(choice: ToolChoiceIn | None | UnsetType, tools: list[ToolIn], losses: Losses) -> ToolChoiceParam | UnsetType:
-    """The choice; whether calls may be parallel is another field there."""
+def tool_choice_to_hub(
+    choice: ToolChoiceIn | None | UnsetType, tools: list[ToolIn], losses: Losses
+) -> ToolChoiceParam | UnsetType:
+    """The tool choice. The hub has a separate field for parallel calls."""
     if not choice:
         return UNSET
     report_unknown_fields(choice, "tool_choice", losses)
@@ -40,7 +51,7 @@ def tool_choice_to_hub(choice: ToolChoiceIn | None | UnsetType, tools: list[Tool
         case NoneChoiceIn():
             return "none"
         case SpecificToolChoiceIn(name=name):
-            if any(tool.name == name and not _is_own(tool) for tool in tools):
+            if any(tool.name == name and not _is_client_tool(tool) for tool in tools):
                 return UnknownToolChoice(kind="tool", raw=Raw(codec.encode({"type": "tool", "name": name})))
             return SpecificFunction(name=name)
         case _ as never:
@@ -48,14 +59,14 @@ def tool_choice_to_hub(choice: ToolChoiceIn | None | UnsetType, tools: list[Tool
 
 
 def parallel_tool_calls_to_hub(choice: ToolChoiceIn | None | UnsetType) -> bool | UnsetType:
-    """TOOL-4: said the other way round."""
+    """TOOL-4: the hub's field has the opposite meaning."""
     if not choice or isinstance(choice, NoneChoiceIn) or choice.disable_parallel_tool_use is UNSET:
         return UNSET
     return not choice.disable_parallel_tool_use
 
 
 def _tool_to_hub(tool: ToolIn, path: str) -> ToolParam:
-    if not _is_own(tool):
+    if not _is_client_tool(tool):
         return UnknownTool(kind=str(tool.type), raw=Raw(codec.encode(tool)))
     for name, value, wanted in (("name", tool.name, "a string"), ("input_schema", tool.input_schema, "an object")):
         if value is UNSET:
@@ -64,11 +75,11 @@ def _tool_to_hub(tool: ToolIn, path: str) -> ToolParam:
         name=tool.name or "",
         description=tool.description,
         parameters=tool.input_schema,
-        strict=bool(tool.strict),  # this API's default; the hub's would be another
+        strict=bool(tool.strict),  # this API's default, which differs from the hub's
         defer_loading=UNSET if tool.defer_loading is None else tool.defer_loading,
         extra=extra_fields_of(tool),
     )
 
 
-def _is_own(tool: ToolIn) -> bool:
+def _is_client_tool(tool: ToolIn) -> bool:
     return not tool.type or tool.type == "custom"

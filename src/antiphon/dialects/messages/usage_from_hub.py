@@ -1,4 +1,6 @@
-"""Usage by this API's arithmetic: tokens from the cache and tokens written to it stand beside `input_tokens`, in the hub inside."""
+"""Translates usage. `input_tokens` excludes tokens read from and written to the cache; the hub's `input_tokens`
+includes them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from antiphon.protocol.response import Usage
 
 
 def usage_from_hub(usage: Usage | None) -> UsageOut:
-    """What is known; a message has usage always, so that nothing known is all zeros."""
+    """The token counts. A message always has usage, so unknown usage is all zeros."""
     if usage is None:
         return UsageOut(input_tokens=0, cache_creation_input_tokens=0, cache_read_input_tokens=0, output_tokens=0)
     details = usage.input_tokens_details

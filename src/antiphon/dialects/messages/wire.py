@@ -1,7 +1,7 @@
-"""What differs between servers of the Messages API (`MessagesWire`), and the shapes of the requests we send them.
+"""Options that differ between servers of the Messages API (`MessagesWire`), and the wire shapes of requests to them.
 
-Blocks are plain structs with no room for unknown fields; one that carries such (`cache_control`, say) is sent as a dict, and one
-that only this dialect knows as the bytes it came in.
+Blocks are plain structs without unknown fields. A block with such a field (`cache_control`, for example) is sent as a
+dict; a block that only this dialect has is sent as its original bytes.
 """
 
 from __future__ import annotations
@@ -21,61 +21,63 @@ ThinkingType = Literal["adaptive", "enabled", "between_tools", "disabled"]
 
 
 class ModelThinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What models of some names take of thinking: a row of a profile's `[[wire.models]]`. The first row that fits counts."""
+    """The thinking settings that some models accept: a row of a profile's `[[wire.models]]`. The first matching row is
+    used.
+    """
 
-    #: Patterns of the names that are sent upstream.
+    #: Patterns of the model names that are sent upstream.
     names: tuple[str, ...]
-    #: The types of `thinking` that they take. Of `adaptive` and `enabled`, the first is sent where the client did not choose one.
+    #: The accepted types of `thinking`. If the client did not choose, the first of `adaptive` and `enabled` is sent.
     thinking: tuple[ThinkingType, ...]
-    #: The words of `output_config.effort` that they know; none: they refuse the field.
+    #: The accepted values of `output_config.effort`; if empty, the models refuse the field.
     efforts: tuple[ReasoningEffort, ...] = ()
 
 
 class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs between servers of this dialect. A profile's `[wire]` table fills it."""
+    """Options that differ between servers of this dialect. A profile's `[wire]` table sets them."""
 
-    #: Whose thoughts and signatures the server takes back: those that were sealed under this name.
+    #: The maker name in sealed reasoning; the server gets back only thoughts and signatures of this maker.
     maker: str = "messages"
-    #: How many tokens to ask for at most where the client does not say: this API wants to be told.
+    #: The `max_tokens` of requests that do not set a limit: the API requires one.
     max_tokens: int = 32_000
-    #: Whether it counts the tokens of a request, at `/messages/count_tokens`.
+    #: Whether the server counts tokens, at `/messages/count_tokens`.
     counts_tokens: bool = False
-    #: System text in mid-conversation: a message of that role, the user's text between marks, or moved to the top.
+    #: System text after the start: a system message, a marked user text, or moved to the top.
     system: Literal["inline", "user", "top"] = "user"
-    #: How it is told to think: as it sees fit and how hard, by a budget of tokens, or not at all. Models in `models` are told as it
-    #: stands there, unless this is "none".
+    #: How thinking is requested: adaptive with an effort, by a token budget, or not at all. `models` overrides it for
+    #: single models, unless it is "none".
     thinking: Literal["adaptive", "budget", "none"] = "budget"
-    #: The words for how hard to think that it knows, where it is told by words.
+    #: The accepted effort values, for adaptive thinking.
     efforts: tuple[ReasoningEffort, ...] = ("low", "medium", "high")
-    #: What single models take of thinking and effort.
+    #: The thinking and effort that single models accept.
     models: tuple[ModelThinking, ...] = ()
-    #: Whether it can be asked to show a summary of its thoughts.
+    #: Whether the server can be asked for a summary of its thoughts.
     thinking_display: bool = False
-    #: Whether it takes back thoughts that it has not signed.
+    #: Whether the server accepts unsigned thoughts in the history.
     unsigned_thinking: bool = False
-    #: Whether it needs its thoughts back in a tool loop, so that they are looked for where the client dropped them.
+    #: Whether the server needs its thoughts back in a tool loop. Thoughts that the client dropped are then looked up.
     wants_reasoning_back: bool = True
-    #: Where the form of the output is asked for; "none": nowhere, so the model is told in the system text.
+    #: The field for the output format; "none": no field, so the system text describes the format.
     json_output: Literal["output_config", "output_format", "none"] = "none"
-    #: Whether function tools may say `strict`.
+    #: Whether function tools may set `strict`.
     strict_tools: bool = False
-    #: Whether images and documents can be sent at all; if not, each becomes a note and a loss.
+    #: Whether images and documents are accepted; if not, each becomes a text note and a loss.
     images: bool = True
     documents: bool = True
-    #: Tool outputs whose call is nowhere: refuse, make up the call, or send as text.
+    #: Tool outputs without a call: refuse the request, add the call, or send the output as text.
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
-    #: Whether a request may say both `temperature` and `top_p`.
+    #: Whether a request may set both `temperature` and `top_p`.
     both_samplings: bool = True
-    #: Whether it caches a prompt if `cache_control` stands at the top of the request.
+    #: Whether the server caches the prompt if the request has a top-level `cache_control`.
     auto_cache: bool = False
-    #: Optional request fields that the server has a place for; others are reported as lost.
+    #: Optional request fields that the server accepts; others are reported as losses.
     fields: tuple[str, ...] = ("temperature", "top_p", "top_k", "stop_sequences", "metadata")
-    #: Unknown fields of the client's request that are passed on all the same.
+    #: Unknown fields of the client's request that are sent on.
     pass_fields: tuple[str, ...] = ()
 
 
 def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
-    """What a model takes of thinking: what its row says, else what the server's models commonly take."""
+    """The thinking that a model accepts: from its row in `models`, else the server's default."""
     match wire.thinking:
         case "none":
             return ModelThinking(names=(WILDCARD,), thinking=())
@@ -89,21 +91,23 @@ def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
 
 
 def wire_after_refusal(wire: MessagesWire, model: str, refused: RefusedPart) -> MessagesWire | None:
-    """The options under which a model is not sent the type of thinking that the server refused, but the other one."""
+    """The options after the server refused a type of thinking: the model is sent the other type. None if nothing
+    changes.
+    """
     taken = model_thinking(wire, model)
-    kept = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
-    if len(kept) == len(taken.thinking):
+    remaining = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
+    if len(remaining) == len(taken.thinking):
         return None
-    row = replace(taken, names=(WILDCARD,), thinking=kept)
+    row = replace(taken, names=(WILDCARD,), thinking=remaining)
     if refused == "thinking.adaptive":
-        row = replace(row, thinking=("enabled", *kept) if "enabled" not in kept else kept, efforts=())
-    elif refused == "thinking.enabled" and "adaptive" not in kept:
-        row = replace(row, thinking=("adaptive", *kept), efforts=taken.efforts or wire.efforts)
+        row = replace(row, thinking=("enabled", *remaining) if "enabled" not in remaining else remaining, efforts=())
+    elif refused == "thinking.enabled" and "adaptive" not in remaining:
+        row = replace(row, thinking=("adaptive", *remaining), efforts=taken.efforts or wire.efforts)
     return replace(wire, models=(row,))
 
 
 class SourceOut(Struct, frozen=True, kw_only=True, gc=False):
-    """Where an image or a document comes from."""
+    """The source of an image or a document."""
 
     type: Literal["base64", "url", "text", "file"]
     media_type: str | UnsetType = UNSET
@@ -133,7 +137,7 @@ class ToolUseBlock(Struct, frozen=True, kw_only=True, gc=False, tag="tool_use"):
 
 class ToolResultBlock(Struct, frozen=True, kw_only=True, gc=False, tag="tool_result"):
     tool_use_id: str
-    content: str | list[Any] | UnsetType = UNSET  # of blocks
+    content: str | list[Any] | UnsetType = UNSET  # or a list of blocks
 
 
 class ThinkingBlock(Struct, frozen=True, kw_only=True, gc=False, tag="thinking"):
@@ -145,14 +149,16 @@ class RedactedThinkingBlock(Struct, frozen=True, kw_only=True, gc=False, tag="re
     data: str
 
 
-KnownBlock = TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedThinkingBlock
+KnownBlock = (
+    TextBlock | ImageBlock | DocumentBlock | ToolUseBlock | ToolResultBlock | ThinkingBlock | RedactedThinkingBlock
+)
 Block = KnownBlock | dict[str, Any] | Raw
 Role = Literal["user", "assistant", "system"]
 
 
 class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
     role: Role
-    content: list[Any]  # of `Block`
+    content: list[Any]  # `Block`s
 
 
 class ToolOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -181,7 +187,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     model: str | UnsetType = UNSET
     max_tokens: int
     messages: list[MessageOut]
-    system: list[Any] | UnsetType = UNSET  # of `Block`
+    system: list[Any] | UnsetType = UNSET  # `Block`s
     tools: Raw | UnsetType = UNSET
     tool_choice: ToolChoiceOut | UnsetType = UNSET
     thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
