@@ -18,7 +18,7 @@ from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.gateway.background_runner import MAX_HELD, EventLineWriter, _Log
+from antiphon.gateway.background_runner import MAX_PENDING_BYTES, EventLineWriter, _Log
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -106,7 +106,7 @@ async def _fill_log(lines: int, size: int) -> tuple[int, int]:
 
 
 def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow() -> None:
-    held, added = asyncio.run(_fill_log(lines=100, size=MAX_HELD // 10))
+    held, added = asyncio.run(_fill_log(lines=100, size=MAX_PENDING_BYTES // 10))
     assert held == 11
     assert added == 100
 

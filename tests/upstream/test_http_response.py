@@ -379,7 +379,7 @@ def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
             answer = (wire := Wire()).answer(Timeouts(total=0.02))
             wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
             loop.stands_at = begun + 0.02
-            answer._look_at_the_clock()
+            answer._check_timeouts()
             with pytest.raises(UpstreamFault, match="took longer"):
                 await whole(answer)
 

@@ -43,12 +43,12 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     if not config.keys and not is_loopback(config.server.host):
         yield Problem(("server", "host"), PUBLIC.format(host=as_toml(config.server.host)))
     for at, upstream in enumerate(config.upstreams):
-        for steps, said in _upstream_problems(upstream, environ):
-            yield Problem(("upstreams", at, *steps), said)
+        for steps, message in _upstream_problems(upstream, environ):
+            yield Problem(("upstreams", at, *steps), message)
     yield from _shared_names(config)
     for at, key in enumerate(config.keys):
-        for steps, said in _key_problems(key, environ):
-            yield Problem(("keys", at, *steps), said)
+        for steps, message in _key_problems(key, environ):
+            yield Problem(("keys", at, *steps), message)
     yield from _shared_keys(config, environ)
     yield from _sealing_problems(config.compaction, environ)
 
@@ -81,12 +81,12 @@ def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> 
         yield from _embedded_problems(upstream)
     elif upstream.agent is not None:
         yield from _agent_problems(upstream, upstream.agent)
-    elif said := _url_problem(upstream.base_url):
-        yield Problem(("base_url",), said)
+    elif message := _url_problem(upstream.base_url):
+        yield Problem(("base_url",), message)
     if upstream.api_key_env is not None:
-        said = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
-        if said:
-            yield Problem(("api_key_env",), said)
+        message = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
+        if message:
+            yield Problem(("api_key_env",), message)
     yield from _models_problems(upstream)
     yield from _profile_problems(upstream)
 
@@ -136,9 +136,9 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if not upstream.models:
         yield Problem(("models",), 'is empty: wanted at least one name or pattern; ["*"] serves every model')
     for at, rule in enumerate(upstream.models):
-        said = _rule_problem(rule) if isinstance(rule, ModelRule) else "" if rule else "is empty: wanted a name or a pattern"
-        if said:
-            yield Problem(("models", at), said)
+        message = _rule_problem(rule) if isinstance(rule, ModelRule) else "" if rule else "is empty: wanted a name or a pattern"
+        if message:
+            yield Problem(("models", at), message)
 
 
 def _rule_problem(rule: ModelRule) -> str:
@@ -156,8 +156,8 @@ def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         yield Problem(("profile",), str(error))
         return
     if profile.dialect != upstream.dialect:
-        said = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
-        yield Problem(("profile",), said)
+        message = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
+        yield Problem(("profile",), message)
 
 
 def _shared_names(config: Config) -> Iterator[Problem]:
@@ -183,9 +183,9 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
             elif bytes.fromhex(digest) == key_hash(b""):
                 yield Problem(("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}")
         case (None, str() as variable):
-            said = _variable_problem(variable, f"the key of {key.name!r}", environ)
-            if said:
-                yield Problem(("env",), said)
+            message = _variable_problem(variable, f"the key of {key.name!r}", environ)
+            if message:
+                yield Problem(("env",), message)
         case _:
             yield Problem(("env",), f"key {key.name!r} has both sha256 and env: wanted one of them")
 
@@ -205,9 +205,9 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
     seen: dict[bytes, str] = {}
     for at, variable in enumerate(compaction.keys_env):
         steps = ("compaction", "keys_env", at)
-        said = _variable_problem(variable, "a key that compactions are sealed with", environ)
-        if said:
-            yield Problem(steps, said)
+        message = _variable_problem(variable, "a key that compactions are sealed with", environ)
+        if message:
+            yield Problem(steps, message)
             continue
         try:
             key = parse_sealing_key(environ[variable])

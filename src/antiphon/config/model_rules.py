@@ -20,9 +20,9 @@ def is_pattern(name: str) -> bool:
     return WILDCARD in name
 
 
-def upstream_model_name(rule: str | ModelRule, asked: str) -> str | None:
+def upstream_model_name(rule: str | ModelRule, name: str) -> str | None:
     """The upstream's name of a model, None if the rule is about others."""
     if isinstance(rule, str):
-        return None if matched_part(rule, asked) is None else asked
-    found = matched_part(rule.from_, asked)
-    return None if found is None else rule.to.replace(WILDCARD, found)
+        return None if matched_part(rule, name) is None else name
+    part = matched_part(rule.from_, name)
+    return None if part is None else rule.to.replace(WILDCARD, part)

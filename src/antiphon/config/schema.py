@@ -166,9 +166,9 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The key to call it with; a variable that is empty counts as not set."""
         return _value(environ, self.api_key_env)
 
-    def upstream_model(self, asked: str) -> str | None:
+    def upstream_model(self, name: str) -> str | None:
         """The name under which this upstream knows the model, None if it does not serve it."""
-        return next(filter(None, (upstream_model_name(rule, asked) for rule in self.models)), None)
+        return next(filter(None, (upstream_model_name(rule, name) for rule in self.models)), None)
 
     def context_size(self, model: str) -> int | None:
         """The context of a model of its own that is set here."""

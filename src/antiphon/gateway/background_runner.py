@@ -187,7 +187,7 @@ class _Job:
         self._log = _Log(store, runner, work.id, flush_interval, self.lose)
         self._making: _Making | None = None
         self._why: ApiError | None = None  # it is being ended from outside
-        self._is_lost = False
+        self._has_lost_lease = False
         self._can_be_interrupted = False
         self.task = asyncio.get_running_loop().create_task(self._run())
 
@@ -201,7 +201,7 @@ class _Job:
 
     def lose(self) -> None:
         """It is somebody else's by now, or nobody's."""
-        self._is_lost = True
+        self._has_lost_lease = True
         self._interrupt()
 
     def _end_for(self, why: ApiError) -> None:
@@ -239,7 +239,7 @@ class _Job:
             why = ApiError("the gateway that made this response was restarted", code="server_restarted", status=503)
         else:
             why = await self._make(log_entry, trace)
-        if self._is_lost:
+        if self._has_lost_lease:
             return
         has_events = await self._log.has_events()
         if not has_events and why is not None and why is self._why and why.code == SHUTDOWN:
@@ -258,7 +258,7 @@ class _Job:
         writing = asyncio.get_running_loop().create_task(self._log.keep_writing())
         try:
             self._can_be_interrupted = True
-            if self._why is not None or self._is_lost:
+            if self._why is not None or self._has_lost_lease:
                 return self._why
             making = await self._begin(log_entry, trace)
             if making is not None:
@@ -287,7 +287,7 @@ class _Job:
         work, services = self._work, self._services
         record = await self._store.get(work.owner, work.id)
         if record is None or not await self._store.append(self._runner, work.id, 0, [], ResponseStatus.IN_PROGRESS):
-            self._is_lost = True
+            self._has_lost_lease = True
             return None
         request = replace(codec.decode_stored_request(work.request), stream=True)
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
@@ -301,16 +301,18 @@ class _Job:
     async def _close(self, why: ApiError) -> _Ended | None:
         """The end of a response whose maker is not here: what it said is read once more, and brought to its end."""
         record = await self._store.get(self._work.owner, self._work.id)
-        said = await self._store.events_after(self._work.owner, self._work.id, -1)
-        if record is None or said is None:
+        past_events = await self._store.events_after(self._work.owner, self._work.id, -1)
+        if record is None or past_events is None:
             return None  # it was deleted
         queued = queued_response(record)
-        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if said.events else queued  # what was said says whether it was
+        opening = (
+            replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
+        )  # what was said says whether it was
         reader = responses.EventsToHub(Request(), opening, self._services.stamps)
-        told = [event for line in said.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
+        events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
         lines = EventLineWriter(queued, is_cancelled=why.code == CANCELLED)
-        self._log.number = len(said.events)
-        self._log.add([line for event in told[len(said.events) :] if (line := lines.feed(event))])
+        self._log.number = len(past_events.events)
+        self._log.add([line for event in events[len(past_events.events) :] if (line := lines.feed(event))])
         response = lines.response
         assert response is not None
         ended = replace(
@@ -418,8 +420,8 @@ class _Log:
         self._id = id
         self._flush_interval = flush_interval
         self._lose = lose
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._pending_lines: list[bytes] = []
+        self._pending_bytes = 0
         self._written = asyncio.Event()
         self._news = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -427,18 +429,18 @@ class _Log:
     @property
     def count(self) -> int:
         """Of all that was said."""
-        return self.number + len(self._held)
+        return self.number + len(self._pending_lines)
 
     def add(self, lines: list[bytes]) -> None:
-        self._held += lines
-        self._held_bytes += sum(map(len, lines))
+        self._pending_lines += lines
+        self._pending_bytes += sum(map(len, lines))
         self._news.set()
 
     async def wait_for_room(self) -> None:
         """Waits while more is held than may be: the upstream is read as fast as its events can be written down. It gives way to
         other tasks in any case: an upstream that always has more to say would never let them run."""
         await asyncio.sleep(0)
-        while self._held_bytes > MAX_HELD:
+        while self._pending_bytes > MAX_PENDING_BYTES:
             self._written.clear()
             await self._written.wait()
 
@@ -460,15 +462,15 @@ class _Log:
     async def _write(self) -> bool:
         """False: it is to be tried again."""
         async with self._lock:
-            lines = list(self._held)
+            lines = list(self._pending_lines)
             try:
                 if not await self._store.append(self._runner, self._id, self.number, lines, ResponseStatus.IN_PROGRESS):
                     self._lose()
                     return True
             except StorageUnavailable:
                 return False
-            del self._held[: len(lines)]
-            self._held_bytes -= sum(map(len, lines))
+            del self._pending_lines[: len(lines)]
+            self._pending_bytes -= sum(map(len, lines))
             self.number += len(lines)
             self._written.set()
             return True
@@ -485,7 +487,7 @@ class _Log:
                         ended.item_ids,
                         ended.call_ids,
                         self.number,
-                        self._held,
+                        self._pending_lines,
                         addition=ended.addition,
                     )
                 except StorageUnavailable:
@@ -511,5 +513,5 @@ def encode_event_line(event: StreamEvent) -> bytes:
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
 CLOSE_TIMEOUT: Final = 5.0  # seconds
-MAX_HELD: Final = 4 * 1024 * 1024  # bytes of events that wait to be written down
+MAX_PENDING_BYTES: Final = 4 * 1024 * 1024  # bytes of events that wait to be written down
 AGAIN: Final = 1.0  # seconds after which a storage that was away is tried again

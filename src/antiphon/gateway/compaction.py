@@ -97,8 +97,8 @@ def open_compactions(
         place, item = rest[at]
         if not isinstance(item, CompactionParam):
             continue
-        found = opener.contents_cache.get(item.encrypted_content)
-        if found is None:
+        contents = opener.contents_cache.get(item.encrypted_content)
+        if contents is None:
             content, path = opener.open(item, path_of(place)), path_of(place)
             if content is None:
                 continue
@@ -112,12 +112,12 @@ def open_compactions(
                     rest = rest[1:]
                     break
                 budget.drop(path, "everything before the compaction")
-            found = opener.contents_cache[item.encrypted_content] = _decoded(content)
+            contents = opener.contents_cache[item.encrypted_content] = _decoded(content)
         for earlier, other in rest[:at]:
             prints[earlier] = prints.get(earlier) or fingerprint(other)
-        behind.append([summary_message(found.summary), *found.verbatim_items, *(other for _, other in rest[at + 1 :])])
-        front.append(found.permanent_items)
-        gone = found.covered_fingerprints | {fingerprint(item)}
+        behind.append([summary_message(contents.summary), *contents.verbatim_items, *(other for _, other in rest[at + 1 :])])
+        front.append(contents.permanent_items)
+        gone = contents.covered_fingerprints | {fingerprint(item)}
         rest = [each for each in rest[:at] if prints[each[0]] not in gone and not isinstance(each[1], ReasoningParam)]
         at = len(rest)
     window = [item for part in reversed(front) for item in part]
@@ -129,45 +129,45 @@ def select_verbatim_items(items: list[ItemParam], room: int) -> tuple[list[ItemP
     """Of an open conversation, what holds for all of it, and what is kept word for word in about `room` tokens, half of them for
     what the user said before, half for the newest steps. What the user said last and calls without outputs are kept whatever they
     take."""
-    standing = {fingerprint(item): item for item in items if is_permanent(item)}
-    spoken = [item for item in items if not is_permanent(item) and not is_summary(item)]
-    last = last_user_index(spoken)
+    permanent_by_fingerprint = {fingerprint(item): item for item in items if is_permanent(item)}
+    turn_items = [item for item in items if not is_permanent(item) and not is_summary(item)]
+    last = last_user_index(turn_items)
     begin = 0 if last is None else last + 1
-    kept = _newest_words([item for item in spoken[:begin] if is_user_message(item)], room // 2) + _newest_steps(
-        spoken, begin, room // 2
+    verbatim = _newest_words([item for item in turn_items[:begin] if is_user_message(item)], room // 2) + _newest_steps(
+        turn_items, begin, room // 2
     )
-    items_kept = list(standing.values())
-    if len(codec.encode([*items_kept, *kept])) > MAX_VERBATIM_BYTES:
-        items_kept, kept = list(map(_without_media, items_kept)), list(map(_without_media, kept))
-    return items_kept, kept
+    permanent = list(permanent_by_fingerprint.values())
+    if len(codec.encode([*permanent, *verbatim])) > MAX_VERBATIM_BYTES:
+        permanent, verbatim = list(map(_without_media, permanent)), list(map(_without_media, verbatim))
+    return permanent, verbatim
 
 
 def fingerprint(item: ItemParam) -> bytes:
     """By which an item is known again, however its sender spells it now: with another id, or as parts and no string."""
     match item:
         case MessageParam():
-            known: Any = ["message", item.role, item.content if isinstance(item.content, str) else _parts(item.content)]
+            identity: Any = ["message", item.role, item.content if isinstance(item.content, str) else _parts(item.content)]
         case _ if isinstance(item, CALLS):
-            known = ["call", item.call_id]
+            identity = ["call", item.call_id]
         case _ if isinstance(item, OUTPUTS):
-            known = ["output", item.call_id]
+            identity = ["output", item.call_id]
         case CompactionParam():
-            known = ["compaction", item.encrypted_content]
+            identity = ["compaction", item.encrypted_content]
         case Unknown():
-            known = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
+            identity = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
         case _:
-            known = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
-    return sha256(codec.encode(known)).digest()[:PRINT]
+            identity = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
+    return sha256(codec.encode(identity)).digest()[:PRINT]
 
 
-def _newest_words(said: list[ItemParam], room: int) -> list[ItemParam]:
-    kept: list[ItemParam] = []
-    for item in reversed(said):
+def _newest_words(user_messages: list[ItemParam], room: int) -> list[ItemParam]:
+    newest: list[ItemParam] = []
+    for item in reversed(user_messages):
         room -= estimate_items([item])
-        if room < 0 and kept:
+        if room < 0 and newest:
             break
-        kept.insert(0, item)
-    return kept
+        newest.insert(0, item)
+    return newest
 
 
 def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemParam]:
@@ -187,15 +187,15 @@ def _without_media(item: ItemParam) -> ItemParam:
     for name in ("content", "output"):
         parts = getattr(item, name, None)
         if isinstance(parts, list) and any(isinstance(part, MEDIA) for part in parts):
-            told = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
-            return replace(item, **{name: told})
+            replaced = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
+            return replace(item, **{name: replaced})
     return item
 
 
 def _parts(content: list[Any]) -> Any:
     """A content as it is the same in every spelling: texts are text, and one text alone is a string."""
-    told = [_text_of(part) for part in content]
-    return told[0] if len(told) == 1 else told
+    texts = [_text_of(part) for part in content]
+    return texts[0] if len(texts) == 1 else texts
 
 
 def _text_of(part: Any) -> Any:
@@ -210,16 +210,16 @@ def _decoded(content: bytes) -> CompactionContents:
     covered = b64decode(sealed.covered)
     return CompactionContents(
         summary=sealed.summary,
-        permanent_items=codec.decode_stored(sealed.standing, list[ItemParam]),
-        verbatim_items=codec.decode_stored(sealed.kept, list[ItemParam]),
+        permanent_items=codec.decode_stored(sealed.permanent, list[ItemParam]),
+        verbatim_items=codec.decode_stored(sealed.verbatim, list[ItemParam]),
         covered_fingerprints=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
     )
 
 
 class _Sealed(Struct, frozen=True):
     summary: str
-    standing: Raw
-    kept: Raw
+    permanent: Raw = field(name="standing")
+    verbatim: Raw = field(name="kept")
     covered: str
 
 

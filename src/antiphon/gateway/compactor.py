@@ -53,12 +53,14 @@ class Compactor(Struct, frozen=True, kw_only=True):
         self.seal.check_keys()
         longest = max(MIN_SUMMARY_TOKENS, _quarter(MAX_SUMMARY_TOKENS, self.context, threshold))
         response = await self._summary(request, longest, transport, losses)
-        standing, kept = select_verbatim_items(input_items(request), verbatim_token_limit(self.context, threshold))
+        permanent, verbatim = select_verbatim_items(input_items(request), verbatim_token_limit(self.context, threshold))
         covered = frozenset(map(fingerprint, raw))
         summary = _text_in(response)
         if not summary:
             raise UpstreamFault("the model gave no summary of the conversation", code="upstream_invalid_response")
-        contents = CompactionContents(summary=summary, permanent_items=standing, verbatim_items=kept, covered_fingerprints=covered)
+        contents = CompactionContents(
+            summary=summary, permanent_items=permanent, verbatim_items=verbatim, covered_fingerprints=covered
+        )
         sealed = self.seal.encrypt(self.owner, contents.encode())
         item = Compaction(id=self.stamps.new_id("cmp"), encrypted_content=sealed)
         return CompactionResult(item=item, contents=contents, usage=response.usage)
@@ -71,13 +73,13 @@ class Compactor(Struct, frozen=True, kw_only=True):
         attempts, had_no_words = MAX_ATTEMPTS, False
         while True:
             attempts -= 1
-            told = make_transcript(request.instructions or None, items, room)
-            asked = MessageParam(role="user", content=f"{BEGIN}\n\n{told.text}\n\n{END}")
-            limit = longest if had_no_words else min(longest, max(MIN_SUMMARY_TOKENS, estimate_text(told.text)))
+            transcript = make_transcript(request.instructions or None, items, room)
+            prompt_message = MessageParam(role="user", content=f"{BEGIN}\n\n{transcript.text}\n\n{END}")
+            limit = longest if had_no_words else min(longest, max(MIN_SUMMARY_TOKENS, estimate_text(transcript.text)))
             summing_up = Request(
                 model=request.model,
                 instructions=PROMPT,
-                input=[asked],
+                input=[prompt_message],
                 max_output_tokens=limit,
                 stream=True,
                 store=False,
@@ -89,19 +91,19 @@ class Compactor(Struct, frozen=True, kw_only=True):
             except ApiError as error:
                 if error.code != "context_length_exceeded" or not attempts:
                     raise
-                room = estimate_text(told.text) // 2
+                room = estimate_text(transcript.text) // 2
                 continue
             finally:
                 turn.abort()
             if response.status == ResponseStatus.INCOMPLETE and limit < longest and attempts and not _text_in(response):
                 had_no_words = True
                 continue
-            if told.omitted_items:
+            if transcript.omitted_items:
                 losses.add(
-                    "input", f"{told.omitted_items} of the oldest items", "they had no room in what the summary was made from"
+                    "input", f"{transcript.omitted_items} of the oldest items", "they had no room in what the summary was made from"
                 )
-            if told.media_parts:
-                losses.add("input", f"what is in {told.media_parts} parts that are not text", "a summary is made from text")
+            if transcript.media_parts:
+                losses.add("input", f"what is in {transcript.media_parts} parts that are not text", "a summary is made from text")
             if response.status == ResponseStatus.INCOMPLETE:
                 losses.add("output", "the end of the summary", "the model did not come to it")
             return response
@@ -112,11 +114,11 @@ def verbatim_token_limit(context: int | None, threshold: int | None) -> int:
     return _quarter(MAX_VERBATIM_TOKENS, context, threshold)
 
 
-def compaction_usage(made: CompactionResult, losses: Losses) -> Usage:
+def compaction_usage(compaction: CompactionResult, losses: Losses) -> Usage:
     """What the summary took, as a client must be told it."""
-    if made.usage is None:
+    if compaction.usage is None:
         losses.add("usage", "how many tokens it took", "the upstream does not say")
-    return made.usage or ZERO_USAGE
+    return compaction.usage or ZERO_USAGE
 
 
 def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:

@@ -31,12 +31,12 @@ class JoinedConversation(Struct, frozen=True, kw_only=True):
 
 def conversation_id_of(request: Request) -> str | None:
     """The id of the conversation that a request names, as text or as an object; None if it names none."""
-    said = request.conversation
-    if said is UNSET or said is None:
+    reference = request.conversation
+    if reference is UNSET or reference is None:
         return None
-    id: Any = said.get("id") if isinstance(said, dict) else said
+    id: Any = reference.get("id") if isinstance(reference, dict) else reference
     if not isinstance(id, str) or not id:
-        param = "conversation.id" if isinstance(said, dict) else "conversation"
+        param = "conversation.id" if isinstance(reference, dict) else "conversation"
         raise ClientFault(f'{param}: wanted the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param)
     if request.previous_response_id:
         raise ClientFault(
@@ -58,15 +58,15 @@ def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> 
 
 def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[ConversationEntry]:
     """Items as they are kept, each under an id. What only asks for something to be done is no part of a conversation."""
-    kept: list[ConversationEntry] = []
+    entries: list[ConversationEntry] = []
     for item in items:
         if isinstance(item, CompactionTrigger):
             continue
         id = id_of(item)
         if id is None:
             item, id = with_id(item, stamps.new_id)
-        kept.append(ConversationEntry(id=id, item=codec.encode(item)))
-    return kept
+        entries.append(ConversationEntry(id=id, item=codec.encode(item)))
+    return entries
 
 
 def entries_to_array(entries: Iterable[ConversationEntry]) -> bytes:

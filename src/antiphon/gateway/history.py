@@ -57,7 +57,7 @@ class ResolvedRequest(Struct, frozen=True, kw_only=True):
 class _Continued(Struct, frozen=True, kw_only=True):
     """What a request goes on from: a chain or a conversation."""
 
-    found: Excerpt
+    excerpt: Excerpt
     path: str  # where the request names it
     what: str
 
@@ -75,33 +75,33 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         """What a request goes on from."""
         conversation, previous = conversation_id_of(request), request.previous_response_id
         if conversation is not None:
-            found = await self.load_conversation(conversation, drops_oldest=drops_oldest)
-            return _Continued(found=found, path="conversation", what=f"the conversation {conversation[:100]!r}")
+            excerpt = await self.load_conversation(conversation, drops_oldest=drops_oldest)
+            return _Continued(excerpt=excerpt, path="conversation", what=f"the conversation {conversation[:100]!r}")
         if not previous:
             return NOTHING_CONTINUED
         what = f"the chain of {previous[:100]!r}"
         local = self.find_local_turns(previous) if self.find_local_turns is not None else None
         if local is not None:
             content = b",".join(local)
-            return _Continued(found=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
-        found = await self.load_chain(previous, drops_oldest=drops_oldest)
-        return _Continued(found=found, path="previous_response_id", what=what)
+            return _Continued(excerpt=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
+        excerpt = await self.load_chain(previous, drops_oldest=drops_oldest)
+        return _Continued(excerpt=excerpt, path="previous_response_id", what=what)
 
     async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
         store = self.store
-        kept = await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
-        if kept is None:
+        excerpt = await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
+        if excerpt is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
-        if kept.content.endswith(NOTHING_SAID):
-            await self._refuse_unended(id)
-        return kept
+        if excerpt.content.endswith(EMPTY_OUTPUT):
+            await self._refuse_unfinished(id)
+        return excerpt
 
-    async def _refuse_unended(self, id: str) -> None:
+    async def _refuse_unfinished(self, id: str) -> None:
         """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
         record = await self.store.get(self.owner, id) if self.store is not None else None
         if record is not None and record.status in UNFINISHED_STATUSES:
@@ -113,12 +113,12 @@ class HistorySource(Struct, frozen=True, kw_only=True):
     async def load_conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
         if self.store is None:
-            said = "conversation: this gateway keeps no conversations: see [store] in its configuration"
-            raise UnsupportedParameter(said, param="conversation")
-        kept = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
-        if kept is None:
+            message = "conversation: this gateway keeps no conversations: see [store] in its configuration"
+            raise UnsupportedParameter(message, param="conversation")
+        excerpt = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
+        if excerpt is None:
             raise conversation_not_found(id, "conversation")
-        return kept
+        return excerpt
 
     def stored_items(self, ids: list[str]) -> StoredItems:
         """ITEM-6: the items of these ids."""
@@ -148,7 +148,7 @@ def is_self_contained(request: Request) -> bool:
         kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
         if kind in CALL_KINDS:
             call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in LEANING and getattr(item, "call_id", None) not in call_ids:
+        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
             return False
     return True
 
@@ -173,12 +173,12 @@ async def resolve_history(
     own = input_items(request)
     past = await archive.load_continued(request, drops_oldest=budget.drops_oldest)
     if not budget.drops_oldest:
-        budget.take(past.found.size, past.path, past.what)
-    before = _without_unfinished_calls(_decode_arrays(past.found.content), losses, past.path)
+        budget.take(past.excerpt.size, past.path, past.what)
+    before = _without_unfinished_calls(_decode_arrays(past.excerpt.content), losses, past.path)
     own = await resolve_references(own, before, archive, budget)
-    content = past.found.content
+    content = past.excerpt.content
     if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
-        if past.found.size > budget.remaining:
+        if past.excerpt.size > budget.remaining:
             content = _newest_of(past, budget)
             before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
         budget.take(len(content), past.path, past.what)
@@ -201,7 +201,7 @@ async def resolve_history(
 def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
     """What is continued, without the oldest items for which there is no room. No item is decoded for that."""
     budget.drop(past.path, "the oldest part of the conversation")
-    content = past.found.content
+    content = past.excerpt.content
     if len(content) <= budget.remaining:  # the store has left it out
         return content
     arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
@@ -238,15 +238,15 @@ async def resolve_references(
         return own
     if budget.drops_oldest:
         references.reverse()  # the newest take their room first
-    known = {id: item for item in before if (id := id_of(item)) is not None}
+    earlier_items = {id: item for item in before if (id := id_of(item)) is not None}
     sizes: dict[str, int] = {}
-    kept = archive.stored_items([id for _, id in references if id not in known])
+    stored = archive.stored_items([id for _, id in references if id not in earlier_items])
     fitting: dict[int, str] = {}
     for place, id in references:
         path = f"{at}[{place}].id"
         size = sizes.get(id)
         if size is None:
-            size = len(codec.encode(known[id])) if id in known else await kept.size_of(id)
+            size = len(codec.encode(earlier_items[id])) if id in earlier_items else await stored.size_of(id)
             if size is None:
                 raise _no_item(id, path)
             sizes[id] = size
@@ -254,15 +254,15 @@ async def resolve_references(
             budget.drop(path, f"this reference and those before it, {len(references) - len(fitting)} in all")
             break
         fitting[place] = id
-    found = known | await kept.items({id for id in fitting.values() if id not in known})
+    items_by_id = earlier_items | await stored.items({id for id in fitting.values() if id not in earlier_items})
     whole: list[ItemParam] = []
     for place, item in enumerate(own):
         if not isinstance(item, ItemReference):
             whole.append(item)
         elif place in fitting:
-            if item.id not in found:  # it was deleted meanwhile
+            if item.id not in items_by_id:  # it was deleted meanwhile
                 raise _no_item(item.id, f"{at}[{place}].id")
-            whole.append(found[item.id])
+            whole.append(items_by_id[item.id])
     return whole
 
 
@@ -277,27 +277,27 @@ def conversation_not_found(id: str, param: str) -> ClientFault:
 
 def _new_to(before: list[ItemParam], own: list[ItemParam]) -> list[ItemParam]:
     """What is in the conversation already is there once: many clients send everything that they know of, again and again."""
-    known = {id for item in before if (id := id_of(item)) is not None}
-    return [item for item in own if id_of(item) not in known]
+    earlier_ids = {id for item in before if (id := id_of(item)) is not None}
+    return [item for item in own if id_of(item) not in earlier_ids]
 
 
 def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued: str) -> list[ItemParam]:
     """A call that was cut off in the middle was never made: nobody can answer it, and no server takes half its arguments."""
     if set(map(type, items)).isdisjoint(CALLS):
         return items
-    kept: list[ItemParam] = []
+    finished: list[ItemParam] = []
     for item in items:
         if isinstance(item, CALLS) and item.status == ItemStatus.INCOMPLETE:
             losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off in the middle")
         else:
-            kept.append(item)
-    return kept
+            finished.append(item)
+    return finished
 
 
 def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
     """Of a conversation whose oldest part was dropped: outputs go with their calls."""
-    made = {call_id for item in items for call_id in _made_in(item)}
-    return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in made]
+    call_ids = {call_id for item in items for call_id in _call_ids_in(item)}
+    return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in call_ids]
 
 
 def _opened(
@@ -326,14 +326,14 @@ async def _with_their_calls(
     be in the chain; without one they may be anywhere in the owner's store."""
     if set(map(type, own)).isdisjoint(OUTPUTS):
         return own
-    made = {call_id for item in (*before, *own) for call_id in _made_in(item)}
+    call_ids = {call_id for item in (*before, *own) for call_id in _call_ids_in(item)}
     missing: dict[str, int] = {}  # the first output of each
     for at, item in enumerate(own):
-        if isinstance(item, OUTPUTS) and item.call_id not in made:
+        if isinstance(item, OUTPUTS) and item.call_id not in call_ids:
             missing.setdefault(item.call_id, at)
     if not missing:
         return own
-    calls = await _kept_calls(missing, archive, budget) if can_look_further else {}
+    calls = await _load_calls(missing, archive, budget) if can_look_further else {}
     placed: list[ItemParam] = []
     group = 0  # where the outputs begin that stand together
     for at, item in enumerate(own):
@@ -341,10 +341,10 @@ async def _with_their_calls(
             placed.append(item)
             group = len(placed)
             continue
-        if item.call_id not in made:
+        if item.call_id not in call_ids:
             call = calls.get(item.call_id)
             if call is not None:
-                made.add(item.call_id)
+                call_ids.add(item.call_id)
                 placed.insert(group, call)
                 group += 1
             elif not allow_orphans:
@@ -356,18 +356,18 @@ async def _with_their_calls(
     return placed
 
 
-async def _kept_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
+async def _load_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
     """The calls of these ids that are kept; each has the place of the first output that answers it."""
-    kept = archive.stored_calls(list(missing))
-    found: list[str] = []
+    stored = archive.stored_calls(list(missing))
+    fitting_ids: list[str] = []
     for call_id, at in missing.items():
-        size = await kept.size_of(call_id)
+        size = await stored.size_of(call_id)
         if size is not None and budget.take(size, f"input[{at}].call_id", f"the call {call_id[:100]!r}"):
-            found.append(call_id)
-    return await kept.items(found)
+            fitting_ids.append(call_id)
+    return await stored.items(fitting_ids)
 
 
-def _made_in(item: ItemParam) -> list[str]:
+def _call_ids_in(item: ItemParam) -> list[str]:
     """The ids of the calls that an item makes."""
     if isinstance(item, CALLS):
         return [item.call_id]
@@ -376,11 +376,11 @@ def _made_in(item: ItemParam) -> list[str]:
     return []
 
 
-NOTHING_CONTINUED: Final = _Continued(found=Excerpt(content=b"", size=0), path="previous_response_id", what="")
-NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
+NOTHING_CONTINUED: Final = _Continued(excerpt=Excerpt(content=b"", size=0), path="previous_response_id", what="")
+EMPTY_OUTPUT: Final = b",[]"  # how the last turn of a chain ends
 UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 SEALED: Final = (CompactionParam, CompactionTrigger)
-LEANING: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})
+DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})

@@ -46,8 +46,8 @@ def group_item_id(group: str, number: int, prefix: str) -> str:
 
 def group_id_of(id: str) -> str:
     """The group that an item's id names, if it is such an id."""
-    found, _, _ = id.rpartition("x")
-    return f"{GROUP_PREFIX}_{found.partition('_')[2]}"
+    group, _, _ = id.rpartition("x")
+    return f"{GROUP_PREFIX}_{group.partition('_')[2]}"
 
 
 GROUP_PREFIX: Final = "items"

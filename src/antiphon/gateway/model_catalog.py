@@ -47,39 +47,39 @@ class ModelCatalog:
         self._routes = routes
         self._transport = transport
         self._clock = clock
-        self._known: dict[str, tuple[float, Listed]] = {}
+        self._lists: dict[str, tuple[float, Listed]] = {}
 
     async def list_models(self) -> ModelList:
         listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
-        found: dict[str, Model] = {}
+        models: dict[str, Model] = {}
         for upstream, names in zip(self._routes.upstreams, listed, strict=True):
             for name in names:  # the first that serves a model is the one that is asked
-                found.setdefault(name, Model(id=name, owned_by=upstream.name))
-        return ModelList(data=list(found.values()))
+                models.setdefault(name, Model(id=name, owned_by=upstream.name))
+        return ModelList(data=list(models.values()))
 
     async def context_size(self, target: Target) -> int | None:
         """How many tokens a model takes in: what the configuration says, else what its upstream does. A server that serves one
         model may call it as it likes."""
-        told = target.upstream.config.context_size(target.model)
-        if told is not None:
-            return told
-        listed = await self._asked(target.upstream)
+        configured = target.upstream.config.context_size(target.model)
+        if configured is not None:
+            return configured
+        listed = await self._cached_list(target.upstream)
         return next(iter(listed.values())) if len(listed) == 1 else listed.get(target.model)
 
     async def _names(self, upstream: Upstream) -> list[str]:
         names = upstream.config.listed_models()
         if upstream.config.has_patterns:
-            theirs = await self._asked(upstream)
+            theirs = await self._cached_list(upstream)
             names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
         return names
 
-    async def _asked(self, upstream: Upstream) -> Listed:
-        known = self._known.get(upstream.name)
-        if known is None or self._clock() - known[0] > LIST_LIFETIME:
-            known = self._known[upstream.name] = (self._clock(), await self._ask(upstream))
-        return known[1]
+    async def _cached_list(self, upstream: Upstream) -> Listed:
+        entry = self._lists.get(upstream.name)
+        if entry is None or self._clock() - entry[0] > LIST_LIFETIME:
+            entry = self._lists[upstream.name] = (self._clock(), await self._fetch_list(upstream))
+        return entry[1]
 
-    async def _ask(self, upstream: Upstream) -> Listed:
+    async def _fetch_list(self, upstream: Upstream) -> Listed:
         limits = replace(
             upstream.timeouts, connect=min(LIST_TIMEOUT, upstream.timeouts.connect), first_byte=LIST_TIMEOUT, total=LIST_TIMEOUT
         )
@@ -101,8 +101,12 @@ class ModelCatalog:
 def _client_name(config: UpstreamConfig, own: str) -> str | None:
     """The name under which clients ask for a model that the upstream lists; None if no pattern lets them."""
     for rule in config.models:
-        asked, told = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
-        name = upstream_model_name(ModelRule(from_=told, to=asked), own) if is_pattern(asked) and is_pattern(told) else None
+        client_pattern, upstream_pattern = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
+        name = (
+            upstream_model_name(ModelRule(from_=upstream_pattern, to=client_pattern), own)
+            if is_pattern(client_pattern) and is_pattern(upstream_pattern)
+            else None
+        )
         if name is not None:
             return name
     return None

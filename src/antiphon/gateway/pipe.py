@@ -72,7 +72,7 @@ class Pipe:
         self._reports_losses = reports_losses
         self._holds_terminal_event = holds_terminal_event
         self._separator = separator  # what parts one event from the next, for a client that gets them one by one
-        self._held: TerminalEvent | None = None
+        self._pending_end: TerminalEvent | None = None
         self._shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar() if on_violation else None
@@ -86,20 +86,20 @@ class Pipe:
     @property
     def is_holding_end(self) -> bool:
         """Whether the end is held back, until somebody says that the response is safe (`release`) or that it is not (`fail`)."""
-        return self._held is not None
+        return self._pending_end is not None
 
     def release(self) -> bytes:
         """The end that was held back."""
         out: list[bytes] = []
-        held, self._held = self._held, None
-        if held is not None:
-            self._tell_end(held, out)
+        end, self._pending_end = self._pending_end, None
+        if end is not None:
+            self._write_end(end, out)
         return self._joined(out)
 
     def fail(self, error: ApiError) -> bytes:
         """In place of the end that was held back: that the response failed after all (STR-8)."""
-        assert self._held is not None
-        number, response = self._held.sequence_number, self._held.response
+        assert self._pending_end is not None
+        number, response = self._pending_end.sequence_number, self._pending_end.response
         failed = replace(
             response,
             status=ResponseStatus.FAILED,
@@ -111,8 +111,8 @@ class Pipe:
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._judge(event)
         out.append(self._from_hub.feed(event))
-        self._held, self.response = None, failed
-        self._tell_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
+        self._pending_end, self.response = None, failed
+        self._write_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
         return self._joined(out)
 
     @property
@@ -146,21 +146,21 @@ class Pipe:
         out: list[bytes] = []
         for event in events:
             if type(event) is not TextRun:
-                self._tell_all((cast(StreamEvent, event),), out)
+                self._write_all((cast(StreamEvent, event),), out)
             elif self._text_run is not None and self._policy.passes_text_deltas:  # nearly all of them
                 out.append(self._text_run(event))
             else:
-                self._tell_all(event.events(), out)
+                self._write_all(event.events(), out)
         return self._joined(out)
 
-    def _tell_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
+    def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
         for event in events:
-            for told in self._policy.feed(event):
-                self._tell_one(told, out)
+            for client_event in self._policy.feed(event):
+                self._write_event(client_event, out)
             if self.response is not None and _is_end(event):
                 self.recorded_response = replace(self.response, output=self._policy.without_withheld_items(event.response).output)
 
-    def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
+    def _write_event(self, event: StreamEvent, out: list[bytes]) -> None:
         if self._reports_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
         if self._shift:
@@ -171,11 +171,11 @@ class Pipe:
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
         if self._holds_terminal_event and not isinstance(event, ResponseFailed):
-            self._held = event
+            self._pending_end = event
         else:
-            self._tell_end(event, out)
+            self._write_end(event, out)
 
-    def _tell_end(self, event: TerminalEvent, out: list[bytes]) -> None:
+    def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._judge(event)
         out.append(self._from_hub.feed(event))
         out.append(self._from_hub.finish())

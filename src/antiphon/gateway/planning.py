@@ -83,7 +83,7 @@ def _is_triggered(own: list[ItemParam]) -> bool:
 
 def _threshold(request: Request, context: int | None, losses: Losses) -> int | None:
     """Beyond how many tokens the conversation is summed up; None for never."""
-    found: int | None = None
+    lowest: int | None = None
     for place, entry in enumerate(request.context_management or ()):
         path = f"context_management[{place}]"
         kind = entry.get("type")
@@ -100,8 +100,8 @@ def _threshold(request: Request, context: int | None, losses: Losses) -> int | N
         if threshold is None:
             losses.add(path, "when to compact", "neither compact_threshold nor the size of the model's context is known")
         else:
-            found = threshold if found is None else min(found, threshold)
-    return found
+            lowest = threshold if lowest is None else min(lowest, threshold)
+    return lowest
 
 
 def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
@@ -109,8 +109,8 @@ def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
     if estimate_request(request) <= threshold:
         return False
     items = input_items(request)
-    standing, kept = select_verbatim_items(items, verbatim_token_limit(context, threshold))
-    return estimate_items(items) - estimate_items([*standing, *kept]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
+    permanent, verbatim = select_verbatim_items(items, verbatim_token_limit(context, threshold))
+    return estimate_items(items) - estimate_items([*permanent, *verbatim]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
 
 
 def _shown(value: Any) -> str:

@@ -50,16 +50,16 @@ def prepare_request(request: Request, target: Target, *, is_stored: bool = False
     losses = Losses()
     profile = target.upstream.profile
     settled = _settle(request, is_stored=is_stored, losses=losses)
-    sent, found = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
-    losses.extend(found)
+    sent, quirk_losses = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
+    losses.extend(quirk_losses)
     wire = target.wire
-    body, found = target.upstream.server_dialect.request_from_hub(sent, wire)
-    losses.extend(found)
-    kept = _without_history(settled)
+    body, dialect_losses = target.upstream.server_dialect.request_from_hub(sent, wire)
+    losses.extend(dialect_losses)
+    without_history = _without_history(settled)
     return PreparedRequest(
         target=target,
-        request=kept,
-        upstream_request=kept if sent is settled else _without_history(sent),
+        request=without_history,
+        upstream_request=without_history if sent is settled else _without_history(sent),
         body=body,
         losses=losses,
         build_retry=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
@@ -108,8 +108,8 @@ def _settle(request: Request, *, is_stored: bool, losses: Losses) -> Request:
     """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
     if request.background and not is_stored:
         why = "this gateway keeps no responses" if request.store is not False else "store is false"
-        said = f"background: got true, but {why}, and what runs in the background must be kept"
-        raise UnsupportedParameter(said, param="background")
+        message = f"background: got true, but {why}, and what runs in the background must be kept"
+        raise UnsupportedParameter(message, param="background")
     if not is_stored and request.store:
         losses.add("store", "the response is not stored", "this gateway keeps no responses")
     return request if request.store is is_stored else replace(request, store=is_stored)

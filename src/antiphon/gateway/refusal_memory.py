@@ -38,9 +38,9 @@ class RefusalMemory:
 
     def find(self, model: str) -> RememberedRefusals | None:
         """What is remembered of a model, None if there is nothing or it is too old."""
-        found = self._by_model.get(model)
-        if found is None or self._now() < found.until:
-            return found
+        entry = self._by_model.get(model)
+        if entry is None or self._now() < entry.until:
+            return entry
         del self._by_model[model]
         return None
 

@@ -101,17 +101,17 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
     turn: UpstreamTurn | None = None
     body: bytes | None = None
     try:
-        request, found = request_at_path(client.path, dialect, client.body.raw)
-        losses.extend(found)
-        body, turn = _turn(_grounded(request, record), record)
+        request, request_losses = request_at_path(client.path, dialect, client.body.raw)
+        losses.extend(request_losses)
+        body, turn = _turn(_with_history(request, record), record)
         status, answer = 200, await _answer(turn, record, client, dialect, losses)
     except ApiError as error:
         status, answer = dialect.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
     sent = record.upstream_request
-    told = b"".join(piece.data.raw for piece in record.client_pieces)
-    then, now, is_cut_short = _comparable(told, answer) if _is_stream(head) else (told, answer, False)
+    recorded_answer = b"".join(piece.data.raw for piece in record.client_pieces)
+    then, now, is_cut_short = _comparable(recorded_answer, answer) if _is_stream(head) else (recorded_answer, answer, False)
     return ReplayResult(
         upstream_body=body,
         status=status,
@@ -142,7 +142,7 @@ def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
     return client, head
 
 
-def _grounded(request: Request, record: RecordedTrace) -> Request:
+def _with_history(request: Request, record: RecordedTrace) -> Request:
     """What the request stood on was looked up then, and is in the trace with it; so is what was left of it."""
     if is_self_contained(request) and request.truncation != "auto":
         return request
@@ -194,26 +194,26 @@ async def _answer(
     if turn.prepared.request.stream:
         return await _stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
-    body, found = dialect.response_from_hub(response, turn.prepared.request)
-    losses.extend(found)
+    body, response_losses = dialect.response_from_hub(response, turn.prepared.request)
+    losses.extend(response_losses)
     return body
 
 
 async def _stream(
     turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
 ) -> bytes:
-    asked = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
-    pipe = turn.make_pipe(_writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in asked)
+    extensions = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
+    pipe = turn.make_pipe(_writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in extensions)
     # Whether the 200 was out before something failed was a matter of time: only the recorded answer knows.
-    has_begun = record.client_head is not None and record.client_head.status == 200
+    has_started = record.client_head is not None and record.client_head.status == 200
     out: list[bytes] = []
     try:
         await _pump(turn, await turn.send_request(RecordedResponse(record)), pipe, out)
     except ApiError as error:
-        if not has_begun:
+        if not has_started:
             raise
         out.append(pipe.finish(error))
-    if pipe.error is not None and not has_begun:
+    if pipe.error is not None and not has_started:
         raise pipe.error
     losses.extend(pipe.losses)
     return b"".join(out)
@@ -246,8 +246,8 @@ async def _pump(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, out: l
 def _fault_in(record: RecordedTrace) -> UpstreamFault | None:
     """How the network failed the turn, which no bytes tell."""
     match record.notes.get("upstream_fault"):
-        case str() as told:
-            code, _, message = told.partition(": ")
+        case str() as note:
+            code, _, message = note.partition(": ")
             return UpstreamFault(message, code=code, status=504 if code == "upstream_timeout" else None)
         case _:
             return None
@@ -261,19 +261,19 @@ def _padding(length: int) -> str:
     return "-" * (length % 16 + 1)
 
 
-def _comparable(recorded: bytes, made: bytes) -> tuple[bytes, bytes, bool]:
+def _comparable(recorded: bytes, replayed: bytes) -> tuple[bytes, bytes, bool]:
     """Two streams as lines, one an event, and whether the recorded one breaks off: then of the other just as much is compared."""
-    then, now = _frames(recorded), _frames(made)
+    then, now = _frames(recorded), _frames(replayed)
     is_cut_short = not then or then[-1].split(b" ", 1)[0] not in LAST_EVENTS
     return b"\n".join(then), b"\n".join(now[: len(then)] if is_cut_short else now), is_cut_short
 
 
-def _differences(what: str, recorded: bytes, made: bytes) -> list[Difference]:
-    if recorded == made:
+def _differences(what: str, recorded: bytes, replayed: bytes) -> list[Difference]:
+    if recorded == replayed:
         return []
-    same = next((place for place, (then, now) in enumerate(zip(recorded, made, strict=False)) if then != now), None)
-    start = max(0, (min(len(recorded), len(made)) if same is None else same) - BEFORE)
-    return [Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, made)))]
+    same = next((place for place, (then, now) in enumerate(zip(recorded, replayed, strict=False)) if then != now), None)
+    start = max(0, (min(len(recorded), len(replayed)) if same is None else same) - BEFORE)
+    return [Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, replayed)))]
 
 
 def _frames(stream: bytes) -> list[bytes]:
@@ -284,7 +284,7 @@ def _frames(stream: bytes) -> list[bytes]:
 def _without_chance(data: bytes) -> bytes:
     """`data` with its own ids numbered in the order in which they come, and without times and padding."""
     numbers: dict[bytes, bytes] = {}
-    data = OWN_ID.sub(lambda found: numbers.setdefault(found[0], b"%b_%d" % (found[1], len(numbers))), data)
+    data = OWN_ID.sub(lambda match: numbers.setdefault(match[0], b"%b_%d" % (match[1], len(numbers))), data)
     return PADDING.sub(b"", TIME.sub(rb"\g<1>0", data))
 
 

@@ -45,17 +45,17 @@ def find_missing_reasoning(items: list[ItemParam]) -> MissingReasoning:
 
 def restore_reasoning(items: list[ItemParam], outputs: list[list[ItemParam]], maker: str) -> list[ItemParam]:
     """The history with what `outputs` have of its reasoning; the very list that came if they have nothing."""
-    kept = _Kept(outputs, maker)
+    earlier = _EarlierOutputs(outputs, maker)
     whole: list[ItemParam] = []
     has_changed = False
     for is_the_models, turn in _turns(items):
-        mended = kept.mended(turn) if is_the_models and not any(map(_is_sealed, turn)) else None
-        has_changed = has_changed or mended is not None
-        whole += mended or turn
+        restored = earlier.restored(turn) if is_the_models and not any(map(_is_sealed, turn)) else None
+        has_changed = has_changed or restored is not None
+        whole += restored or turn
     return whole if has_changed else items
 
 
-class _Kept:
+class _EarlierOutputs:
     """The outputs of earlier turns, by what is looked for in them."""
 
     def __init__(self, outputs: list[list[ItemParam]], maker: str) -> None:
@@ -63,7 +63,7 @@ class _Kept:
         self._thoughts = {item.id: item for output in outputs for item in output if self._is_own(item) and item.id}
         self._calls = {item.call_id: (output, at) for output in outputs for at, item in enumerate(output) if _is_call(item)}
 
-    def mended(self, turn: list[ItemParam]) -> list[ItemParam] | None:
+    def restored(self, turn: list[ItemParam]) -> list[ItemParam] | None:
         """A turn of the model's with its reasoning; None if none was kept."""
         completed = [self._completed(item) for item in turn]
         if any(map(_is_sealed, completed)):

@@ -70,22 +70,24 @@ class Routes:
 
     def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
         self.upstreams = [_upstream(config, each, environ, addresses) for each in config.upstreams]
-        self._known: dict[str, Target] = {}
+        self._targets: dict[str, Target] = {}
 
     def find(self, model: object) -> Target:
         """The target for a model as a client names it."""
-        known = self._known.get(model) if type(model) is str else None
-        return known or self._look_for(model)
+        target = self._targets.get(model) if type(model) is str else None
+        return target or self._match_rules(model)
 
-    def _look_for(self, model: object) -> Target:
+    def _match_rules(self, model: object) -> Target:
         if not isinstance(model, str) or not model:
             raise MissingField(f"model is missing: wanted the name of a model, such as {self._examples()}", param="model")
         for upstream in self.upstreams:
             name = upstream.config.upstream_model(model)
             if name is not None:
                 target = Target(upstream=upstream, model=name)
-                if len(self._known) < MOST_KNOWN and len(model) < LONGEST_KNOWN:  # behind a pattern there may be any names
-                    self._known[model] = target
+                if (
+                    len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME
+                ):  # behind a pattern there may be any names
+                    self._targets[model] = target
                 return target
         raise ClientFault(
             f"no upstream serves the model {_shown(model)}; there is {self._examples()} (GET /v1/models lists them all)",
@@ -128,6 +130,6 @@ def _shown(model: str) -> str:
     return repr(model if len(model) <= 100 else model[:100] + "…")
 
 
-MOST_KNOWN: Final = 1024
-LONGEST_KNOWN: Final = 256
+MAX_CACHED_TARGETS: Final = 1024
+MAX_CACHED_NAME: Final = 256
 SHORTEST_KEY: Final = 8  # that is looked for: less may be a word like any other

@@ -127,8 +127,8 @@ def _no_key() -> Sequence[bytes]:
     )
 
 
-def _unusable(said: str) -> ConfigError:
-    return ConfigError(f"{said}; mend it, or name a key in [compaction] keys_env")
+def _unusable(problem: str) -> ConfigError:
+    return ConfigError(f"{problem}; mend it, or name a key in [compaction] keys_env")
 
 
 def _id_of(key: bytes) -> bytes:

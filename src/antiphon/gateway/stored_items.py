@@ -33,7 +33,7 @@ class StoredItems:
         self._numbers: dict[str, int] = {}  # of the responses that have them
         self._in_response: dict[int, set[str]] = {}  # the same the other way round
         self._sizes: dict[str, int] = {}
-        self._held: dict[str, bytes] = {}
+        self._raw_items: dict[str, bytes] = {}
         self._room = limit
 
     async def size_of(self, id: str) -> int | None:
@@ -46,16 +46,16 @@ class StoredItems:
 
     async def items(self, ids: Collection[str]) -> dict[str, ItemParam]:
         """The items of ids whose sizes were asked for."""
-        found = {id: self._held[id] for id in ids if id in self._held}
-        for number in {self._numbers[id] for id in ids if id not in found}:
-            await self._read(number, lambda id, raw: found.update({id: raw}) if id in ids else None)
-        return {id: codec.decode_stored(raw, ItemParam) for id, raw in found.items()}
+        raw_items = {id: self._raw_items[id] for id in ids if id in self._raw_items}
+        for number in {self._numbers[id] for id in ids if id not in raw_items}:
+            await self._read(number, lambda id, raw: raw_items.update({id: raw}) if id in ids else None)
+        return {id: codec.decode_stored(raw, ItemParam) for id, raw in raw_items.items()}
 
     def _hold(self, id: str, raw: bytes) -> None:
         self._sizes[id] = len(raw)
         if len(raw) <= self._room:
             self._room -= len(raw)
-            self._held[id] = raw
+            self._raw_items[id] = raw
 
     async def _locate(self) -> None:
         """Looks up the next ids, without reading what they lead to."""
@@ -63,13 +63,13 @@ class StoredItems:
         ids = self._ids[self._located : self._located + AT_ONCE]
         self._located += len(ids)
         if self._kind == "call":
-            found = await self._store.find_calls(self._owner, ids)
+            numbers = await self._store.find_calls(self._owner, ids)
         else:
             groups = {id: group_id_of(id) for id in ids}
-            known = await self._store.find_items(self._owner, [*ids, *groups.values()])
-            found = {id: known[name] for id, group in groups.items() for name in (group, id) if name in known}
-        self._numbers |= found
-        for id, number in found.items():
+            numbers_by_name = await self._store.find_items(self._owner, [*ids, *groups.values()])
+            numbers = {id: numbers_by_name[name] for id, group in groups.items() for name in (group, id) if name in numbers_by_name}
+        self._numbers |= numbers
+        for id, number in numbers.items():
             self._in_response.setdefault(number, set()).add(id)
 
     async def _read(self, number: int, use: Callable[[str, bytes], Any]) -> None:
@@ -77,11 +77,11 @@ class StoredItems:
         assert self._store is not None
         turn = await self._store.get_turn(self._owner, number)
         wanted = self._in_response[number]
-        found: dict[str, list[Raw]] = {}
+        raws_by_id: dict[str, list[Raw]] = {}
         for id, raw in self._members(turn) if turn is not None else ():
             if id in wanted:
-                found.setdefault(id, []).append(raw)
-        for id, raws in found.items():
+                raws_by_id.setdefault(id, []).append(raw)
+        for id, raws in raws_by_id.items():
             if len(raws) == 1 or self._kind == "item":  # D-3: of two calls nobody knows which is meant
                 use(id, bytes(raws[0]))
 

@@ -44,12 +44,12 @@ class Transcript(NamedTuple):
 
 def make_transcript(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
     """The conversation in at most `room` tokens, if it must. Words that hold all the way through are not in it: they are kept."""
-    told = [item for item in items if not is_permanent(item)]
-    media = sum(map(_media_in, told))
+    shown = [item for item in items if not is_permanent(item)]
+    media = sum(map(_media_in, shown))
     head = [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
     blocks: list[str] = []
     for longest in LONGEST:
-        blocks = [block for item in told if (block := _told(item, longest))]
+        blocks = [block for item in shown if (block := _format_item(item, longest))]
         if room is None or _tokens([*head, *blocks]) <= room:
             return Transcript("\n\n".join([*head, *blocks]), 0, media)
     left_out = 0
@@ -66,7 +66,7 @@ def _tokens(blocks: list[str]) -> int:
     return sum(estimate_text(block) + 1 for block in blocks)
 
 
-def _told(item: ItemParam, longest: int) -> str:
+def _format_item(item: ItemParam, longest: int) -> str:
     match item:
         case MessageParam():
             who = "what the conversation was before this" if is_summary(item) else item.role

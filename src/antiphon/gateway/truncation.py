@@ -43,13 +43,13 @@ def input_token_limit(context: int, request: Request) -> int:
 
 def _droppable(items: list[ItemParam]) -> list[list[int]]:
     """The steps that may go, the oldest first, each by its places."""
-    spoken = last_user_index(items)
+    last_user = last_user_index(items)
     steps = split_steps(items)
     return [
         step.indexes
         for step in steps[:-1]
         if not step.open_calls
-        and spoken not in step.indexes
+        and last_user not in step.indexes
         and not any(is_permanent(items[place]) or is_summary(items[place]) for place in step.indexes)
     ]
 

@@ -159,14 +159,14 @@ class UpstreamTurn:
     async def read_response(self, answer: UpstreamResponse) -> Response:
         """For a client that wants none: the response, kept if it is to be, or the error it failed with."""
         response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
-        told = self._policy.apply_to_response(response)
+        client_response = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
-        if told.status == ResponseStatus.FAILED and told.error is not None:
+        if client_response.status == ResponseStatus.FAILED and client_response.error is not None:
             # TOOL-3: of all that can fail a response, only the policy comes this late.
-            raise ApiError(told.error.message, type="model_error", code=told.error.code)
+            raise ApiError(client_response.error.message, type="model_error", code=client_response.error.code)
         if self.recorder is not None:
-            await self.recorder.save(replace(told, output=self._policy.without_withheld_items(response).output))
-        return told
+            await self.recorder.save(replace(client_response, output=self._policy.without_withheld_items(response).output))
+        return client_response
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of an answer that is no stream though one was asked for."""
@@ -234,8 +234,8 @@ class UpstreamTurn:
         )
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
-            said = f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
-            raise UpstreamFault(said, code="upstream_invalid_response")
+            message = f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
+            raise UpstreamFault(message, code="upstream_invalid_response")
         if response.status == ResponseStatus.FAILED and response.error is not None:
             # A server may say in an answer of 200 that it failed; a client that waits for an answer is told so by the status.
             body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
@@ -288,9 +288,9 @@ class UpstreamTurn:
         if self._trace is not None:
             for finding in findings:
                 self._trace.note("diagnosis", str(finding))
-        told = summary_sentence(findings)
-        if told and refused_part(error) is None:  # there, the words decide whether it is asked again
-            error.message = f"{error.message.rstrip()} {told}"
+        explanation = summary_sentence(findings)
+        if explanation and refused_part(error) is None:  # there, the words decide whether it is asked again
+            error.message = f"{error.message.rstrip()} {explanation}"
 
 
 def is_stream(answer: UpstreamResponse) -> bool:

@@ -31,7 +31,7 @@ from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.store.interface import StoredTurn as Kept
+from antiphon.store.interface import StoredTurn
 from antiphon.trace.writer import Trace
 from antiphon.upstream.transport import Flow
 
@@ -64,7 +64,7 @@ async def prepare_turn(
     log_entry.upstream = upstream.name
     if strict is None:
         strict = upstream.config.losses == "strict"
-    came = list(losses) if strict else []
+    incoming_losses = list(losses) if strict else []
     if trace is not None:
         config = upstream.config
         trace.route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
@@ -79,9 +79,9 @@ async def prepare_turn(
     if not is_self_contained(request) or (maker is not None and lacks_reasoning(request)):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
         opener = CompactionOpener(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
-        found = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
-        request, own, before, raw = found.request, found.new_items, found.past_turns, found.sealed_items
-        losses.extend(found.losses)
+        resolved = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
+        request, own, before, raw = resolved.request, resolved.new_items, resolved.past_turns, resolved.sealed_items
+        losses.extend(resolved.losses)
     plan = None
     if needs_context_plan(request, own):
         own = input_items(request) if own is None else own
@@ -92,7 +92,7 @@ async def prepare_turn(
         trace.note("kept", int(stored is not None))
     prepared = prepare_request(request, target, is_stored=stored is not None)
     if strict:
-        _refuse_losses([*came, *prepared.losses])
+        _refuse_losses([*incoming_losses, *prepared.losses])
     if plan is not None and plan.compactor is not None:
         prepared.losses = Losses()  # what is sent will be another conversation
     prepared.losses.extend(losses)
@@ -120,31 +120,31 @@ async def prepare_turn(
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:
-    said = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
-    services.logger.event("reasoning_refused", level="warning", **said)
+    fields = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
+    services.logger.event("reasoning_refused", level="warning", **fields)
 
 
 def _refuse_losses(losses: list[Loss]) -> None:
     """REQ-6: what a turn does to its conversation by the client's own wish (`truncation`) is no loss of translation."""
     if losses:
-        told = "; ".join(map(str, losses[:MOST_TOLD])) + ("; …" if len(losses) > MOST_TOLD else "")
+        listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")
         raise ClientFault(
-            f"losses are to be refused, and this upstream cannot be told all: {told}",
+            f"losses are to be refused, and this upstream cannot be told all: {listed}",
             code="lossy_translation",
             param=losses[0].path,
         )
 
 
-async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, Kept | None]:
+async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, StoredTurn | None]:
     """The end of a stream, once its response is safe, and what was kept; else that it could not be kept, which is its failure."""
     if turn.recorder is None or pipe.recorded_response is None:
         return b"", None
     try:
-        kept = await turn.recorder.save(pipe.recorded_response)
+        stored_turn = await turn.recorder.save(pipe.recorded_response)
     except StorageUnavailable as error:
         services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
         return (pipe.fail(error) if pipe.is_holding_end else b""), None
-    return pipe.release(), kept
+    return pipe.release(), stored_turn
 
 
 async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe | None) -> None:
@@ -200,5 +200,5 @@ def violation_reporter(services: GatewayContext, request_id: str) -> Callable[[V
     return report
 
 
-MOST_TOLD: Final = 20  # losses
+MAX_LISTED_LOSSES: Final = 20  # losses
 DRAIN_TIMEOUT: Final = 0.5  # seconds that an upstream has to end its body once it has said everything

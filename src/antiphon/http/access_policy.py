@@ -90,46 +90,46 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         return [(b"access-control-allow-origin", origins[0]), (b"vary", b"origin"), (b"access-control-expose-headers", exposed)]
 
     def _knows_host(self, host: bytes) -> bool:
-        name = _named_once(host) if len(host) < MAX_HOST else _named(host)
+        name = _cached_host_name(host) if len(host) < MAX_HOST else _host_name(host)
         return name is not None and (self.hosts is None or name in self.hosts)
 
 
 def _keys_in(scope: Scope) -> list[bytes]:
     """The keys that a request brings, each place at most once: two headers of one name are an attempt at something."""
-    found: list[bytes] = []
+    keys: list[bytes] = []
     match header_values(scope, b"authorization"):
         case [value]:
             scheme, _, key = value.partition(b" ")
             if scheme.lower() == b"bearer" and key.strip():
-                found.append(key.strip())
+                keys.append(key.strip())
         case [_, *_]:
             return []
     for name in KEY_HEADERS:
         match header_values(scope, name):
             case [value] if value:
-                found.append(value)
+                keys.append(value)
             case [_, _, *_]:
                 return []
-    return found
+    return keys
 
 
 def _key_in_query(scope: Scope) -> list[bytes]:
     """`?key=…`, if it stands there once."""
     query: bytes = scope["query_string"]
     try:
-        found = parse_qs(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1").get("key", [])
+        values = parse_qs(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1").get("key", [])
     except ValueError:
         return []
-    return [found[0].encode("latin-1")] if len(found) == 1 else []
+    return [values[0].encode("latin-1")] if len(values) == 1 else []
 
 
-def _named(host: bytes) -> str | None:
+def _host_name(host: bytes) -> str | None:
     """The name or address in a `Host`, without its port; None if that is not what it holds."""
-    found = HOST.fullmatch(host)
-    return None if found is None else _bare(found[1].decode())
+    match = HOST.fullmatch(host)
+    return None if match is None else _bare(match[1].decode())
 
 
-_named_once: Final = lru_cache(maxsize=256)(_named)
+_cached_host_name: Final = lru_cache(maxsize=256)(_host_name)
 
 
 def _bare(host: str) -> str:

@@ -28,11 +28,11 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     if message["type"] == "http.request" and not message.get("more_body"):  # as nearly all come
         return _within(bytes(message.get("body", b"")), limit)
     pieces: list[bytes] = []
-    held = 0
+    size = 0
     while message["type"] == "http.request":
         piece = message.get("body", b"")
-        held += len(piece)
-        if held > limit:
+        size += len(piece)
+        if size > limit:
             raise _too_large(limit)
         pieces.append(piece)
         if not message.get("more_body"):
@@ -44,8 +44,8 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 def _check_type(value: bytes) -> None:
     kind, _, parameters = value.partition(b";")
     if kind.strip().lower() != b"application/json":
-        came = kind.strip().decode("latin-1")[:100] or "nothing"
-        raise _unsupported(f"content-type: got {came!r}, wanted 'application/json'")
+        shown = kind.strip().decode("latin-1")[:100] or "nothing"
+        raise _unsupported(f"content-type: got {shown!r}, wanted 'application/json'")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
         raise _unsupported("content-type: JSON is UTF-8, no other charset can be read")

@@ -221,7 +221,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._latest.end_body()
 
     def _set_target(self) -> None:
-        target = _known_target(self.url) if len(self.url) <= SHORT else _target(self.url)
+        target = _cached_target(self.url) if len(self.url) <= SHORT else _target(self.url)
         if target.host:  # RFC 9112, 3.2.2: a target that names its host does so in place of the header
             self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
         self.scope["path"] = self.root_path + target.path
@@ -429,7 +429,7 @@ def _target(url: bytes) -> _Target:
 
 
 # The same few targets come again and again.
-_known_target: Final = lru_cache(maxsize=256)(_target)
+_cached_target: Final = lru_cache(maxsize=256)(_target)
 
 
 def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
@@ -456,8 +456,8 @@ def _fault_of(error: httptools.HttpParserError) -> ApiError:
 
 
 def _too_large() -> ClientFault:
-    said = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
-    return ClientFault(said, code="headers_too_large", status=431)
+    message = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
+    return ClientFault(message, code="headers_too_large", status=431)
 
 
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}

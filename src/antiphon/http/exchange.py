@@ -159,5 +159,5 @@ def losses_header(losses: Losses) -> Headers:
     if not len(losses):
         return []
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
-    told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
-    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]
+    value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
+    return [(b"antiphon-losses", value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"...")]

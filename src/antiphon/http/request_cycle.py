@@ -120,15 +120,15 @@ class RequestCycle:
         self._body_size += len(data)
         if self._body_size > BODY_HIGH:
             self._connection.flow.pause_reading()
-        self._tell_news()
+        self._set_news()
 
     def end_body(self) -> None:
         self.more_body = False
-        self._tell_news()
+        self._set_news()
 
     def on_disconnect(self) -> None:
         self.is_disconnected = True
-        self._tell_news()
+        self._set_news()
         if self._on_leaving is not None:
             self._on_leaving()
 
@@ -211,7 +211,7 @@ class RequestCycle:
 
     # Inside
 
-    def _tell_news(self) -> None:
+    def _set_news(self) -> None:
         self._has_news = True
         if self._news is not None:
             self._news.set()
@@ -224,15 +224,15 @@ class RequestCycle:
             self.keep_alive = False
         self._bodyless = self.scope["method"] == "HEAD"
         self._is_chunked = not self._bodyless and status not in (204, 304)
-        says_close = False
+        has_close_header = False
         for name, value in headers:
             if name == b"content-length":
                 self._is_chunked = False
                 self._length = int(value)
             elif name == b"connection" and b"close" in value:
-                self.keep_alive, says_close = False, True
+                self.keep_alive, has_close_header = False, True
         self._head = encode_head(status, [*self._connection.default_headers, *headers])
-        if not self.keep_alive and not says_close:
+        if not self.keep_alive and not has_close_header:
             self._head += b"connection: close\r\n"
         self._head += b"transfer-encoding: chunked\r\n\r\n" if self._is_chunked else b"\r\n"
 
@@ -254,7 +254,7 @@ class RequestCycle:
         if self._length and not self._bodyless:
             raise RuntimeError("the answer is shorter than it said")
         self.is_complete = True
-        self._tell_news()
+        self._set_news()
         if not self.keep_alive:
             self._connection.close()
         self._connection.on_response_complete()

@@ -84,16 +84,16 @@ class WebSocket(asyncio.Protocol):
     one that raises ends the connection with 1011."""
 
     __slots__ = (
-        "_begun_at",
         "_connections",
         "_end_timer",
         "_endpoint",
-        "_heard_at",
         "_is_choked",
         "_is_paused",
         "_is_reading",
+        "_last_read_at",
         "_life_timer",
         "_loop",
+        "_message_started_at",
         "_message_timer",
         "_owed_pong",
         "_pinged_at",
@@ -143,14 +143,14 @@ class WebSocket(asyncio.Protocol):
         self._is_paused = False  # the endpoint wants no more messages
         self._reads_on = False  # more was read than is good for one turn of the loop; `_take` is called again
         self._is_reading = True  # what the transport was told
-        self._begun_at = 0.0  # when the message under way began
+        self._message_started_at = 0.0  # when the message under way began
         # Writing
         self._is_choked = False
         self._unchoked: asyncio.Event | None = None  # where there was ever anything to wait for
         self._written = 0
         self._owed_pong: bytes | None = None
         # Signs of life
-        self._heard_at = self._loop.time()
+        self._last_read_at = self._loop.time()
         self._pinged_at: float | None = None  # None: it is not asked for one
         # Timers, where they run
         self._silence_timer: asyncio.TimerHandle | None = None
@@ -222,7 +222,7 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._state == "leaving":
             return
-        self._heard_at = self._loop.time()
+        self._last_read_at = self._loop.time()
         self._pinged_at = None
         self._reader.feed(data)
         if self._is_paused or self._reads_on:
@@ -252,7 +252,7 @@ class WebSocket(asyncio.Protocol):
         self._is_choked = False
         if self._unchoked is not None:
             self._unchoked.set()
-        self._heard_at = self._loop.time()  # to take is a sign of life too
+        self._last_read_at = self._loop.time()  # to take is a sign of life too
         if self._owed_pong is not None:
             self._pong(self._owed_pong)
 
@@ -319,7 +319,7 @@ class WebSocket(asyncio.Protocol):
     def _watch_message(self) -> None:
         """A message that came in one piece, as most do, costs no timer."""
         if self._message_timer is None and self._state == "open" and not self._is_paused and self._reader.has_partial_input:
-            self._begun_at = self._loop.time()
+            self._message_started_at = self._loop.time()
             self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._message_is_late)
 
     def _forget_message(self) -> None:
@@ -329,7 +329,9 @@ class WebSocket(asyncio.Protocol):
 
     def _message_is_late(self) -> None:
         self._message_timer = None
-        left = self._begun_at + self._timeouts.message_timeout + self._reader.size / MIN_BYTES_PER_SECOND - self._loop.time()
+        left = (
+            self._message_started_at + self._timeouts.message_timeout + self._reader.size / MIN_BYTES_PER_SECOND - self._loop.time()
+        )
         if left > 0:
             self._message_timer = self._loop.call_later(left, self._message_is_late)
         else:
@@ -369,7 +371,7 @@ class WebSocket(asyncio.Protocol):
 
     def _check_life(self) -> None:
         now = self._loop.time()
-        silent = now - self._heard_at
+        silent = now - self._last_read_at
         next_check = self._timeouts.ping_interval
         if self._transport.get_write_buffer_size():  # a ping would wait behind other things, which it has another time to read
             self._watch_reader()

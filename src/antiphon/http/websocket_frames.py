@@ -54,11 +54,11 @@ class InvalidFrame(Exception):
 class FrameReader:
     """What a client sends."""
 
-    __slots__ = ("_decoder", "_held", "_max", "_opcode", "size")
+    __slots__ = ("_decoder", "_max", "_opcode", "_payload", "size")
 
     def __init__(self, max_message: int) -> None:
         self._decoder = FrameDecoder(client=False)
-        self._held = bytearray()
+        self._payload = bytearray()
         self._max = max_message
         self._opcode: Opcode | None = None  # of the message that is under way
         self.size = 0  # bytes of that message so far
@@ -107,14 +107,14 @@ class FrameReader:
         opcode = self._opcode = self._opcode or frame.opcode
         if opcode is Opcode.TEXT:
             # Bytes, not pieces of text: a client that sends a message letter by letter would make us hold an object for each.
-            self._held += cast(bytes, frame.payload)
+            self._payload += cast(bytes, frame.payload)
         if not (frame.frame_finished and frame.message_finished):
             return PartialMessage()
-        held, self._held, self._opcode, self.size = self._held, bytearray(), None, 0
+        payload, self._payload, self._opcode, self.size = self._payload, bytearray(), None, 0
         if opcode is Opcode.BINARY:
             return BinaryMessage()
         try:
-            return TextMessage(held.decode())
+            return TextMessage(payload.decode())
         except UnicodeDecodeError:
             raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
 
@@ -137,8 +137,8 @@ def close_frame(code: int | None, reason: str = "") -> bytes:
     """A goodbye. RFC 6455, 5.5: at most 125 bytes; a reason is cut between characters."""
     if code is None:
         return b"\x88\x00"
-    told = reason.encode()[: 125 - 2].decode(errors="ignore").encode()
-    return b"\x88%c%b%b" % (len(told) + 2, code.to_bytes(2), told)
+    encoded_reason = reason.encode()[: 125 - 2].decode(errors="ignore").encode()
+    return b"\x88%c%b%b" % (len(encoded_reason) + 2, code.to_bytes(2), encoded_reason)
 
 
 def _control(opcode: Opcode, payload: bytes) -> ReceivedFrame:

@@ -87,7 +87,7 @@ def _clean(record: AnyTraceRecord, redactor: Redactor) -> AnyTraceRecord:
 def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: Redactor) -> TraceSummary:
     route = _last(records, Route)
     head = _last(records, ClientHead)
-    lost = {loss for each in records if isinstance(each, LossList) for loss in each.losses}
+    losses = {loss for each in records if isinstance(each, LossList) for loss in each.losses}
     errors = [
         str(each.value) for each in records if isinstance(each, TraceNote) and each.name == "error" and each.value is not None
     ]
@@ -99,7 +99,7 @@ def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: R
         model=route.model if route else None,
         upstream=route.upstream if route else None,
         status=head.status if head else None,
-        losses=len(lost),
+        losses=len(losses),
         error=errors[-1] if errors else None,
     )
 

@@ -62,23 +62,23 @@ def remove_old_traces(folder: Path, *, now: float, max_bytes: int, max_seconds: 
 
     What is too much is brought well below the limit, so that the next trace does not sweep again."""
     files = [(file, size) for file in trace_files(folder) if (size := _size(file.path)) is not None]
-    held = sum(size for _, size in files)
-    target = max_bytes - max_bytes // 8 if held > max_bytes else max_bytes
+    total = sum(size for _, size in files)
+    target = max_bytes - max_bytes // 8 if total > max_bytes else max_bytes
     for file, size in files:
-        if file.time < now - max_seconds or held > target:
+        if file.time < now - max_seconds or total > target:
             with contextlib.suppress(FileNotFoundError):  # another worker was faster
                 file.path.unlink()
-            held -= size
+            total -= size
     _remove_leftovers(folder, now)
-    return held
+    return total
 
 
 def _trace_files(folder: Path) -> Iterator[TraceFile]:
     for name in _names(folder):
-        if found := OURS.fullmatch(name):
+        if match := OURS.fullmatch(name):
             with contextlib.suppress(ValueError):  # digits that are no time
-                time = datetime.strptime(found["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
-                yield TraceFile(time, found["id"], folder / name)
+                time = datetime.strptime(match["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
+                yield TraceFile(time, match["id"], folder / name)
 
 
 def _names(folder: Path) -> list[str]:

@@ -134,13 +134,13 @@ def _find(files: list[TraceFile], wanted: str, folder: Path) -> TraceFile:
     if wanted == LAST:
         return files[-1]
     name = file_id(wanted)
-    found = [file for file in files if file.id == name] or [file for file in files if file.id.startswith((name, f"req_{name}"))]
-    if not found:
+    matches = [file for file in files if file.id == name] or [file for file in files if file.id.startswith((name, f"req_{name}"))]
+    if not matches:
         raise TraceError(f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` shows them all")
-    if len({file.id for file in found}) > 1:
-        some = ", ".join(file.id for file in found[:3])
-        raise TraceError(f"{len(found)} traces have an id that begins with {wanted!r}: {some}{', …' if len(found) > 3 else ''}")
-    return found[-1]
+    if len({file.id for file in matches}) > 1:
+        some = ", ".join(file.id for file in matches[:3])
+        raise TraceError(f"{len(matches)} traces have an id that begins with {wanted!r}: {some}{', …' if len(matches) > 3 else ''}")
+    return matches[-1]
 
 
 def _summary_or_fault(file: TraceFile) -> TraceSummary | None:

@@ -23,12 +23,12 @@ class Redactor:
     """Knows keys, and returns bytes and text without them."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = sorted({each for each in secrets if len(each) >= MIN_LENGTH}, key=lambda each: (-len(each), each))
-        self._literals = [form for each in known for form in _literal_forms(each)]
-        self._signs = _signs_of_escapes(known)
-        self._pattern = _pattern(tuple(known))
+        keys = sorted({each for each in secrets if len(each) >= MIN_LENGTH}, key=lambda each: (-len(each), each))
+        self._literals = [form for each in keys for form in _literal_forms(each)]
+        self._signs = _signs_of_escapes(keys)
+        self._pattern = _pattern(tuple(keys))
         # A character takes at most fifteen bytes: eight backslashes, `u`, four digits; twice that beyond the first 65,536.
-        self._longest = max((30 * len(each) for each in known), default=0)
+        self._longest = max((30 * len(each) for each in keys), default=0)
 
     def data(self, data: bytes) -> bytes:
         return _cut_out([data], self._spans(data))[0]
@@ -62,10 +62,10 @@ class Redactor:
         spans: list[_Span] = []
         at = 0
         while at < len(data):
-            found = self._pattern.search(data, at, at + SEARCH_WINDOW + self._longest)
-            if found is not None and found.start() < at + SEARCH_WINDOW:
-                spans.append((*found.span(), MARK))
-                at = found.end()
+            match = self._pattern.search(data, at, at + SEARCH_WINDOW + self._longest)
+            if match is not None and match.start() < at + SEARCH_WINDOW:
+                spans.append((*match.span(), MARK))
+                at = match.end()
             else:
                 at += SEARCH_WINDOW
         return spans
@@ -75,8 +75,8 @@ class Redactor:
         if not self._literals:
             return []
         texts: dict[bytes, list[tuple[int, int]]] = {}
-        for found in MEMBER.finditer(stream):
-            texts.setdefault(found[1], []).append(found.span(2))
+        for match in MEMBER.finditer(stream):
+            texts.setdefault(match[1], []).append(match.span(2))
         return sorted(span for parts in texts.values() for span in self._spelled_in(stream, parts))
 
     def _spelled_in(self, stream: bytes, parts: list[tuple[int, int]]) -> Iterator[_Span]:
@@ -91,8 +91,8 @@ class Redactor:
 
 def keys_in_headers(headers: Mapping[str, str]) -> list[str]:
     """The keys that a request carries. Short ones are words that people write where a key must stand but none is needed."""
-    found = (value.rpartition(" ")[2] for name, value in headers.items() if name.lower() in KEY_HEADERS - COOKIES)
-    return [each for each in found if len(each) >= MIN_CARRIED and each.isprintable()]
+    values = (value.rpartition(" ")[2] for name, value in headers.items() if name.lower() in KEY_HEADERS - COOKIES)
+    return [each for each in values if len(each) >= MIN_CARRIED and each.isprintable()]
 
 
 def _cut_out(pieces: list[bytes], spans: list[_Span]) -> list[bytes]:
@@ -123,7 +123,7 @@ def _without(whole: bytes, start: int, end: int, spans: list[_Span]) -> bytes:
 
 def _literal_forms(secret: str) -> set[bytes]:
     quoted = quote(secret, safe="", errors="replace")
-    return {each.encode("utf-8", "replace") for each in (secret, quoted, HEX.sub(lambda found: found[0].lower(), quoted))}
+    return {each.encode("utf-8", "replace") for each in (secret, quoted, HEX.sub(lambda match: match[0].lower(), quoted))}
 
 
 def _signs_of_escapes(secrets: list[str]) -> list[bytes]:

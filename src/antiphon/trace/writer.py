@@ -128,13 +128,13 @@ class Trace:
         if self._open:
             named = _named(headers)
             self._secrets += keys_in_headers(named)
-            kept = self._kept("client_request", body)
-            self._entries.append(ClientRequest(at=self._at(), method=method, path=path, headers=named, body=kept))
+            raw = self._raw_data("client_request", body)
+            self._entries.append(ClientRequest(at=self._at(), method=method, path=path, headers=named, body=raw))
             self._has_request = True
 
     def hub_request(self, encoded: bytes) -> None:
         if self._open:
-            self._entries.append(HubRequest(at=self._at(), body=self._kept("hub_request", encoded)))
+            self._entries.append(HubRequest(at=self._at(), body=self._raw_data("hub_request", encoded)))
 
     def route(self, upstream: str, dialect: str, model: str, profile: str, stream: bool) -> None:
         if self._open:
@@ -145,8 +145,8 @@ class Trace:
     def upstream_request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._open:
             self._secrets += keys_in_headers(headers)
-            kept = self._kept("upstream_request", body)
-            self._entries.append(UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=kept))
+            raw = self._raw_data("upstream_request", body)
+            self._entries.append(UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=raw))
 
     def upstream_head(self, status: int, headers: Mapping[str, str]) -> None:
         if self._open:
@@ -194,7 +194,7 @@ class Trace:
     def _at(self) -> float:
         return round(self._clock() - self._start, 6)
 
-    def _kept(self, kind: str, data: bytes) -> RawData:
+    def _raw_data(self, kind: str, data: bytes) -> RawData:
         return RawData(data if self._fits(kind, len(data)) else b"")
 
     def _fits(self, kind: str, length: int) -> bool:
@@ -217,14 +217,14 @@ class _FileWriter:
         self._max_seconds = config.max_days * 86400
         self._secrets = secrets
         self._now = now
-        self._held = 0  # bytes in the folder, as far as this process knows
+        self._folder_bytes = 0  # bytes in the folder, as far as this process knows
         self._swept = 0.0
         self._failing: set[str] = set()
 
     def write(self, finished: FinishedTrace) -> bool:
         def write() -> None:
             lines = map(encode_record, redacted_records(finished, Redactor((*self._secrets, *finished.secrets))))
-            self._held += write_file(self._folder, trace_file_name(finished.id, finished.time), lines)
+            self._folder_bytes += write_file(self._folder, trace_file_name(finished.id, finished.time), lines)
 
         written = self._tried("written to", write)
         self._tried("removed from", self._sweep_if_due)
@@ -234,12 +234,14 @@ class _FileWriter:
         self._tried("removed from", self._sweep)
 
     def _sweep_if_due(self) -> None:
-        if self._held > self._max_bytes or abs(self._now() - self._swept) >= SWEEP_EVERY:
+        if self._folder_bytes > self._max_bytes or abs(self._now() - self._swept) >= SWEEP_EVERY:
             self._sweep()
 
     def _sweep(self) -> None:
         self._swept = self._now()
-        self._held = remove_old_traces(self._folder, now=self._swept, max_bytes=self._max_bytes, max_seconds=self._max_seconds)
+        self._folder_bytes = remove_old_traces(
+            self._folder, now=self._swept, max_bytes=self._max_bytes, max_seconds=self._max_seconds
+        )
 
     def _tried(self, what: str, work: Callable[[], None]) -> bool:
         try:
@@ -247,7 +249,9 @@ class _FileWriter:
         except Exception as error:  # the thread's edge: the next trace may fare better
             if what not in self._failing:
                 self._failing.add(what)
-                logger.warning("traces cannot be %s %s: %s; requests are served all the same", what, self._folder, _said(error))
+                logger.warning(
+                    "traces cannot be %s %s: %s; requests are served all the same", what, self._folder, _safe_message(error)
+                )
             return False
         if what in self._failing:
             self._failing.remove(what)
@@ -264,7 +268,7 @@ def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return named
 
 
-def _said(error: Exception) -> str:
+def _safe_message(error: Exception) -> str:
     """An error without what it was about: only the system's own words are known to hold no key."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
 

@@ -32,11 +32,11 @@ class Listener(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """A socket. Who listens gets what comes; bytes that nobody waits for end it."""
 
-    def __init__(self, room: memoryview, on_lost: Callable[[Connection], None]) -> None:
+    def __init__(self, room: memoryview, on_closed: Callable[[Connection], None]) -> None:
         self.is_dropped = False  # no use any more, though the socket may take another moment to close
         self._listener: Listener | None = None
         self._room = room
-        self._on_lost = on_lost
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
 
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         else:
-            self._on_lost(self)
+            self._on_closed(self)
         if listener is not None:
             listener.on_disconnect(is_clean)
 

@@ -159,8 +159,8 @@ class _Child:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], orders: dict[str, Any], secret: str) -> None:
         self._secret = secret
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._told: dict[str, Any] = {}
-        self._has_told = Event()
+        self._report: dict[str, Any] = {}
+        self._has_reported = Event()
         self._process = subprocess.Popen(
             command,
             env=environ,
@@ -186,8 +186,8 @@ class _Child:
 
     def listens_at(self, start_timeout: float) -> int | None:
         """The port, once it listens; None if it does not within this time, or ends before."""
-        self._has_told.wait(start_timeout)
-        address = str(self._told.get("address", ""))
+        self._has_reported.wait(start_timeout)
+        address = str(self._report.get("address", ""))
         return int(address.rpartition(":")[2]) if address else None
 
     def wait(self) -> int:
@@ -217,10 +217,10 @@ class _Child:
     def _read_report(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                self._told = _report_in(line) or self._told
-                if self._told:
-                    self._has_told.set()
-        self._has_told.set()
+                self._report = _report_in(line) or self._report
+                if self._report:
+                    self._has_reported.set()
+        self._has_reported.set()
 
     def _read_words(self, errors: IO[bytes]) -> None:
         with errors:
@@ -253,10 +253,10 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
 def _report_in(line: bytes) -> dict[str, Any]:
     """What the child tells; lines of others are not for us."""
     try:
-        told = json.loads(line)
+        report = json.loads(line)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) and "address" in told else {}
+    return report if isinstance(report, dict) and "address" in report else {}
 
 
 # `-P`: nothing in the current folder takes the place of a package.

@@ -44,18 +44,18 @@ class HttpTransport:
         length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
         request = b"%b%b\r\n%b" % (head, length, body)
         pool = self._pool(origin)
-        begun = pool.loop.time()
-        kept = pool.take()
-        if kept is not None:
+        started_at = pool.loop.time()
+        pooled = pool.take()
+        if pooled is not None:
             try:
-                return await _exchange(pool, kept, request, timeouts, begun)
+                return await _exchange(pool, pooled, request, timeouts, started_at)
             except StaleConnection:
                 pass  # it died while it waited, so no answer to this request is on its way and asking again is safe
         if self._closed:
             raise UpstreamFault("the gateway is stopping and asks no upstream any more", code="upstream_unavailable")
         fresh = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
-            return await _exchange(pool, fresh, request, timeouts, begun)
+            return await _exchange(pool, fresh, request, timeouts, started_at)
         except StaleConnection:
             raise UpstreamFault("the upstream closed the connection without an answer", code="upstream_disconnected") from None
 
@@ -198,8 +198,8 @@ class _Pool:
             oldest.drop()
 
 
-async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpResponse:
-    answer = HttpResponse(connection, pool.give_back, timeouts, begun, pool.loop)
+async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, started_at: float) -> HttpResponse:
+    answer = HttpResponse(connection, pool.give_back, timeouts, started_at, pool.loop)
     connection.write(request)
     try:
         await answer.head

@@ -36,7 +36,7 @@ class HttpResponse:
         connection: Connection,
         give_back: Callable[[Connection], None],
         timeouts: Timeouts,
-        begun: float,
+        started_at: float,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.status = 0
@@ -46,9 +46,9 @@ class HttpResponse:
         self._connection: Connection | None = connection
         self._give_back = give_back
         self._is_reusable = False  # whether the upstream left the connection in a state for another exchange
-        self._held: list[bytes] = []
-        self._held_size = 0
-        self.on_body = self._held.append  # called for every chunk of a stream: no function of ours could be as quick
+        self._buffer: list[bytes] = []
+        self._buffer_size = 0
+        self.on_body = self._buffer.append  # called for every chunk of a stream: no function of ours could be as quick
         # Looks for `on_body` here and now. Each holds the other: it is let go at the end, or only the collector would find the two.
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._end: int | None = None  # how many pieces of what is held were its body, once it is complete
@@ -61,10 +61,10 @@ class HttpResponse:
         self._header_count = 0
         self._without_body = 0  # bytes that came since the last byte of a body
         self._timeouts = timeouts
-        self._begun = begun
-        self._heard = self._loop.time()
+        self._started_at = started_at
+        self._last_read = self._loop.time()
         self._is_silent = True  # until the first byte
-        self._timer = self._loop.call_later(self._time_left(self._heard), self._look_at_the_clock)
+        self._timer = self._loop.call_later(self._time_left(self._last_read), self._check_timeouts)
         connection.listen(self)
 
     # The reader's side
@@ -73,7 +73,7 @@ class HttpResponse:
         """The body as it comes. Whoever leaves before the end hangs up on the upstream."""
         try:
             while True:
-                if self._held:
+                if self._buffer:
                     yield self._take()
                 elif self._fault is not None:
                     raise self._fault.without_traceback()
@@ -88,7 +88,7 @@ class HttpResponse:
     async def flow(self, sink: Sink) -> bool:
         """The body to `sink`, each piece in the step of the event loop that brings it. What the sink raises is raised here."""
         while True:
-            if self._held:
+            if self._buffer:
                 if not sink(self._take()):
                     return False
             elif self._fault is not None:
@@ -100,14 +100,14 @@ class HttpResponse:
 
     def abort(self) -> None:
         """Hangs up, if there is anything to hang up on; another task that waits for pieces is told."""
-        if self._held or not self._complete:
+        if self._buffer or not self._complete:
             self._break("the exchange with the upstream was ended on our side", "upstream_disconnected")
-        self._held.clear()
-        self._held_size = 0
+        self._buffer.clear()
+        self._buffer_size = 0
 
     def take_body(self) -> bytes | None:
         """The rest of the body, if the last of it has come; None if it has to be waited for."""
-        return self._take() if self._complete and self._held else None
+        return self._take() if self._complete and self._buffer else None
 
     @property
     def is_complete(self) -> bool:
@@ -117,14 +117,14 @@ class HttpResponse:
     @property
     def buffered_bytes(self) -> int:
         """Bytes of the body that came and wait for the reader."""
-        return self._held_size
+        return self._buffer_size
 
     # The socket's side
 
     def on_data(self, data: memoryview) -> None:
-        self._heard = self._loop.time()
+        self._last_read = self._loop.time()
         was_silent, self._is_silent = self._is_silent, False
-        before = len(self._held)
+        before = len(self._buffer)
         is_valid = True
         assert self._parser is not None  # which is there for as long as the connection is
         try:
@@ -132,10 +132,10 @@ class HttpResponse:
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             is_valid = self._is_reusable = False
         if self._end is not None:
-            del self._held[self._end :]  # a second answer's
-        came = len(self._held) - before
-        if came:
-            self._held_size += len(self._held[before]) if came == 1 else sum(map(len, self._held[before:]))
+            del self._buffer[self._end :]  # a second answer's
+        new_pieces = len(self._buffer) - before
+        if new_pieces:
+            self._buffer_size += len(self._buffer[before]) if new_pieces == 1 else sum(map(len, self._buffer[before:]))
         if not is_valid and not self._complete:
             self._break(self._complaint or "the upstream's answer is not valid HTTP", "upstream_invalid_response")
             return
@@ -145,14 +145,14 @@ class HttpResponse:
             return
         if was_silent:
             self._timer.cancel()  # from here on it is another limit, which may be shorter
-            self._timer = self._loop.call_later(self._time_left(self._heard), self._look_at_the_clock)
-        if not came:
+            self._timer = self._loop.call_later(self._time_left(self._last_read), self._check_timeouts)
+        if not new_pieces:
             self._count_without_body(len(data))
         else:
             self._without_body = 0
-            if self._sink is not None and self._pour(self._sink):
+            if self._sink is not None and self._feed_sink(self._sink):
                 return
-            if self._held_size >= MAX_BUFFERED and not self._paused:
+            if self._buffer_size >= MAX_BUFFERED and not self._paused:
                 self._pause()
             self._wake()
 
@@ -206,7 +206,7 @@ class HttpResponse:
         if self.status and not self._complete:
             assert self._parser is not None  # it calls
             self._complete = True
-            self._end = len(self._held)
+            self._end = len(self._buffer)
             self._is_reusable = self._parser.should_keep_alive()
 
     # Inside
@@ -237,15 +237,15 @@ class HttpResponse:
         finally:
             self._sink = None
 
-    def _pour(self, sink: Sink) -> bool:
+    def _feed_sink(self, sink: Sink) -> bool:
         """What has just come, to the sink; false if the sink is not to have more, and then whoever waits is to be woken."""
         assert self._waiter is not None  # it waits in `_flow_to`
         if self._waiter.done():  # it was cancelled, and will take note in a moment
             return False
         try:
-            piece = self._held[0] if len(self._held) == 1 else b"".join(self._held)
-            self._held.clear()
-            self._held_size = 0
+            piece = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+            self._buffer.clear()
+            self._buffer_size = 0
             if sink(piece):
                 return True
         except Exception as error:  # not a fault of the socket, which is what called
@@ -254,9 +254,9 @@ class HttpResponse:
         return False
 
     def _take(self) -> bytes:
-        piece = self._held[0] if len(self._held) == 1 else b"".join(self._held)
-        self._held.clear()
-        self._held_size = 0
+        piece = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+        self._buffer.clear()
+        self._buffer_size = 0
         if self._paused:
             self._resume()
         return piece
@@ -268,7 +268,7 @@ class HttpResponse:
 
     def _resume(self) -> None:
         self._paused = False
-        self._heard = self._loop.time()  # while we did not listen, the silence was ours
+        self._last_read = self._loop.time()  # while we did not listen, the silence was ours
         if self._connection is not None:
             self._connection.resume()
 
@@ -308,13 +308,13 @@ class HttpResponse:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def _look_at_the_clock(self) -> None:
+    def _check_timeouts(self) -> None:
         now = self._loop.time()
         limits = self._timeouts
-        if now >= self._begun + limits.total:  # added up as below: a difference may round to less
+        if now >= self._started_at + limits.total:  # added up as below: a difference may round to less
             self._break(f"the upstream's answer took longer than {limits.total:g} s", "upstream_timeout", 504)
         elif self._time_left(now) > 0:
-            self._timer = self._loop.call_later(self._time_left(now), self._look_at_the_clock)
+            self._timer = self._loop.call_later(self._time_left(now), self._check_timeouts)
         elif self._is_silent:
             self._break(f"the upstream did not answer within {limits.first_byte:g} s", "upstream_timeout", 504)
         else:
@@ -324,8 +324,8 @@ class HttpResponse:
         """Seconds until the next limit is reached if nothing comes."""
         limits = self._timeouts
         allowed = limits.first_byte if self._is_silent else limits.idle
-        heard = now if self._paused else self._heard
-        return min(heard + allowed, self._begun + limits.total) - now
+        last_read = now if self._paused else self._last_read
+        return min(last_read + allowed, self._started_at + limits.total) - now
 
 
 KNOWN_VERSIONS: Final = frozenset({"1.0", "1.1"})

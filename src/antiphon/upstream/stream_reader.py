@@ -31,8 +31,8 @@ class StreamReader:
     def feed(self, data: bytes) -> list[StreamEvent]:
         """The events that these bytes bring. An event beyond all measure fails the response."""
         events: list[StreamEvent] = []
-        for told in self.feed_runs(data):
-            events += told.events() if isinstance(told, TextRun) else [told]
+        for event in self.feed_runs(data):
+            events += event.events() if isinstance(event, TextRun) else [event]
         return events
 
     def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
@@ -41,16 +41,16 @@ class StreamReader:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
             return [*self._to_hub.finish(error)]
-        told: list[StreamEvent | TextRun] = []
+        events: list[StreamEvent | TextRun] = []
         try:
             if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
-                told += self._to_hub.feed(frames[0])
+                events += self._to_hub.feed(frames[0])
             else:
-                self._feed_frames(frames, told)
+                self._feed_frames(frames, events)
         except OutputLimitExceeded as error:
             self.was_cut_off = True
-            told += self._to_hub.cut_off(error.reason)
-        return told
+            events += self._to_hub.cut_off(error.reason)
+        return events
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """The bytes are over, properly or with an error."""
@@ -63,13 +63,13 @@ class StreamReader:
             self.was_cut_off = True
             return events + self._to_hub.cut_off(limit.reason)
 
-    def _feed_frames(self, frames: list[sse.Frame], told: list[StreamEvent | TextRun]) -> None:
+    def _feed_frames(self, frames: list[sse.Frame], events: list[StreamEvent | TextRun]) -> None:
         at = 0
         while at < len(frames):
             if self._text_run is not None:
                 run, at = self._text_run(frames, at)
                 if run is not None:
-                    told.append(run)
+                    events.append(run)
                     continue
-            told += self._to_hub.feed(frames[at])
+            events += self._to_hub.feed(frames[at])
             at += 1

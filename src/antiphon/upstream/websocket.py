@@ -67,7 +67,7 @@ class WebSocket:
         self._parts: list[str] = []
         self._length = 0  # of the message that is under way
         self._messages: deque[str] = deque()
-        self._held = 0
+        self._buffered = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._fault: UpstreamFault | None = None
@@ -95,8 +95,8 @@ class WebSocket:
             except TimeoutError:
                 self._break(_silent(self._timeouts.idle))
         message = self._messages.popleft()
-        self._held -= len(message)
-        if self._paused and self._held < MAX_BUFFERED:
+        self._buffered -= len(message)
+        if self._paused and self._buffered < MAX_BUFFERED:
             self._paused = False
             self._connection.resume()
         return message
@@ -110,10 +110,10 @@ class WebSocket:
     # The socket's side
 
     def on_data(self, data: memoryview) -> None:
-        came = bytes(data)
+        received = bytes(data)
         if self._upgrade is not None:
             try:
-                rest = self._upgrade.feed(came)
+                rest = self._upgrade.feed(received)
             except (UpgradeRefused, UpstreamFault) as error:
                 self._refuse(error)
                 return
@@ -121,9 +121,9 @@ class WebSocket:
                 return
             self._upgrade = None
             self.upgraded.set_result(None)
-            came = rest
+            received = rest
         try:
-            self._read(came)
+            self._read(received)
         except ParseFailed:
             self._break(UpstreamFault("what the server sends is no valid WebSocket", code="upstream_invalid_response"))
 
@@ -148,8 +148,8 @@ class WebSocket:
                 case Opcode.CLOSE:
                     code, reason = cast(tuple[int, str], frame.payload)
                     self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-                    told = f"the server closed the WebSocket with code {int(code)}" + (f": {reason}" if reason else "")
-                    self._break(UpstreamFault(told, code="upstream_disconnected"))
+                    message = f"the server closed the WebSocket with code {int(code)}" + (f": {reason}" if reason else "")
+                    self._break(UpstreamFault(message, code="upstream_disconnected"))
                     return
                 case _:
                     pass  # pongs, and binary messages, which this API has none of
@@ -158,14 +158,14 @@ class WebSocket:
         self._parts.append(piece)
         self._length += len(piece)
         if self._length > MAX_MESSAGE:
-            told = f"the server sent a message of more than {MAX_MESSAGE} characters"
-            self._break(UpstreamFault(told, code="upstream_invalid_response"))
+            message = f"the server sent a message of more than {MAX_MESSAGE} characters"
+            self._break(UpstreamFault(message, code="upstream_invalid_response"))
         elif is_last:
             self._messages.append("".join(self._parts))
-            self._held += self._length
+            self._buffered += self._length
             self._parts.clear()
             self._length = 0
-            if self._held >= MAX_BUFFERED and not self._paused:
+            if self._buffered >= MAX_BUFFERED and not self._paused:
                 self._paused = True
                 self._connection.pause()
             self._wake()
