@@ -313,7 +313,7 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
             assert (owner, call_ids) == ("alice", ["call_1"])
             return {"call_1": 7}
 
-        async def turn(self, owner: str, number: int) -> StoredTurn:
+        async def get_turn(self, owner: str, number: int) -> StoredTurn:
             assert (owner, number) == ("alice", 7)
             return StoredTurn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 

@@ -1,7 +1,7 @@
-"""What must hold between settings, and of single ones beyond their type: addresses, names, keys, profiles.
+"""Checks settings beyond their types: addresses, names, keys, profiles, and relations between settings.
 
-`problems` finds all of it, each with the steps to the setting; `check` raises the first for a `Config` that comes from no file, or
-was changed after it was read. No value that may be a key is ever shown.
+`find_problems` yields every problem with the path of its setting. `check_config` raises the first one, for a `Config`
+that comes from no file or was changed. Values that may be keys are never shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from antiphon.config.model_rules import ModelRule
-from antiphon.config.schema import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, parse_sealing_key
+from antiphon.config.schema import (
+    CompactionConfig,
+    Config,
+    KeyConfig,
+    ServerConfig,
+    UpstreamConfig,
+    key_hash,
+    parse_sealing_key,
+)
 from antiphon.dialects.common.model_names import WILDCARD
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
@@ -21,7 +29,7 @@ from antiphon.profiles.toml_source import SettingPath, as_toml
 
 
 class Problem(NamedTuple):
-    """What is wrong, and where."""
+    """A problem and the path of its setting."""
 
     steps: SettingPath
     message: str
@@ -32,13 +40,13 @@ class Problem(NamedTuple):
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
-    """Raises what is wrong with a configuration, if anything is."""
+    """Raises the first problem of a configuration."""
     for problem in find_problems(config, environ):
         raise ConfigError(str(problem))
 
 
 def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
-    """Everything that is wrong."""
+    """Yields all problems of a configuration."""
     yield from _server_problems(config.server)
     if not config.keys and not is_loopback(config.server.host):
         yield Problem(("server", "host"), PUBLIC.format(host=as_toml(config.server.host)))
@@ -54,7 +62,7 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address. A name other than localhost may lead anywhere."""
+    """Whether only this machine can reach the address. Names other than localhost may resolve to any address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -63,7 +71,9 @@ def is_loopback(host: str) -> bool:
 
 def _server_problems(server: ServerConfig) -> Iterator[Problem]:
     if not _is_host(server.host):
-        yield Problem(("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"')
+        yield Problem(
+            ("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"'
+        )
     for at, host in enumerate(server.allowed_hosts):
         if host != "*" and not _is_host(host):
             wanted = 'wanted a name or an address alone, without a port, such as "gateway.example.com"; "*" is any'
@@ -102,7 +112,9 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
 
 def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
     if not AGENT.fullmatch(agent):
-        yield Problem(("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"')
+        yield Problem(
+            ("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"'
+        )
     if upstream.base_url:
         yield Problem(("base_url",), "an agent has no address: leave out base_url, or agent")
     if upstream.api_key_env is not None:
@@ -112,10 +124,10 @@ def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
 
 
 def _url_problem(url: str) -> str:
-    """What is wrong with a URL. It is not shown: what is wrong may be that a key stands in it."""
+    """The problem of a URL; empty if there is none. The URL is not shown, since it may contain a key."""
     if not url:
         return f"is missing: wanted {A_URL}, or embedded = true for the model inside Antiphon"
-    # The parser drops blanks and line breaks in silence, so they are looked for first.
+    # The parser silently drops blanks and line breaks, so check for them first.
     if not VISIBLE.fullmatch(url):
         return f"has blanks or characters beyond ASCII in it: wanted {A_URL}"
     try:
@@ -136,7 +148,13 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if not upstream.models:
         yield Problem(("models",), 'is empty: wanted at least one name or pattern; ["*"] serves every model')
     for at, rule in enumerate(upstream.models):
-        message = _rule_problem(rule) if isinstance(rule, ModelRule) else "" if rule else "is empty: wanted a name or a pattern"
+        message = (
+            _rule_problem(rule)
+            if isinstance(rule, ModelRule)
+            else ""
+            if rule
+            else "is empty: wanted a name or a pattern"
+        )
         if message:
             yield Problem(("models", at), message)
 
@@ -145,7 +163,10 @@ def _rule_problem(rule: ModelRule) -> str:
     if not rule.from_ or not rule.to:
         return "has an empty name: wanted the name that clients ask for as from, and the upstream's own as to"
     if rule.to.count(WILDCARD) > 1 or (WILDCARD in rule.to and rule.from_.count(WILDCARD) != 1):
-        return f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: wanted one in each"
+        return (
+            f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: "
+            "wanted one in each"
+        )
     return ""
 
 
@@ -164,11 +185,15 @@ def _shared_names(config: Config) -> Iterator[Problem]:
     seen: set[str] = set()
     for at, upstream in enumerate(config.upstreams):
         if upstream.name in seen:
-            yield Problem(("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own")
+            yield Problem(
+                ("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own"
+            )
         seen.add(upstream.name)
     embedded = [at for at, upstream in enumerate(config.upstreams) if upstream.embedded]
     for at in embedded[1:]:
-        yield Problem(("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already")
+        yield Problem(
+            ("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already"
+        )
 
 
 def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -179,9 +204,13 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
             yield Problem((), f"key {key.name!r} has neither sha256 nor env: wanted one of them. {MAKE_A_HASH}")
         case (str() as digest, None):
             if not HEX_DIGEST.fullmatch(digest):
-                yield Problem(("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}")
+                yield Problem(
+                    ("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}"
+                )
             elif bytes.fromhex(digest) == key_hash(b""):
-                yield Problem(("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}")
+                yield Problem(
+                    ("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}"
+                )
         case (None, str() as variable):
             message = _variable_problem(variable, f"the key of {key.name!r}", environ)
             if message:
@@ -212,7 +241,9 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
         try:
             key = parse_sealing_key(environ[variable])
         except ConfigError:
-            yield Problem(steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}")
+            yield Problem(
+                steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}"
+            )
             continue
         if key in seen:
             yield Problem(steps, f"{variable} holds the same key as {seen[key]}: wanted each once")
@@ -220,7 +251,7 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
 
 
 def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
-    """What is wrong with an environment variable that holds a key; the value is never shown."""
+    """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
     if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
         return f"is no name of an environment variable: put {holds} into one and name it here, not the key itself"
     value = environ.get(variable)
@@ -243,7 +274,9 @@ def _is_host(host: str) -> bool:
     return True
 
 
-HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+HOST_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
+)
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 AGENT: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 VISIBLE: Final = re.compile(r"[!-~]+")
@@ -254,5 +287,6 @@ MAKE_A_HASH: Final = 'This makes one: printf %s "$KEY" | sha256sum'
 MAKE_A_KEY: Final = "This makes one: openssl rand -hex 32"
 PUBLIC: Final = (
     "{host} can be reached from other machines, and there are no keys, so anybody could ask. "
-    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", which printf %s "$KEY" | sha256sum prints'
+    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", '
+    'which printf %s "$KEY" | sha256sum prints'
 )

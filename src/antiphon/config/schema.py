@@ -1,7 +1,7 @@
-"""The shape of the configuration: what may be set, its default, and one line on what it does, which the documentation prints.
+"""The schema of the configuration: settings, defaults, and the descriptions that the documentation prints.
 
-Nothing is read or judged here but single values; what must hold between settings is in `checks`. Keys are never kept: an upstream's
-key is read from the environment when it is asked for, a client's key is known by its hash.
+Only single values are checked here; relations between settings are in `checks`. Keys are not stored: an upstream's key
+is read from the environment when needed, a client's key is stored as a hash.
 """
 
 from __future__ import annotations
@@ -32,27 +32,29 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Where to listen, and what is answered there."""
 
     host: Annotated[
-        str, Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`.")
+        str,
+        Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8080
     workers: Annotated[int, Meta(ge=1, le=64, description="Processes that answer side by side.")] = 1
     allowed_hosts: Annotated[
         list[str],
         Meta(
-            description="Names in `Host` that are answered besides loopback names and `host`; `*` is any. Without them a loopback "
-            "address answers no others, and a public one, which keys guard, answers all."
+            description="Names in `Host` that are answered besides loopback names and `host`; `*` is any. Without "
+            "them a loopback address answers no others, and a public one, which keys guard, answers all."
         ),
     ] = []
     allowed_origins: Annotated[
-        list[str], Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused.")
+        list[str],
+        Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused."),
     ] = []
     max_body_mib: Annotated[
         int,
         Meta(
             ge=1,
             le=1024,
-            description="The largest request body that is taken, in MiB. What a request refers to and continues may have as much "
-            "JSON.",
+            description="The largest request body that is taken, in MiB. What a request refers to and continues may "
+            "have as much JSON.",
         ),
     ] = 64
     max_answer_mib: Annotated[
@@ -60,8 +62,9 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1024,
-            description="The largest answer of an upstream that is kept, in MiB of text, arguments, reasoning and data. A stream "
-            "that goes beyond it ends as `incomplete` (`max_output_bytes`); an answer in one piece is a 502.",
+            description="The largest answer of an upstream that is kept, in MiB of text, arguments, reasoning and "
+            "data. A stream that goes beyond it ends as `incomplete` (`max_output_bytes`); an answer in one piece is "
+            "a 502.",
         ),
     ] = 64
     max_output_items: Annotated[
@@ -69,31 +72,40 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=100_000,
-            description="The largest number of output items in one answer. A stream that goes beyond it ends as `incomplete` "
-            "(`max_output_items`); an answer in one piece is a 502.",
+            description="The largest number of output items in one answer. A stream that goes beyond it ends as "
+            "`incomplete` (`max_output_items`); an answer in one piece is a 502.",
         ),
     ] = 1000
     websocket: Annotated[
         bool,
-        Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),
+        Meta(
+            description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered "
+            "with 426."
+        ),
     ] = True
     style: Annotated[
         SelectableEventStyle | None,
         Meta(
-            description="How events are written for clients of the Responses API: `standard` is the specification's form, `older` "
-            "has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most clients read, see "
-            "[clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and `style` of a key count more."
+            description="How events are written for clients of the Responses API: `standard` is the specification's "
+            "form, `older` has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most "
+            "clients read, see [clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and "
+            "`style` of a key count more."
         ),
     ] = None
     public_metrics: Annotated[
-        bool, Meta(description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in it.")
+        bool,
+        Meta(
+            description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in "
+            "it."
+        ),
     ] = False
     log: Annotated[
         Literal["auto", "json", "pretty"],
         Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
     ] = "auto"
     grace: Annotated[
-        float, Meta(ge=0, le=3600, description="Seconds that answers under way are given to end when the server is stopped.")
+        float,
+        Meta(ge=0, le=3600, description="Seconds that answers under way are given to end when the server is stopped."),
     ] = 10.0
 
 
@@ -114,8 +126,8 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     base_url: Annotated[
         str,
         Meta(
-            description="Where it is, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Needed unless it is the "
-            "embedded model."
+            description="Where it is, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Needed unless it "
+            "is the embedded model."
         ),
     ] = ""
     api_key_env: Annotated[
@@ -123,20 +135,26 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = None
     models: Annotated[
         list[str | ModelRule],
-        Meta(description='Models it serves: names, patterns with `*`, and tables that rename: `{ from = "fast", to = "mock-1" }`.'),
+        Meta(
+            description='Models it serves: names, patterns with `*`, and tables that rename: `{ from = "fast", to = '
+            '"mock-1" }`.'
+        ),
     ] = field(default_factory=lambda: ["*"])
     profile: Annotated[
         str | None,
         Meta(
-            description="What is peculiar about it: a shipped profile by name, or a file. Absent: what its dialect has in common."
+            description="What is peculiar about it: a shipped profile by name, or a file. Absent: what its dialect "
+            "has in common."
         ),
     ] = None
-    embedded: Annotated[bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")] = False
+    embedded: Annotated[
+        bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")
+    ] = False
     agent: Annotated[
         str | None,
         Meta(
-            description="An agent of yours instead of a server, as `module:name`; its dialect is `responses`. Its answers may take "
-            "as long as a day, unless it has `timeouts` of its own."
+            description="An agent of yours instead of a server, as `module:name`; its dialect is `responses`. Its "
+            "answers may take as long as a day, unless it has `timeouts` of its own."
         ),
     ] = None
     context: Annotated[
@@ -149,41 +167,44 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     losses: Annotated[
         Literal["warn", "strict"],
         Meta(
-            description="What becomes of a turn that it cannot be told as it was asked: `warn` tells the client what was lost, "
-            "`strict` refuses the turn. The header `Antiphon-Losses` of a request counts more."
+            description="What becomes of a turn that it cannot be told as it was asked: `warn` tells the client what "
+            "was lost, `strict` refuses the turn. The header `Antiphon-Losses` of a request counts more."
         ),
     ] = "warn"
     timeouts: Annotated[
-        Timeouts | None, Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here.")
+        Timeouts | None,
+        Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here."),
     ] = None
 
     @property
     def profile_name(self) -> str:
-        """The profile to load: the one that is set, or the usual one."""
+        """The profile to load: the configured one, or the default of the dialect."""
         return self.profile or ("local" if self.embedded else DEFAULT_PROFILES[self.dialect])
 
     def api_key(self, environ: Mapping[str, str]) -> str | None:
-        """The key to call it with; a variable that is empty counts as not set."""
+        """The key from the environment; an empty variable counts as unset."""
         return _value(environ, self.api_key_env)
 
     def upstream_model(self, name: str) -> str | None:
-        """The name under which this upstream knows the model, None if it does not serve it."""
+        """The upstream's name for a model; None if it does not serve it."""
         return next(filter(None, (upstream_model_name(rule, name) for rule in self.models)), None)
 
     def context_size(self, model: str) -> int | None:
-        """The context of a model of its own that is set here."""
+        """The configured context size of a model, by the upstream's name."""
         if not isinstance(self.context, dict):
             return self.context
-        return next((size for pattern, size in self.context.items() if upstream_model_name(pattern, model) is not None), None)
+        return next(
+            (size for pattern, size in self.context.items() if upstream_model_name(pattern, model) is not None), None
+        )
 
     def listed_models(self) -> list[str]:
-        """The models that can be named, each once: those that no pattern stands for."""
+        """The model names without patterns, each once."""
         names = [rule if isinstance(rule, str) else rule.from_ for rule in self.models]
         return [name for name in dict.fromkeys(names) if not is_pattern(name)]
 
     @property
     def has_patterns(self) -> bool:
-        """Whether it serves models that are not listed."""
+        """Whether it serves models by pattern."""
         return any(is_pattern(rule if isinstance(rule, str) else rule.from_) for rule in self.models)
 
 
@@ -197,20 +218,24 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: Annotated[str | None, Meta(description="The environment variable that holds the key itself.")] = None
     style: Annotated[
         SelectableEventStyle | None,
-        Meta(description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` counts more."),
+        Meta(
+            description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` counts more."
+        ),
     ] = None
 
     def hash(self, environ: Mapping[str, str]) -> bytes:
-        """The hash of the key. A key that is not there is an error, never one key less: without any, everybody may ask."""
+        """The hash of the key. A missing key is an error, since without any keys everybody has access."""
         if self.sha256 is not None:
             return bytes.fromhex(self.sha256)
         key = self.key(environ)
         if key is None:
-            raise ConfigError(f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}")
+            raise ConfigError(
+                f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}"
+            )
         return key_hash(key.encode())
 
     def key(self, environ: Mapping[str, str]) -> str | None:
-        """The key itself, where the environment has it."""
+        """The key itself, if it comes from the environment."""
         return _value(environ, self.env)
 
 
@@ -228,17 +253,24 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     url: Annotated[
         str | None,
         Meta(
-            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which keeps nothing. Absent: SQLite, in the user's "
-            "data folder."
+            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which keeps nothing. Absent: SQLite, "
+            "in the user's data folder."
         ),
     ] = None
     retention_days: Annotated[
         float,
-        Meta(gt=0, le=36_500, description="Responses older than this many days are removed, once no newer one continues them."),
+        Meta(
+            gt=0,
+            le=36_500,
+            description="Responses older than this many days are removed, once no newer one continues them.",
+        ),
     ] = 30.0
     max_responses: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: no limit."),
+        Meta(
+            description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: "
+            "no limit."
+        ),
     ] = None
     conversation_days: Annotated[
         Annotated[float, Meta(gt=0, le=36_500)] | None,
@@ -252,21 +284,25 @@ class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys_env: Annotated[
         list[str],
         Meta(
-            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. The first "
-            "seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
+            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. "
+            "The first seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
         ),
     ] = []
 
     def keys(self, environ: Mapping[str, str]) -> list[bytes]:
-        """The keys themselves, in order."""
+        """The sealing keys, in order."""
         return [parse_sealing_key(environ.get(variable, "")) for variable in self.keys_env]
 
 
 def parse_sealing_key(text: str) -> bytes:
-    """A key as it is written: 64 hex digits, or base64 in either alphabet."""
+    """Parses a key: 64 hex digits, or base64 in either alphabet."""
     text = text.strip()
     try:
-        key = bytes.fromhex(text) if len(text) == 64 else urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "===")
+        key = (
+            bytes.fromhex(text)
+            if len(text) == 64
+            else urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "===")
+        )
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -285,7 +321,10 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = None
     propagate: Annotated[
-        bool, Meta(description="Whether upstreams are sent a `traceparent`, so that what they tell joins the client's trace.")
+        bool,
+        Meta(
+            description="Whether upstreams are sent a `traceparent`, so that what they tell joins the client's trace."
+        ),
     ] = False
 
 
@@ -299,7 +338,7 @@ class BackgroundConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set."""
+    """All settings."""
 
     server: ServerConfig = ServerConfig()
     upstreams: list[UpstreamConfig] = []
@@ -312,11 +351,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: TelemetryConfig = TelemetryConfig()
 
     def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, KeyConfig]:
-        """Who may ask: what is set for a key, by its hash."""
+        """The configured keys, by hash."""
         return {key.hash(environ): key for key in self.keys}
 
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
-        """Every key that the environment holds for us, each once: what must be in no log and no trace."""
+        """All keys in the environment, each once: they must not appear in logs or traces."""
         keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
         keys += [_value(environ, variable) for variable in self.compaction.keys_env]
         return list(dict.fromkeys(key for key in keys if key is not None))
@@ -326,4 +365,9 @@ def _value(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or None) if variable else None
 
 
-DEFAULT_PROFILES: dict[Dialect, str] = {"chat": "chat", "responses": "open-responses", "messages": "messages", "gemini": "gemini"}
+DEFAULT_PROFILES: dict[Dialect, str] = {
+    "chat": "chat",
+    "responses": "open-responses",
+    "messages": "messages",
+    "gemini": "gemini",
+}

@@ -1,8 +1,8 @@
-"""What a turn stands on: the responses it continues or the conversation it is in, the items it refers to, the calls that its tool
-outputs answer, and the reasoning that led to them.
+"""Resolves what a request refers to: the responses or the conversation that it continues, referenced items, the calls
+that its tool outputs answer, and the reasoning that led to these calls.
 
-The upstream remembers nothing, so a continued conversation is sent to it whole: what each earlier response was asked and what it
-said, the oldest first, then what is new (PREV-1). Settings of earlier turns do not come along (PREV-2).
+Upstreams are stateless, so a continued conversation is sent in full: the input and the output of each earlier response,
+the oldest first, then the new items (PREV-1). Settings of earlier turns are not carried over (PREV-2).
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.status import ItemStatus
 from antiphon.store.interface import Excerpt, Store, StoredTurn
 
-PastTurns = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
+PastTurns = list[bytes]  # JSON arrays of items, the oldest first; one element may hold several, joined with commas
 FindLocalTurns = Callable[[str], PastTurns | None]
 
 
 class ResolvedRequest(Struct, frozen=True, kw_only=True):
-    """A request with all that it stands on."""
+    """A request with its resolved history."""
 
     request: Request  # its input is the whole conversation
-    new_items: list[ItemParam]  # the part of it that is new
-    past_turns: PastTurns  # the part that is not
-    sealed_items: list[ItemParam]  # the whole conversation with its compactions sealed
+    new_items: list[ItemParam]  # the items that this request adds
+    past_turns: PastTurns  # the items of earlier turns
+    sealed_items: list[ItemParam]  # the whole conversation, compactions still sealed
     losses: Losses
 
 
 class _Continued(Struct, frozen=True, kw_only=True):
-    """What a request goes on from: a chain or a conversation."""
+    """The chain or the conversation that a request continues."""
 
     excerpt: Excerpt
-    path: str  # where the request names it
+    path: str  # the request field that names it
     what: str
 
 
 class HistorySource(Struct, frozen=True, kw_only=True):
-    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. One
+    """Looks up earlier turns: first on the connection (`find_local_turns`), then in the store of this owner. One
     request resolves at most `limit` bytes of JSON."""
 
     owner: str
@@ -72,7 +72,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
     find_local_turns: FindLocalTurns | None = None
 
     async def load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
-        """What a request goes on from."""
+        """Loads the chain or the conversation that a request continues."""
         conversation, previous = conversation_id_of(request), request.previous_response_id
         if conversation is not None:
             excerpt = await self.load_conversation(conversation, drops_oldest=drops_oldest)
@@ -83,14 +83,18 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         local = self.find_local_turns(previous) if self.find_local_turns is not None else None
         if local is not None:
             content = b",".join(local)
-            return _Continued(excerpt=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
+            return _Continued(
+                excerpt=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what
+            )
         excerpt = await self.load_chain(previous, drops_oldest=drops_oldest)
         return _Continued(excerpt=excerpt, path="previous_response_id", what=what)
 
     async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
-        """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
+        """PREV-3: an id that never existed, a deleted one and one of another owner give the same error."""
         store = self.store
-        excerpt = await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
+        excerpt = (
+            await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
+        )
         if excerpt is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
@@ -102,16 +106,18 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         return excerpt
 
     async def _refuse_unfinished(self, id: str) -> None:
-        """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
+        """API-2: refuses a response that is still queued or running in the background. Only such a response has an
+        empty output for longer than a moment."""
         record = await self.store.get(self.owner, id) if self.store is not None else None
         if record is not None and record.status in UNFINISHED_STATUSES:
             raise ClientFault(
-                f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, then continue it",
+                f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, "
+                "then continue it",
                 param="previous_response_id",
             )
 
     async def load_conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
-        """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
+        """API-4: the items of a conversation. As for responses, all missing ids give the same error."""
         if self.store is None:
             message = "conversation: this gateway keeps no conversations: see [store] in its configuration"
             raise UnsupportedParameter(message, param="conversation")
@@ -125,11 +131,12 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         return StoredItems(self.store, self.owner, "item", ids, self.limit)
 
     def stored_calls(self, call_ids: list[str]) -> StoredItems:
-        """D-3: the calls of these ids, where there is exactly one: some servers count their calls from 0 in every answer."""
+        """D-3: the calls of these ids that are unique: some servers count call ids from 0 in every answer."""
         return StoredItems(self.store, self.owner, "call", call_ids, self.limit)
 
     async def restore_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
-        """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept and there is room."""
+        """RSN-2: the history with the reasoning of this maker that the client left out, as far as it was stored and
+        fits."""
         missing = find_missing_reasoning(items)
         if self.store is None or not any(missing):
             return items
@@ -138,7 +145,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
 
 
 def is_self_contained(request: Request) -> bool:
-    """Whether a request has everything it needs in itself, which is quick to see for most."""
+    """Whether a request can be sent without any lookup. Quick to check for most requests."""
     if request.previous_response_id or request.conversation:
         return False
     if type(request.input) is not list:
@@ -154,7 +161,7 @@ def is_self_contained(request: Request) -> bool:
 
 
 def lacks_reasoning(request: Request) -> bool:
-    """Whether there is a call or a thought in the history whose sealed reasoning may be somewhere else."""
+    """Whether the history has a call or a reasoning item without its sealed reasoning."""
     return type(request.input) is list and any(find_missing_reasoning(request.input))
 
 
@@ -166,8 +173,8 @@ async def resolve_history(
     opener: CompactionOpener | None = None,
     maker: str | None = None,
 ) -> ResolvedRequest:
-    """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how, and
-    reasoning is put back if it is told whose."""
+    """Resolves the history of a request, and raises for anything that does not exist. With `opener`, compactions are
+    opened; with `maker`, the reasoning of that maker is restored."""
     losses = Losses()
     budget = HistoryBudget(archive.limit, drops_oldest=request.truncation == "auto")
     own = input_items(request)
@@ -177,7 +184,7 @@ async def resolve_history(
     before = _without_unfinished_calls(_decode_arrays(past.excerpt.content), losses, past.path)
     own = await resolve_references(own, before, archive, budget)
     content = past.excerpt.content
-    if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
+    if budget.drops_oldest:  # referenced items are newer than the continued turns, so they were counted first
         if past.excerpt.size > budget.remaining:
             content = _newest_of(past, budget)
             before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
@@ -187,7 +194,9 @@ async def resolve_history(
     raw = before + own
     window = _opened(raw, len(before), opener, past.path, budget)
     can_look_further = not (request.previous_response_id or request.conversation)
-    whole = await _with_their_calls(own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans)
+    whole = await _with_their_calls(
+        own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans
+    )
     if maker is not None:
         whole = await archive.restore_reasoning(whole, maker, budget)
     if whole is not own:
@@ -195,14 +204,16 @@ async def resolve_history(
         window = _opened(raw, len(before), opener, past.path, budget)
     request = replace(request, input=window)
     losses.extend(budget.losses)
-    return ResolvedRequest(request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses)
+    return ResolvedRequest(
+        request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses
+    )
 
 
 def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
-    """What is continued, without the oldest items for which there is no room. No item is decoded for that."""
+    """The continued turns without the oldest items that do not fit. Does not decode items."""
     budget.drop(past.path, "the oldest part of the conversation")
     content = past.excerpt.content
-    if len(content) <= budget.remaining:  # the store has left it out
+    if len(content) <= budget.remaining:  # the store has dropped the oldest part already
         return content
     arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
     raws = [bytes(raw) for array in arrays for raw in array]
@@ -214,17 +225,17 @@ def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
 
 
 def past_turns_of(turn: StoredTurn) -> PastTurns:
-    """What one turn leaves behind."""
+    """The input and the output of a stored turn."""
     return [turn.input, turn.output]
 
 
 def decode_past_turns(past: PastTurns) -> list[ItemParam]:
-    """The conversation so far."""
+    """Decodes past turns to items."""
     return _decode_arrays(b",".join(past))
 
 
 def _decode_arrays(content: bytes) -> list[ItemParam]:
-    """The items of stored arrays that have commas between them, by one typed decode."""
+    """Decodes comma-separated arrays of items in one typed decode."""
     arrays: list[list[ItemParam]] = codec.decode_stored(b"[%b]" % content, list[list[ItemParam]])
     return list(chain.from_iterable(arrays))
 
@@ -232,7 +243,8 @@ def _decode_arrays(content: bytes) -> list[ItemParam]:
 async def resolve_references(
     own: list[ItemParam], before: list[ItemParam], archive: HistorySource, budget: HistoryBudget, at: str = "input"
 ) -> list[ItemParam]:
-    """ITEM-6: items instead of references to them, each counted wherever it stands. `at` is where they stand in the body."""
+    """ITEM-6: replaces references with the items. Each item counts against the budget as often as it is referenced.
+    `at` is the request field that holds `own`."""
     references = [(place, item.id) for place, item in enumerate(own) if isinstance(item, ItemReference)]
     if not references:
         return own
@@ -260,7 +272,7 @@ async def resolve_references(
         if not isinstance(item, ItemReference):
             whole.append(item)
         elif place in fitting:
-            if item.id not in items_by_id:  # it was deleted meanwhile
+            if item.id not in items_by_id:  # deleted since its size was read
                 raise _no_item(item.id, f"{at}[{place}].id")
             whole.append(items_by_id[item.id])
     return whole
@@ -271,18 +283,20 @@ def _no_item(id: str, path: str) -> ClientFault:
 
 
 def conversation_not_found(id: str, param: str) -> ClientFault:
-    """The same for one that never was, one that is gone, and one that is somebody else's."""
-    return ClientFault(f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param)
+    """The error for a conversation that never existed, was deleted, or has another owner."""
+    return ClientFault(
+        f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param
+    )
 
 
 def _new_to(before: list[ItemParam], own: list[ItemParam]) -> list[ItemParam]:
-    """What is in the conversation already is there once: many clients send everything that they know of, again and again."""
+    """Drops items that are in the conversation already: many clients resend everything."""
     earlier_ids = {id for item in before if (id := id_of(item)) is not None}
     return [item for item in own if id_of(item) not in earlier_ids]
 
 
 def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued: str) -> list[ItemParam]:
-    """A call that was cut off in the middle was never made: nobody can answer it, and no server takes half its arguments."""
+    """Drops calls that were cut off: they cannot be answered, and no server accepts incomplete arguments."""
     if set(map(type, items)).isdisjoint(CALLS):
         return items
     finished: list[ItemParam] = []
@@ -295,7 +309,7 @@ def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued:
 
 
 def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
-    """Of a conversation whose oldest part was dropped: outputs go with their calls."""
+    """Drops outputs whose calls were dropped with the oldest part of the conversation."""
     call_ids = {call_id for item in items for call_id in _call_ids_in(item)}
     return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in call_ids]
 
@@ -303,7 +317,7 @@ def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
 def _opened(
     raw: list[ItemParam], before: int, opener: CompactionOpener | None, continued: str, budget: HistoryBudget
 ) -> list[ItemParam]:
-    """The conversation with what its compactions stand for; the first `before` items are not the request's own."""
+    """The conversation with its compactions opened. The first `before` items come from earlier turns."""
     if opener is None or set(map(type, raw)).isdisjoint(SEALED):
         return raw
 
@@ -322,12 +336,12 @@ async def _with_their_calls(
     can_look_further: bool,
     allow_orphans: bool,
 ) -> list[ItemParam]:
-    """D-3: outputs whose calls the client left out get them back, before the first output of their group. In a chain the calls must
-    be in the chain; without one they may be anywhere in the owner's store."""
+    """D-3: adds stored calls for outputs that came without them, before the first output of their group. In a chain,
+    the calls must be in the chain; otherwise they may be anywhere in the owner's store."""
     if set(map(type, own)).isdisjoint(OUTPUTS):
         return own
     call_ids = {call_id for item in (*before, *own) for call_id in _call_ids_in(item)}
-    missing: dict[str, int] = {}  # the first output of each
+    missing: dict[str, int] = {}  # call id → index of the first output that answers it
     for at, item in enumerate(own):
         if isinstance(item, OUTPUTS) and item.call_id not in call_ids:
             missing.setdefault(item.call_id, at)
@@ -335,7 +349,7 @@ async def _with_their_calls(
         return own
     calls = await _load_calls(missing, archive, budget) if can_look_further else {}
     placed: list[ItemParam] = []
-    group = 0  # where the outputs begin that stand together
+    group = 0  # start of the current run of outputs
     for at, item in enumerate(own):
         if not isinstance(item, OUTPUTS):
             placed.append(item)
@@ -357,7 +371,7 @@ async def _with_their_calls(
 
 
 async def _load_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
-    """The calls of these ids that are kept; each has the place of the first output that answers it."""
+    """Loads the stored calls of these ids. The values of `missing` are the indexes of the first outputs."""
     stored = archive.stored_calls(list(missing))
     fitting_ids: list[str] = []
     for call_id, at in missing.items():
@@ -368,7 +382,7 @@ async def _load_calls(missing: dict[str, int], archive: HistorySource, budget: H
 
 
 def _call_ids_in(item: ItemParam) -> list[str]:
-    """The ids of the calls that an item makes."""
+    """The ids of the calls in an item."""
     if isinstance(item, CALLS):
         return [item.call_id]
     if type(item) is MessageParam and type(item.content) is list:
@@ -377,7 +391,7 @@ def _call_ids_in(item: ItemParam) -> list[str]:
 
 
 NOTHING_CONTINUED: Final = _Continued(excerpt=Excerpt(content=b"", size=0), path="previous_response_id", what="")
-EMPTY_OUTPUT: Final = b",[]"  # how the last turn of a chain ends
+EMPTY_OUTPUT: Final = b",[]"  # the end of a chain whose last turn has no output yet
 UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)

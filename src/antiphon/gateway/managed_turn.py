@@ -1,7 +1,7 @@
-"""Turns whose conversation is made shorter on the way: summed up first, cut because it does not fit, or summed up and nothing else.
+"""Turns whose conversation is shortened first: compacted, truncated, or compacted only.
 
-For whoever carries a turn to its client it is a turn like any other: it is asked, and read. Only what is asked differs, and that
-the compaction is the first thing the client is told of.
+A managed turn runs like any other turn. It sends the shortened conversation, and its first output item is the
+compaction.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ EventT = TypeVar("EventT", StreamEvent, StreamEvent | TextRun)
 
 
 class ContextPlan(Struct, frozen=True, kw_only=True):
-    """What is to be done with the conversation of a turn."""
+    """How the conversation of a turn is shortened."""
 
-    request: Request  # with the whole conversation, its compactions open
-    sealed_items: list[ItemParam]  # the same as the client knows it
-    compactor: Compactor | None = None  # None: nothing is summed up
+    request: Request  # the whole conversation, compactions opened
+    sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
+    compactor: Compactor | None = None  # None: no compaction
     threshold: int | None = None
     only_compacts: bool = False
     truncates: bool = False
@@ -60,7 +60,7 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
 
 
 class ManagedTurn(UpstreamTurn):
-    """One such turn."""
+    """A turn that carries out a `ContextPlan`."""
 
     def __init__(
         self,
@@ -73,16 +73,19 @@ class ManagedTurn(UpstreamTurn):
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
         super().__init__(prepared, stamps, pad, trace, recorder, limits)
-        self._plan: ContextPlan | None = plan  # until it is carried out: it holds all that was ever said
+        self._plan: ContextPlan | None = plan  # released once used: it holds the whole conversation
         self._compaction: CompactionResult | None = None
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
-        """Sums up if that is to be done, then asks. A server that finds the rest too long is asked once more with less of it."""
+        """Compacts if planned, then sends the request. If the upstream finds the input too long, sends it once more
+        with less."""
         plan, self._plan = self._plan, None
-        assert plan is not None  # a turn is asked once
+        assert plan is not None  # a turn is sent once
         request = plan.request
         if plan.compactor is not None:
-            compaction = await plan.compactor.compact(request, plan.sealed_items, transport, self.losses, threshold=plan.threshold)
+            compaction = await plan.compactor.compact(
+                request, plan.sealed_items, transport, self.losses, threshold=plan.threshold
+            )
             self._compaction = compaction
             self._note("compacted")
             if plan.only_compacts:
@@ -121,7 +124,9 @@ class ManagedTurn(UpstreamTurn):
             return _behind(super()._read_whole(body), compaction)
         usage = compaction_usage(compaction, self.losses)
         now = self._stamps.now()
-        return replace(self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[compaction.item], usage=usage)
+        return replace(
+            self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[compaction.item], usage=usage
+        )
 
     def _prepare(self, request: Request) -> None:
         prepared = prepare_request(request, self.prepared.target, is_stored=bool(self.prepared.request.store))
@@ -137,7 +142,7 @@ class ManagedTurn(UpstreamTurn):
 
 
 class EmptyResponse:
-    """The answer of a turn that asks no upstream for one."""
+    """The response of a turn that only compacts."""
 
     status: Final = 200
     headers: Final[Mapping[str, str]] = {"content-type": "application/json"}
@@ -147,14 +152,16 @@ class EmptyResponse:
         yield b""
 
     def abort(self) -> None:
-        pass  # nothing is held
+        pass  # no resources
 
 
 class PrefixedStreamReader(StreamReader):
-    """An upstream's stream that comes behind an item of ours: the item is told once the response is in progress, and everything of
-    the upstream's is counted on from there."""
+    """Puts the compaction item before the upstream's output: sends it once the response is in progress, and shifts all
+    later indexes and sequence numbers."""
 
-    def __init__(self, to_hub: EventsToHub, get_compaction: Callable[[], CompactionResult | None], limits: OutputLimits) -> None:
+    def __init__(
+        self, to_hub: EventsToHub, get_compaction: Callable[[], CompactionResult | None], limits: OutputLimits
+    ) -> None:
         super().__init__(to_hub, limits)
         self._get_compaction = get_compaction
         self._has_sent_item = False
@@ -167,7 +174,11 @@ class PrefixedStreamReader(StreamReader):
 
     def _moved(self, events: Sequence[EventT]) -> list[EventT]:
         compaction = self._get_compaction()
-        return list(events) if compaction is None else [moved for event in events for moved in self._move(event, compaction)]
+        return (
+            list(events)
+            if compaction is None
+            else [moved for event in events for moved in self._move(event, compaction)]
+        )
 
     def _move(self, event: EventT, compaction: CompactionResult) -> Iterable[EventT]:
         if isinstance(event, ResponseCreated | ResponseQueued):
@@ -193,7 +204,9 @@ class PrefixedStreamReader(StreamReader):
 
 
 def _behind(response: Response, compaction: CompactionResult) -> Response:
-    return replace(response, output=[compaction.item, *response.output], usage=add_usage(compaction.usage, response.usage))
+    return replace(
+        response, output=[compaction.item, *response.output], usage=add_usage(compaction.usage, response.usage)
+    )
 
 
 def _renumbered(event: UnknownEvent) -> Raw:
@@ -204,5 +217,5 @@ def _renumbered(event: UnknownEvent) -> Raw:
     return Raw(codec.encode(members))
 
 
-BEFORE: Final = 2  # events
-AGAIN: Final = 60  # per cent of what was too long, by an estimate that may have been far off
+BEFORE: Final = 2  # events of the compaction item
+AGAIN: Final = 60  # per cent of the estimate of the input that was too long

@@ -1,8 +1,8 @@
-"""About how many tokens a request has, for upstreams that do not count them. Pure, and as quick for a book as for a page.
+"""Estimates the tokens of a request, for upstreams that do not count them. Pure; the time for long texts is bounded.
 
-Every model cuts text its own way, so this is no model's count. It is meant to err a little on the large side: within a tenth for
-English, code and JSON, further off for scripts that vocabularies treat very differently. Media count by what servers usually take
-for them, since nothing here looks inside an image.
+Tokenizers differ, so this matches no model exactly. It errs on the large side: within a tenth for English, code and
+JSON, further off for scripts that vocabularies treat very differently. Media have fixed estimates by kind and size;
+their content is not read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from antiphon.protocol.tools import ToolParam
 
 
 def estimate_request(request: Request) -> int:
-    """All that a model reads of a request: instructions, items, tools, and the schema that its answer must obey."""
+    """Tokens of all that a model reads: instructions, items, tools, and the response schema."""
     tally = _Tally()
     tally.tokens += AROUND_REQUEST
     tally.items(input_items(request))
@@ -61,14 +61,14 @@ def estimate_request(request: Request) -> int:
 
 
 def estimate_items(items: Iterable[ItemParam]) -> int:
-    """The items of a conversation, each with what stands around it in a prompt."""
+    """Tokens of items, with the framing of each in a prompt."""
     tally = _Tally()
     tally.items(items)
     return tally.total()
 
 
 def estimate_text(text: str) -> int:
-    """A text by itself. Of a long one only pieces are looked at, from all over it."""
+    """Tokens of a text. A long text is sampled."""
     length = len(text)
     if length <= LONG:
         tokens = len(TOKEN.findall(text))
@@ -76,11 +76,11 @@ def estimate_text(text: str) -> int:
         starts = range(0, length - SLICE + 1, (length - SLICE) // (SLICES - 1))
         sampled = sum(len(TOKEN.findall(text, start, start + SLICE)) for start in starts)
         tokens = sampled * length // (len(starts) * SLICE)
-    return tokens + (tokens + 19) // 20  # a twentieth more than the vocabularies that this was fitted to
+    return tokens + (tokens + 19) // 20  # 5 % more than the vocabularies that this was fitted to
 
 
 class _Tally:
-    """What was counted, and the texts that are still to be: all of them together, so that the time it takes has a bound."""
+    """Counts tokens and collects texts. The texts are estimated together, so that the total time is bounded."""
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -100,9 +100,9 @@ class _Tally:
             self.json(tool)
 
     def json(self, shape: Any) -> None:
-        """What has no better measure: its JSON."""
+        """Counts any other value by its JSON."""
         left = [msgspec.json.decode(codec.encode(shape))]
-        while left:  # and no recursion: this may be as deep as JSON can be
+        while left:  # no recursion: the JSON may be deeply nested
             match left.pop():
                 case str() as text if text.startswith("data:"):
                     self.tokens += _media(text)
@@ -114,7 +114,7 @@ class _Tally:
                 case list() as members:
                     left += members
                 case _:
-                    pass  # a number, say: what follows is enough for it
+                    pass  # a number, for example: one token is enough
             self.tokens += 1  # quotation marks, a colon, a comma
 
     def _item(self, item: ItemParam) -> None:
@@ -138,7 +138,7 @@ class _Tally:
             case ImageGenerationCall():
                 self.tokens += IMAGE_TOKENS
             case ItemReference() | CompactionTrigger():
-                pass  # nothing of these is ever read by a model
+                pass  # a model never reads these
             case _:
                 self.json(item)
 
@@ -170,7 +170,7 @@ class _Tally:
 
 
 def _media(data: str) -> int:
-    """A file, as a data URL or as bare base64, by its kind and its size."""
+    """Tokens of a file, given as a data URL or as bare base64, by its kind and size."""
     kind, _, body = data.rpartition(",")
     size = len(body) * 3 // 4
     if kind.startswith("data:image/"):
@@ -182,8 +182,8 @@ def _media(data: str) -> int:
     return max(FILE_TOKENS, size // PAGES)
 
 
-# One match is about one token: a word or the first letters of a long one, two digits, three marks, one character of scripts that
-# are written without spaces. A single space belongs to the word after it.
+# One match is about one token: a word or the first letters of a long one, two digits, three punctuation marks, one
+# character of scripts that are written without spaces. A single space belongs to the word after it.
 TOKEN: Final = re.compile(
     r"[A-Z]?[a-z]{1,8}|[A-Z]{1,3}|[0-9]{1,2}|[!-/:-@\[-`{-~]{1,3}|\s{2,}"
     r"|[\u0900-\u0fff\u3040-\u9fff\uac00-\ud7af\U00010000-\U0010ffff]|[^\x00-\x7f]{1,2}"
@@ -198,8 +198,8 @@ AROUND_CALL: Final = 6
 IMAGE_TOKENS: Final = 1_100
 SMALL_IMAGE_TOKENS: Final = 85
 VIDEO_TOKENS: Final = 5_000
-FILE_TOKENS: Final = 1_500  # at least, and where there is only its address
-SEALED: Final = 6  # characters a token, of what only its maker can open
-AUDIO: Final = 500  # bytes a token
+FILE_TOKENS: Final = 1_500  # at least, and for files given by URL
+SEALED: Final = 6  # characters per token of sealed content
+AUDIO: Final = 500  # bytes per token
 PLAIN: Final = 3
 PAGES: Final = 30

@@ -1,6 +1,6 @@
-"""Records what happens to requests. A `Trace` only appends to a list; a thread of its own takes keys out, writes and sweeps.
+"""Records requests. A `Trace` only appends to a list; a thread redacts keys, writes files and removes old ones.
 
-Nothing here can harm a request: what is too much is left out and counted, a folder that cannot be written is logged once.
+Tracing never fails a request: data beyond the limits is omitted and counted, and write errors are logged once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from antiphon.trace.records import (
 )
 from antiphon.trace.redactor import Redactor, keys_in_headers
 
-MAX_TRACE: Final = 32 * 1024 * 1024  # bytes of one trace, in memory and about as many on disk
-MAX_WAITING: Final = 64 * 1024 * 1024  # bytes of traces that wait to be written
+MAX_TRACE: Final = 32 * 1024 * 1024  # bytes of one trace, in memory and about the same on disk
+MAX_WAITING: Final = 64 * 1024 * 1024  # bytes of traces in the write queue
 SWEEP_EVERY: Final = 60.0  # seconds
 CLOSE_TIMEOUT: Final = 5.0  # seconds that `close` waits
 
@@ -44,7 +44,7 @@ logger = logging.getLogger("antiphon.trace")
 
 
 class TraceWriter:
-    """The traces of a server. The thread that writes them runs until `close`. `sweep_every` differs only where nobody can wait."""
+    """The traces of a server. Its writer thread runs until `close`. Only tests set `sweep_every`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TraceWriter:
         *,
         sweep_every: float = SWEEP_EVERY,
     ) -> None:
-        self.dropped_traces = 0  # traces that nobody will ever read
+        self.dropped_traces = 0  # traces that were not written
         self._now = now
         self._clock = clock
         self._waiting: deque[FinishedTrace] = deque()
@@ -71,7 +71,7 @@ class TraceWriter:
         return Trace(id, self._now(), self._clock, self._take)
 
     def close(self) -> None:
-        """Waits until what was handed over is written, but not for ever."""
+        """Waits until queued traces are written, at most `CLOSE_TIMEOUT` seconds."""
         with self._change:
             self._closing = True
             self._change.notify()
@@ -82,7 +82,9 @@ class TraceWriter:
             if self._closing or self._waiting_size + finished.size > MAX_WAITING:
                 self.dropped_traces += 1
                 if self.dropped_traces == 1:
-                    logger.warning("a trace was dropped: they come faster than they can be written; the next ones are only counted")
+                    logger.warning(
+                        "a trace was dropped: they come faster than they can be written; the next ones are only counted"
+                    )
                 return
             self._waiting.append(finished)
             self._waiting_size += finished.size
@@ -107,11 +109,14 @@ class TraceWriter:
 
 
 class Trace:
-    """One request being recorded. Every call is cheap and none does IO; `finish` hands everything over, once.
+    """Records one request. Calls are cheap and do no I/O; `finish` queues the trace, once.
 
-    A request whose body nobody read leaves no trace: a question about health, a stranger at the door."""
+    A request whose body was not read leaves no trace: health checks, unauthenticated clients.
+    """
 
-    def __init__(self, id: str, time: float, clock: Callable[[], float], hand_over: Callable[[FinishedTrace], None]) -> None:
+    def __init__(
+        self, id: str, time: float, clock: Callable[[], float], hand_over: Callable[[FinishedTrace], None]
+    ) -> None:
         self._id = id
         self._time = time
         self._clock = clock
@@ -146,7 +151,9 @@ class Trace:
         if self._open:
             self._secrets += keys_in_headers(headers)
             raw = self._raw_data("upstream_request", body)
-            self._entries.append(UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=raw))
+            self._entries.append(
+                UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=raw)
+            )
 
     def upstream_head(self, status: int, headers: Mapping[str, str]) -> None:
         if self._open:
@@ -165,12 +172,12 @@ class Trace:
             self._entries.append((self._clock(), ClientPiece, data))
 
     def losses(self, losses: Losses) -> None:
-        """Some that are known by now; a loss that is told twice counts once."""
+        """Records losses found so far; repeated losses count once."""
         if self._open:
             self._entries.append(LossList(at=self._at(), losses=list(losses)))
 
     def note(self, name: str, value: str | int | float | None) -> None:
-        """Anything else worth knowing. The last note called `error` is the one that lists show."""
+        """Records a named value. Lists show the last note named `error`."""
         if self._open:
             self._entries.append(TraceNote(at=self._at(), name=name, value=value))
 
@@ -198,7 +205,8 @@ class Trace:
         return RawData(data if self._fits(kind, len(data)) else b"")
 
     def _fits(self, kind: str, length: int) -> bool:
-        """Whether there is room. Once some of a kind is missing, so is all that follows of it: pieces have no holes."""
+        """Whether data fits. Once data of a kind was omitted, all later data of that kind is too, so that pieces have
+        no gaps."""
         if kind in self._missing or self._size + length + COST > MAX_TRACE:
             self._missing[kind] = self._missing.get(kind, 0) + length
             return False
@@ -207,7 +215,7 @@ class Trace:
 
 
 class _FileWriter:
-    """What the thread does. Its own edge: whatever goes wrong here is said once and goes no further."""
+    """Writes files in the writer thread. Catches all errors and logs each kind once."""
 
     def __init__(self, config: TraceConfig, secrets: tuple[str, ...], now: Callable[[], float]) -> None:
         if config.dir is None:
@@ -217,7 +225,7 @@ class _FileWriter:
         self._max_seconds = config.max_days * 86400
         self._secrets = secrets
         self._now = now
-        self._folder_bytes = 0  # bytes in the folder, as far as this process knows
+        self._folder_bytes = 0  # bytes in the folder, as counted by this process
         self._swept = 0.0
         self._failing: set[str] = set()
 
@@ -246,11 +254,14 @@ class _FileWriter:
     def _tried(self, what: str, work: Callable[[], None]) -> bool:
         try:
             work()
-        except Exception as error:  # the thread's edge: the next trace may fare better
+        except Exception as error:  # the next trace may succeed
             if what not in self._failing:
                 self._failing.add(what)
                 logger.warning(
-                    "traces cannot be %s %s: %s; requests are served all the same", what, self._folder, _safe_message(error)
+                    "traces cannot be %s %s: %s; requests are served all the same",
+                    what,
+                    self._folder,
+                    _safe_message(error),
                 )
             return False
         if what in self._failing:
@@ -260,7 +271,7 @@ class _FileWriter:
 
 
 def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """As most of us would write them; a header that came twice is joined with a comma."""
+    """Headers as a dict; repeated headers are joined with commas."""
     named: dict[str, str] = {}
     for name, value in headers:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -269,8 +280,8 @@ def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _safe_message(error: Exception) -> str:
-    """An error without what it was about: only the system's own words are known to hold no key."""
+    """The message of an error without data of the request: only system messages are known to hold no key."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
 
 
-COST: Final = 256  # bytes that a record takes by itself
+COST: Final = 256  # bytes of overhead per record

@@ -1,7 +1,7 @@
-"""A WebSocket to a server (RFC 6455), on the sockets that requests go out by: TLS and proxies are as there. wsproto reads frames.
+"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. wsproto reads frames.
 
-Text messages alone, no extensions. Messages wait until they are taken, and while much waits the socket is not read. Every way it
-can go wrong is an `UpstreamFault`; an upgrade that is answered with something else is `UpgradeRefused`, with that answer.
+Text messages only, no extensions. Messages are queued until they are received; a long queue pauses the socket. Every
+failure is an `UpstreamFault`; a refused upgrade is `UpgradeRefused`, with the server's response.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-MAX_BUFFERED: Final = 256 * 1024  # bytes of messages that wait; one may be larger
+MAX_BUFFERED: Final = 256 * 1024  # bytes of queued messages; one may be larger
 MAX_REFUSAL: Final = 256 * 1024
 
 
 class UpgradeRefused(Exception):
-    """The server answered the upgrade with something else."""
+    """The server refused the upgrade."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         super().__init__(f"the server refused the upgrade with status {status}")
@@ -38,9 +38,14 @@ class UpgradeRefused(Exception):
 
 
 async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> WebSocket:
-    """A WebSocket at an address that begins with http:// or https://."""
+    """Opens a WebSocket at an http:// or https:// URL."""
     key = b64encode(os.urandom(16))
-    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": key.decode()}
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": key.decode(),
+    }
     connection, request = await network.open_connection(url, {**headers, **upgrade}, timeouts)
     socket = WebSocket(connection, key, timeouts)
     connection.write(request)
@@ -56,7 +61,7 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
 
 
 class WebSocket:
-    """One connection. `upgraded` is done when messages can be sent."""
+    """One WebSocket. `upgraded` is done when messages can be sent."""
 
     def __init__(self, connection: Connection, key: bytes, timeouts: Timeouts) -> None:
         self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,7 +70,7 @@ class WebSocket:
         self._upgrade: _Upgrade | None = _Upgrade(generate_accept_token(key).decode())
         self._frames = FrameProtocol(client=True, extensions=[])
         self._parts: list[str] = []
-        self._length = 0  # of the message that is under way
+        self._length = 0  # of the incomplete message
         self._messages: deque[str] = deque()
         self._buffered = 0
         self._paused = False
@@ -78,13 +83,13 @@ class WebSocket:
         return self._fault is None
 
     def send(self, text: str) -> None:
-        """One message."""
+        """Sends one message."""
         if self._fault is not None:
             raise self._fault.without_traceback()
         self._write(self._frames.send_data(text, fin=True))
 
     async def receive(self) -> str:
-        """The next message. What came before the end of the connection can still be read."""
+        """The next message. Messages received before the end of the connection can still be read."""
         while not self._messages:
             if self._fault is not None:
                 raise self._fault.without_traceback()
@@ -102,7 +107,7 @@ class WebSocket:
         return message
 
     def close(self) -> None:
-        """Says goodbye and hangs up. Harmless at any time."""
+        """Sends a close frame and closes the connection. Can be called at any time."""
         if self._fault is None:
             self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
             self._break(UpstreamFault("this WebSocket was closed", code="upstream_disconnected"))
@@ -148,11 +153,13 @@ class WebSocket:
                 case Opcode.CLOSE:
                     code, reason = cast(tuple[int, str], frame.payload)
                     self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-                    message = f"the server closed the WebSocket with code {int(code)}" + (f": {reason}" if reason else "")
+                    message = f"the server closed the WebSocket with code {int(code)}" + (
+                        f": {reason}" if reason else ""
+                    )
                     self._break(UpstreamFault(message, code="upstream_disconnected"))
                     return
                 case _:
-                    pass  # pongs, and binary messages, which this API has none of
+                    pass  # pongs, and binary messages, which this API does not use
 
     def _take(self, piece: str, is_last: bool) -> None:
         self._parts.append(piece)
@@ -188,7 +195,7 @@ class WebSocket:
 
 
 class _Upgrade:
-    """Reads the answer to the upgrade."""
+    """Reads the response to the upgrade."""
 
     def __init__(self, accept: str) -> None:
         self._accept = accept
@@ -199,7 +206,7 @@ class _Upgrade:
         self._is_whole = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """What came behind a good answer; None if the answer is not whole yet. Raises for any other."""
+        """The bytes after a successful response; None if it is incomplete. Raises for any other response."""
         self._length += len(data)
         try:
             self._parser.feed_data(data)
@@ -214,7 +221,7 @@ class _Upgrade:
         return None
 
     def cut_off(self) -> Exception:
-        """What it comes to if nothing follows."""
+        """The error if the connection ends here."""
         if self._headers:
             return UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
         return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
