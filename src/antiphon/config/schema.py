@@ -24,12 +24,12 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 def key_hash(key: bytes) -> bytes:
-    """What is kept and compared in place of a client's key."""
+    """The hash that is stored and compared in place of a client's key."""
     return sha256(key).digest()
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to listen, and what is answered there."""
+    """The address to listen on, limits, and defaults for all clients."""
 
     host: Annotated[
         str,
@@ -119,7 +119,7 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server behind the gateway. Of several that serve a model, the first is asked."""
+    """A server behind the gateway. If several serve a model, the first gets its requests."""
 
     name: Annotated[str, Meta(description="What logs and `/v1/models` call it.")]
     dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions, Responses, Messages or Gemini.")]
@@ -209,7 +209,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may ask: the keys of clients. Without any, everybody on this machine may, and nobody else."""
+    """The keys of clients. Without any, all clients on this machine have access, and no others."""
 
     name: Annotated[str, Meta(description="The owner of what is asked with this key. One owner may have several keys.")]
     sha256: Annotated[
@@ -240,7 +240,7 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What happened to each request, on disk, for those who look for a fault."""
+    """Request traces on disk, for debugging."""
 
     dir: Annotated[str | None, Meta(description="The folder for traces. Absent: nothing is written.")] = None
     max_mib: Annotated[int, Meta(ge=1, description="The oldest traces are removed beyond this many MiB.")] = 256
@@ -248,7 +248,7 @@ class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where responses are kept, and for how long."""
+    """Where responses are stored, and for how long."""
 
     url: Annotated[
         str | None,
@@ -279,7 +279,7 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What compactions are sealed with. With SQLite a key is made by itself, in a file beside the database."""
+    """The keys that seal compactions. With SQLite a key is created automatically, in a file beside the database."""
 
     keys_env: Annotated[
         list[str],
@@ -329,7 +329,7 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class BackgroundConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Work that goes on without its client: requests with `background = true`."""
+    """Background responses: requests with `background = true`."""
 
     running: Annotated[int, Meta(ge=1, le=10_000, description="How many responses each process makes at once.")] = 16
     waiting: Annotated[

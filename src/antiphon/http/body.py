@@ -1,4 +1,4 @@
-"""The body of a request: JSON, whole, and no longer than the limit (HTTP-1)."""
+"""Reads request bodies: JSON, complete, and within the size limit (HTTP-1)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from antiphon.http.asgi import Receive, Scope, first_header, header_values
 
 
 class ClientDisconnected(Exception):
-    """Nobody is there to be answered."""
+    """The client disconnected."""
 
 
 def check_body_headers(scope: Scope, limit: int) -> None:
-    """Refuses a body by what the head says of it, before any of it is read."""
+    """Refuses a body by its headers, before any of it is read."""
     if header_values(scope, b"content-encoding"):
         raise _unsupported("content-encoding: request bodies are taken as they are; send the JSON unencoded")
     kind = first_header(scope, b"content-type")
-    if kind != b"application/json":  # as nearly all write it
+    if kind != b"application/json":  # the usual form
         _check_type(kind)
     length = first_header(scope, b"content-length")
     if length.isdigit() and int(length[:20]) > limit:
@@ -23,9 +23,9 @@ def check_body_headers(scope: Scope, limit: int) -> None:
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body, however many pieces it comes in."""
+    """The whole body, of any number of pieces."""
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):  # as nearly all come
+    if message["type"] == "http.request" and not message.get("more_body"):  # the usual case: one piece
         return _within(bytes(message.get("body", b"")), limit)
     pieces: list[bytes] = []
     size = 0
@@ -58,7 +58,9 @@ def _within(body: bytes, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ClientFault:
-    return ClientFault(f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413)
+    return ClientFault(
+        f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413
+    )
 
 
 def _unsupported(message: str) -> ClientFault:
