@@ -36,12 +36,12 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8080
-    workers: Annotated[int, Meta(ge=1, le=64, description="Processes that answer side by side.")] = 1
+    workers: Annotated[int, Meta(ge=1, le=64, description="Number of server processes.")] = 1
     allowed_hosts: Annotated[
         list[str],
         Meta(
-            description="Names in `Host` that are answered besides loopback names and `host`; `*` is any. Without "
-            "them a loopback address answers no others, and a public one, which keys guard, answers all."
+            description="Names in `Host` that are accepted besides loopback names and `host`; `*` accepts any. "
+            "Absent: a loopback address accepts only these, and a public address, which requires keys, accepts all."
         ),
     ] = []
     allowed_origins: Annotated[
@@ -53,8 +53,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1024,
-            description="The largest request body that is taken, in MiB. What a request refers to and continues may "
-            "have as much JSON.",
+            description="The largest request body, in MiB. The history that a request refers to and continues has the "
+            "same limit.",
         ),
     ] = 64
     max_answer_mib: Annotated[
@@ -62,9 +62,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1024,
-            description="The largest answer of an upstream that is kept, in MiB of text, arguments, reasoning and "
-            "data. A stream that goes beyond it ends as `incomplete` (`max_output_bytes`); an answer in one piece is "
-            "a 502.",
+            description="The largest answer of an upstream, in MiB of text, arguments, reasoning and data. A longer "
+            "stream ends as `incomplete` (`max_output_bytes`); a longer answer that is not streamed is a 502.",
         ),
     ] = 64
     max_output_items: Annotated[
@@ -72,47 +71,44 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=100_000,
-            description="The largest number of output items in one answer. A stream that goes beyond it ends as "
-            "`incomplete` (`max_output_items`); an answer in one piece is a 502.",
+            description="The largest number of output items in one answer. A stream with more ends as `incomplete` "
+            "(`max_output_items`); an answer that is not streamed is a 502.",
         ),
     ] = 1000
     websocket: Annotated[
         bool,
-        Meta(
-            description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered "
-            "with 426."
-        ),
+        Meta(description="Whether `/v1/responses` accepts WebSockets; if not, an upgrade is answered with 426."),
     ] = True
     style: Annotated[
         SelectableEventStyle | None,
         Meta(
-            description="How events are written for clients of the Responses API: `standard` is the specification's "
-            "form, `older` has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most "
-            "clients read, see [clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and "
-            "`style` of a key count more."
+            description="The form of events for clients of the Responses API: `standard` is the specification's form, "
+            "`older` has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most clients "
+            "read, see [clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and `style` of "
+            "a key take precedence."
         ),
     ] = None
     public_metrics: Annotated[
         bool,
         Meta(
-            description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in "
-            "it."
+            description="Whether `/metrics` needs no key. It names models and upstreams, and contains no content of "
+            "requests."
         ),
     ] = False
     log: Annotated[
         Literal["auto", "json", "pretty"],
-        Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
+        Meta(description="The format of log lines: `auto` is pretty on a terminal and JSON elsewhere."),
     ] = "auto"
     grace: Annotated[
         float,
-        Meta(ge=0, le=3600, description="Seconds that answers under way are given to end when the server is stopped."),
+        Meta(ge=0, le=3600, description="Seconds that requests in flight have to finish when the server stops."),
     ] = 10.0
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long each step of an upstream's answer may take, in seconds."""
 
-    connect: Annotated[Seconds, Meta(description="Until the connection stands, TLS included.")] = 5.0
+    connect: Annotated[Seconds, Meta(description="Until the connection is established, TLS included.")] = 5.0
     first_byte: Annotated[Seconds, Meta(description="From the request until the first byte of the answer.")] = 60.0
     idle: Annotated[Seconds, Meta(description="Between two pieces of the answer.")] = 60.0
     total: Annotated[Seconds, Meta(description="From the request until the end of the answer.")] = 600.0
@@ -121,13 +117,13 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server behind the gateway. If several serve a model, the first gets its requests."""
 
-    name: Annotated[str, Meta(description="What logs and `/v1/models` call it.")]
+    name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
     dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions, Responses, Messages or Gemini.")]
     base_url: Annotated[
         str,
         Meta(
-            description="Where it is, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Needed unless it "
-            "is the embedded model."
+            description="Its URL, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Required unless it is "
+            "the embedded model or an agent."
         ),
     ] = ""
     api_key_env: Annotated[
@@ -143,8 +139,8 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     profile: Annotated[
         str | None,
         Meta(
-            description="What is peculiar about it: a shipped profile by name, or a file. Absent: what its dialect "
-            "has in common."
+            description="A profile with its quirks: the name of a built-in profile, or a file. Absent: the default "
+            "profile of its dialect."
         ),
     ] = None
     embedded: Annotated[
@@ -153,27 +149,27 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     agent: Annotated[
         str | None,
         Meta(
-            description="An agent of yours instead of a server, as `module:name`; its dialect is `responses`. Its "
-            "answers may take as long as a day, unless it has `timeouts` of its own."
+            description="An agent of your own instead of a server, as `module:name`; its dialect is `responses`. Its "
+            "answers may take up to a day, unless it has its own `timeouts`."
         ),
     ] = None
     context: Annotated[
         Context | dict[str, Context] | None,
         Meta(
-            description="How many tokens its models take in, or a table of that by its own names for them: "
-            '`{ "mock-*" = 32768 }`. Absent: what it says itself in its list of models, if it does.'
+            description="The context size of its models in tokens, or a table of sizes by its own model names: `{ "
+            '"mock-*" = 32768 }`. Absent: the size in its list of models, if it has one.'
         ),
     ] = None
     losses: Annotated[
         Literal["warn", "strict"],
         Meta(
-            description="What becomes of a turn that it cannot be told as it was asked: `warn` tells the client what "
-            "was lost, `strict` refuses the turn. The header `Antiphon-Losses` of a request counts more."
+            description="What to do if a request cannot be translated without loss: `warn` reports the losses to the "
+            "client, `strict` refuses the request. The header `Antiphon-Losses` of a request takes precedence."
         ),
     ] = "warn"
     timeouts: Annotated[
         Timeouts | None,
-        Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here."),
+        Meta(description="Its own timeouts; values that are not set here come from `[timeouts]`."),
     ] = None
 
     @property
@@ -211,7 +207,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The keys of clients. Without any, all clients on this machine have access, and no others."""
 
-    name: Annotated[str, Meta(description="The owner of what is asked with this key. One owner may have several keys.")]
+    name: Annotated[str, Meta(description="The owner of all requests with this key. One owner may have several keys.")]
     sha256: Annotated[
         str | None, Meta(description='The key\'s SHA-256 in hex: `printf %s "$KEY" | sha256sum`. Either this or `env`.')
     ] = None
@@ -219,7 +215,8 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     style: Annotated[
         SelectableEventStyle | None,
         Meta(
-            description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` counts more."
+            description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` takes "
+            "precedence."
         ),
     ] = None
 
@@ -253,7 +250,7 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     url: Annotated[
         str | None,
         Meta(
-            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which keeps nothing. Absent: SQLite, "
+            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which stores nothing. Absent: SQLite, "
             "in the user's data folder."
         ),
     ] = None
@@ -274,7 +271,7 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
     conversation_days: Annotated[
         Annotated[float, Meta(gt=0, le=36_500)] | None,
-        Meta(description="Conversations that lay unchanged for more than this many days are removed. Absent: none is."),
+        Meta(description="Conversations unchanged for more than this many days are removed. Absent: none are removed."),
     ] = None
 
 
@@ -316,24 +313,27 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     otlp_endpoint: Annotated[
         str | None,
         Meta(
-            description="Where a collector takes OTLP over HTTP: `http://localhost:4318`. Absent: where "
-            "`OTEL_EXPORTER_OTLP_ENDPOINT` says; without either, nothing is sent."
+            description="The URL of a collector that accepts OTLP over HTTP: `http://localhost:4318`. Absent: the "
+            "value of `OTEL_EXPORTER_OTLP_ENDPOINT`; without either, nothing is sent."
         ),
     ] = None
     propagate: Annotated[
         bool,
-        Meta(
-            description="Whether upstreams are sent a `traceparent`, so that what they tell joins the client's trace."
-        ),
+        Meta(description="Whether upstreams are sent a `traceparent`, so that their spans join the client's trace."),
     ] = False
 
 
 class BackgroundConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Background responses: requests with `background = true`."""
 
-    running: Annotated[int, Meta(ge=1, le=10_000, description="How many responses each process makes at once.")] = 16
+    running: Annotated[
+        int, Meta(ge=1, le=10_000, description="The number of responses that each process runs at once.")
+    ] = 16
     waiting: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="How many may wait, over all processes; further ones are refused.")
+        int,
+        Meta(
+            ge=1, le=1_000_000, description="The number of queued responses of all processes; further ones are refused."
+        ),
     ] = 1000
 
 
