@@ -120,7 +120,7 @@ def test_what_a_summary_cannot_hold_is_a_loss() -> None:
     _, _, losses = compact(asked(picture), answers("Pictures.", "length"))
     assert losses == [
         "input: what is in 2 parts that are not text (a summary is made from text)",
-        "output: the end of the summary (the model did not come to it)",
+        "output: the end of the summary (the summary of the model was cut off)",
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
     assert lengths[1] <= lengths[0] // 2 + 50
     assert lengths[2] <= lengths[1] // 2 + 50
     assert made.contents.summary == "Notes."
-    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they had no room in what the summary was made from)"]
+    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they did not fit into the transcript for the summary)"]
 
 
 def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:

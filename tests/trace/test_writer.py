@@ -232,7 +232,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_heals(tmp_path: Path, 
     traces.close()
     assert [summary.id for summary in list_traces(blocked)] == ["req_3"]
     failed, healed = [record.getMessage() for record in caplog.records]
-    assert failed == f"traces cannot be written to {blocked}: Not a directory; requests are served all the same"
+    assert failed == f"traces cannot be written to {blocked}: Not a directory; requests are not affected"
     assert healed == f"traces are written to {blocked} again"
 
 
@@ -248,7 +248,7 @@ def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(tmp_path: Path, 
     traces.close()
     assert len(list_traces(tmp_path)) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"traces cannot be removed from {tmp_path}: RuntimeError; requests are served all the same"
+        f"traces cannot be removed from {tmp_path}: RuntimeError; requests are not affected"
     ]
     assert traces.dropped_traces == 0
 
@@ -280,5 +280,5 @@ def test_what_grows_old_while_nothing_happens_is_swept_too(tmp_path: Path) -> No
 
 
 def test_without_a_folder_there_are_no_traces() -> None:
-    with pytest.raises(ConfigError, match=r"wanted trace\.dir"):
+    with pytest.raises(ConfigError, match=r"trace\.dir is missing"):
         TraceWriter(TraceConfig())

@@ -144,7 +144,7 @@ if os.path.getsize(lives) == 2: sys.exit("no room: " + sys.stdin.readline())
         until(lambda: (tmp_path / "lives").stat().st_size == 3 and model.wait_ready(0))
     finally:
         model.stop()
-    assert "did not come back; its last words: no room" in caplog.text
+    assert "did not restart; its last output: no room" in caplog.text
     assert model.key not in caplog.text
 
 
@@ -180,7 +180,7 @@ def test_the_key_is_not_among_the_last_words() -> None:
 
 def test_a_child_that_stays_silent_is_given_up() -> None:
     model = EmbeddedModel(os.environ, child(SILENT), start_timeout=0.05)
-    with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last words: none"):
+    with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last output: none"):
         model.start()
     assert not is_running(model.pid)
 

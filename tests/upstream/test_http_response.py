@@ -294,7 +294,7 @@ def test_silence_has_a_limit_and_any_byte_ends_it() -> None:
             wire.deliver(bytes([byte]))
             await pass_time(9)
         await pass_time(12)
-        with pytest.raises(UpstreamFault, match="fell silent for 20 s") as caught:
+        with pytest.raises(UpstreamFault, match="sent nothing for 20 s") as caught:
             await whole(answer)
         assert (caught.value.code, caught.value.status) == ("upstream_timeout", 504)
 
@@ -334,7 +334,7 @@ def test_the_time_of_a_slow_reader_is_not_the_upstreams_silence() -> None:
         assert await anext(pieces) == b"x"
         waiting = asyncio.ensure_future(anext(pieces))
         await pass_time(12)
-        with pytest.raises(UpstreamFault, match="fell silent"):
+        with pytest.raises(UpstreamFault, match="sent nothing for"):
             await waiting
 
     with_turned_clock(work)
@@ -394,7 +394,7 @@ def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
 
     async def work() -> None:
         async with serving(script) as place, network() as transport:
-            with pytest.raises(UpstreamFault, match="fell silent"):
+            with pytest.raises(UpstreamFault, match="sent nothing for"):
                 await whole(await post(transport, place.url, timeouts=Timeouts(idle=0.02)))
             with pytest.raises(UpstreamFault, match="took longer"):
                 await whole(await post(transport, place.url, timeouts=Timeouts(total=0.02)))
@@ -483,7 +483,7 @@ def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
         reading = asyncio.create_task(whole(answer))
         await until(lambda: answer.buffered_bytes == 0)
         answer.abort()
-        with pytest.raises(UpstreamFault, match="on our side"):
+        with pytest.raises(UpstreamFault, match="aborted the exchange"):
             await reading
 
     async def work() -> None:
@@ -684,7 +684,7 @@ def test_silence_in_a_flow_has_its_limit() -> None:
         await pass_time(8)
         assert not flow.done()
         await pass_time(8)
-        with pytest.raises(UpstreamFault, match="fell silent"):
+        with pytest.raises(UpstreamFault, match="sent nothing for"):
             await flow
         assert basin.pieces == [b"a"]
 

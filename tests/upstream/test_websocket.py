@@ -72,8 +72,8 @@ def test_what_is_sent_is_masked_and_whole(run: Run) -> None:
     [
         (b"\x88\x05\x03\xe9bye", "upstream_disconnected", "code 1001: bye"),
         (b"\x88\x02\x03\xe8", "upstream_disconnected", "code 1000"),
-        (b"\xff\xff", "upstream_invalid_response", "no valid WebSocket"),
-        (b"", "upstream_disconnected", "without a goodbye"),
+        (b"\xff\xff", "upstream_invalid_response", "invalid WebSocket data"),
+        (b"", "upstream_disconnected", "without a close frame"),
     ],
 )
 def test_the_end_is_told_after_what_came_before_it(run: Run, bytes_of_end: bytes, code: str, words: str) -> None:

@@ -134,9 +134,9 @@ def _url_problem(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        return f"is no URL ({error}): wanted {A_URL}"
+        return f"is not a URL ({error}): wanted {A_URL}"
     if parts.scheme not in ("http", "https") or not host:
-        return f"is no URL of a server: wanted {A_URL}"
+        return f"is not the URL of a server: wanted {A_URL}"
     if "@" in parts.netloc:
         return "has a name or a key in it: leave it out, and name the variable that holds the key as api_key_env"
     if "?" in url or "#" in url:
@@ -253,7 +253,7 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
 def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
     """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
     if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
-        return f"is no name of an environment variable: put {holds} into one and name it here, not the key itself"
+        return f"is not the name of an environment variable: put {holds} into one and name it here, not the key itself"
     value = environ.get(variable)
     if not value:
         return f"the environment variable {variable} is not set: it is to hold {holds}"

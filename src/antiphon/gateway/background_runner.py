@@ -115,7 +115,7 @@ class BackgroundRunner:
                 await self._take()
                 await self._count()
             except StorageUnavailable as error:
-                self._services.logger.event("no work can be claimed", level="warning", why=error.message)
+                self._services.logger.event("background work cannot be claimed", level="warning", why=error.message)
             try:
                 async with asyncio.timeout(self._timings.poll_interval):
                     await self._there_is_work.wait()
@@ -240,7 +240,7 @@ class _Job:
         if self._work.is_cancelled:
             why: ApiError | None = cancelled_error()
         elif self._work.has_events:
-            why = ApiError("the gateway that made this response was restarted", code="server_restarted", status=503)
+            why = ApiError("the gateway that ran this response was restarted", code="server_restarted", status=503)
         else:
             why = await self._make(log_entry, trace)
         if self._has_lost_lease:
@@ -256,7 +256,7 @@ class _Job:
         log_entry.note_response(ended.response, self._log.count)
         if not await self._log.finish(ended):
             self._services.logger.event(
-                "work was somebody else's at its end", level="warning", response_id=self._work.id
+                "lease lost before the end of background work", level="warning", response_id=self._work.id
             )
 
     async def _make(self, log_entry: RequestLog, trace: Trace | None) -> ApiError | None:

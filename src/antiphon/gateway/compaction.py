@@ -79,7 +79,7 @@ class CompactionOpener(Struct, frozen=True, kw_only=True):
             raise _invalid(path, "this gateway did not make it, and the model that is asked for cannot read it")
         content = self.seal.decrypt(self.owner, item.encrypted_content)
         if content is None:
-            raise _invalid(path, "it is damaged, or was not made for you by this gateway")
+            raise _invalid(path, "it is damaged, or this gateway did not make it for this key")
         return content
 
 

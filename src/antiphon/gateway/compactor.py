@@ -64,7 +64,7 @@ class Compactor(Struct, frozen=True, kw_only=True):
         covered = frozenset(map(fingerprint, raw))
         summary = _text_in(response)
         if not summary:
-            raise UpstreamFault("the model gave no summary of the conversation", code="upstream_invalid_response")
+            raise UpstreamFault("the model returned no summary of the conversation", code="upstream_invalid_response")
         contents = CompactionContents(
             summary=summary, permanent_items=permanent, verbatim_items=verbatim, covered_fingerprints=covered
         )
@@ -110,16 +110,16 @@ class Compactor(Struct, frozen=True, kw_only=True):
                 losses.add(
                     "input",
                     f"{transcript.omitted_items} of the oldest items",
-                    "they had no room in what the summary was made from",
+                    "they did not fit into the transcript for the summary",
                 )
             if transcript.media_parts:
                 losses.add(
                     "input",
-                    f"what is in {transcript.media_parts} parts that are not text",
+                    f"the content of {transcript.media_parts} parts that are not text",
                     "a summary is made from text",
                 )
             if response.status == ResponseStatus.INCOMPLETE:
-                losses.add("output", "the end of the summary", "the model did not come to it")
+                losses.add("output", "the end of the summary", "the summary of the model was cut off")
             return response
 
 
@@ -131,7 +131,7 @@ def verbatim_token_limit(context: int | None, threshold: int | None) -> int:
 def compaction_usage(compaction: CompactionResult, losses: Losses) -> Usage:
     """The token usage of the summary; zero, with a loss, if the upstream reports none."""
     if compaction.usage is None:
-        losses.add("usage", "how many tokens it took", "the upstream does not say")
+        losses.add("usage", "the number of tokens", "the upstream does not report it")
     return compaction.usage or ZERO_USAGE
 
 

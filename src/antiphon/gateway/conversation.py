@@ -43,7 +43,7 @@ def conversation_id_of(request: Request) -> str | None:
         )
     if request.previous_response_id:
         raise ClientFault(
-            "conversation: a request goes on either in a conversation or from previous_response_id, not both",
+            "conversation: expected either conversation or previous_response_id, got both",
             param="conversation",
         )
     return id

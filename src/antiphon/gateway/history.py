@@ -363,7 +363,7 @@ async def _with_their_calls(
                 group += 1
             elif not allow_orphans:
                 raise OrphanToolOutput(
-                    f"input[{at}].call_id: there is no call with the id {item.call_id!r} that this output could answer",
+                    f"input[{at}].call_id: there is no call with the id {item.call_id!r} for this output",
                     param=f"input[{at}].call_id",
                 )
         placed.append(item)

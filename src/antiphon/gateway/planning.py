@@ -44,9 +44,7 @@ class ContextPlanner(Struct, frozen=True, kw_only=True):
         only_compacts = _is_triggered(own)
         if only_compacts:
             if not input_items(request):
-                raise MissingField(
-                    "input: there is nothing before the compaction_trigger that could be compacted", param="input"
-                )
+                raise MissingField("input: there are no items before the compaction_trigger to compact", param="input")
             self.seal.check_keys()
         context = await self.models.context_size(target)
         threshold = None if only_compacts else _threshold(request, context, losses)
@@ -79,7 +77,7 @@ def _is_triggered(own: list[ItemParam]) -> bool:
     place = next(place for place, item in enumerate(own) if type(item) is CompactionTrigger)
     if place != len(own) - 1:
         raise InvalidValue(
-            f"input[{place}]: a compaction_trigger is the last item of its input; more comes here",
+            f"input[{place}]: a compaction_trigger must be the last item of the input",
             param=f"input[{place}]",
         )
     return True

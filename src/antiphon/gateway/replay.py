@@ -136,9 +136,9 @@ def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
     if client is None:
         raise NotReplayable(f"{record.id}: no request was recorded")
     if client.method == "WEBSOCKET":
-        raise NotReplayable(f"{record.id}: a turn on a WebSocket; only those over HTTP can be replayed")
+        raise NotReplayable(f"{record.id}: the turn used a WebSocket; only HTTP turns can be replayed")
     if head is None:
-        raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
+        raise NotReplayable(f"{record.id}: no response was recorded, so there is nothing to compare with")
     if record.notes.get("conversation"):
         raise NotReplayable(
             f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it"
@@ -196,7 +196,7 @@ async def _answer(
 ) -> bytes:
     """The response body; errors before its first byte are raised."""
     if record.upstream_request is None:
-        raise NotReplayable(f"{record.id}: no upstream was asked, so there is no answer to translate")
+        raise NotReplayable(f"{record.id}: no request was sent to an upstream, so there is no response to translate")
     if turn.prepared.request.stream:
         return await _stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))

@@ -69,7 +69,7 @@ async def prepare_turn(
         config = upstream.config
         trace.route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
     if request.stream_options and not request.stream:
-        raise ClientFault("stream_options: only a request with `stream: true` may have them", param="stream_options")
+        raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
     stored = services.store if request.store is not False else None
     conversation = conversation_id_of(request)
     before: PastTurns = []

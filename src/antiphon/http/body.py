@@ -13,7 +13,7 @@ class ClientDisconnected(Exception):
 def check_body_headers(scope: Scope, limit: int) -> None:
     """Refuses a body by its headers, before any of it is read."""
     if header_values(scope, b"content-encoding"):
-        raise _unsupported("content-encoding: request bodies are taken as they are; send the JSON unencoded")
+        raise _unsupported("content-encoding: request bodies must not be encoded; send plain JSON")
     kind = first_header(scope, b"content-type")
     if kind != b"application/json":  # the usual form
         _check_type(kind)
@@ -48,7 +48,7 @@ def _check_type(value: bytes) -> None:
         raise _unsupported(f"content-type: got {shown!r}, wanted 'application/json'")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
-        raise _unsupported("content-type: JSON is UTF-8, no other charset can be read")
+        raise _unsupported("content-type: unsupported charset; expected UTF-8")
 
 
 def _within(body: bytes, limit: int) -> bytes:

@@ -134,7 +134,7 @@ class HttpProtocol(HttpToolsProtocol):
                 "there is no WebSocket here: send the request with POST", code="upgrade_required", status=426
             )
         if self._running is not None:
-            raise BadHandshake("it has to wait until every earlier request of its connection is answered")
+            raise BadHandshake("earlier requests on this connection are not answered yet")
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
@@ -192,7 +192,7 @@ class HttpProtocol(HttpToolsProtocol):
         _check_framing(version, self.headers)
         if self.parser.should_upgrade():
             if method == "CONNECT":
-                raise ClientFault("CONNECT: this is no proxy")
+                raise ClientFault("CONNECT: this server is not a proxy")
             if _asks_for_websocket(self.headers):
                 self._socket = self._admit_websocket(method, version)
             return  # the parser stops here; `_feed` continues
@@ -429,7 +429,7 @@ def _target(url: bytes) -> _Target:
         raw_path = parsed.path or b""
         path = raw_path.decode("ascii")
     except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-        raise ClientFault("the request line: its target is no path") from None
+        raise ClientFault("the request line: the target is not a path") from None
     host = b""
     if parsed.schema:
         host = parsed.host if not parsed.port else b"%b:%d" % (parsed.host, parsed.port)
@@ -459,8 +459,8 @@ def _fault_of(error: httptools.HttpParserError) -> ApiError:
         return error.__context__
     if isinstance(error, httptools.HttpParserCallbackError):
         LOG.error("reading a request failed", exc_info=error)
-        return ApiError("something went wrong on our side")
-    return ClientFault(f"this is no HTTP/1.1 request: {error}")
+        return ApiError("internal error; see the log for this request id")
+    return ClientFault(f"invalid HTTP/1.1 request: {error}")
 
 
 def _too_large() -> ClientFault:

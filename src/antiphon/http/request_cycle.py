@@ -103,12 +103,12 @@ class RequestCycle:
         except asyncio.CancelledError:  # by the server, when the shutdown grace period is over
             await self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
         except Exception as error:  # clients never see internal errors
-            await self._fail(ApiError("something went wrong on our side"), error)
+            await self._fail(ApiError("internal error; see the log for this request id"), error)
         else:
             if not self.is_complete and not self.is_disconnected:
                 await self._fail(
-                    ApiError("something went wrong on our side"),
-                    RuntimeError("the application left an answer unfinished"),
+                    ApiError("internal error; see the log for this request id"),
+                    RuntimeError("the application did not finish the response"),
                 )
         finally:
             self.is_disconnected = True
@@ -178,13 +178,13 @@ class RequestCycle:
         elif kind == "http.response.start" and not self.is_started:
             self._begin(message["status"], message.get("headers", []))
         else:
-            raise RuntimeError(f"an answer cannot go on with {kind} here")
+            raise RuntimeError(f"unexpected ASGI message {kind}")
 
     def respond_now(self, status: int, headers: Headers, body: bytes) -> None:
         if self.is_disconnected:
             return
         if self.is_started:
-            raise RuntimeError("an answer cannot begin twice")
+            raise RuntimeError("the response was already started")
         self._begin(status, headers)
         self._end(body)
 
@@ -247,14 +247,14 @@ class RequestCycle:
         else:
             self._length -= len(data)
             if self._length < 0:
-                raise RuntimeError("the answer is longer than it said")
+                raise RuntimeError("the body is longer than content-length")
             data = head + data
         self._connection.transport.write(data)
 
     def _end(self, data: bytes) -> None:
         self._write(data, b"0\r\n\r\n")
         if self._length and not self._bodyless:
-            raise RuntimeError("the answer is shorter than it said")
+            raise RuntimeError("the body is shorter than content-length")
         self.is_complete = True
         self._set_news()
         if not self.keep_alive:

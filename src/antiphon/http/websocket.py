@@ -307,7 +307,7 @@ class WebSocket(asyncio.Protocol):
                 if self.on_binary is not None:
                     self._call(self.on_binary)
                 else:
-                    self._fail(1003, "only text messages are read here")
+                    self._fail(1003, "only text messages are supported")
             case PingFrame():
                 self._pong(received.payload)
             case _:
@@ -404,7 +404,7 @@ class WebSocket(asyncio.Protocol):
         elif (left := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
             next_check = min(next_check, left)
         else:
-            self._cut("a client that gives no sign of life is cut", seconds=round(silent, 1))
+            self._cut("disconnected a client that does not respond", seconds=round(silent, 1))
             return
         self._silence_timer = self._loop.call_later(next_check, self._check_life)
 
@@ -413,7 +413,7 @@ class WebSocket(asyncio.Protocol):
         if self.on_lifetime_exceeded is not None:
             self._call(self.on_lifetime_exceeded)
         else:
-            self.close(1001, "this connection has lived for as long as it may")
+            self.close(1001, "the lifetime of this connection is over")
 
     # The end
 
@@ -476,7 +476,7 @@ class WebSocket(asyncio.Protocol):
             listener(*arguments)
         except Exception as error:
             LOG.error("an endpoint failed on a WebSocket", exc_info=error, extra={"fields": {"request_id": self.id}})
-            self._fail(1011, "something went wrong on our side")
+            self._fail(1011, "internal error")
 
 
 def _nothing(*_: object) -> None:

@@ -105,7 +105,7 @@ class FrameReader:
     def _join(self, frame: Frame) -> ReceivedFrame:
         if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
             raise InvalidFrame(
-                CloseReason.PROTOCOL_ERROR, "a new message begins where an earlier one has not ended, or none goes on"
+                CloseReason.PROTOCOL_ERROR, "unexpected continuation frame, or a new message inside another"
             )
         opcode = self._opcode = self._opcode or frame.opcode
         if opcode is Opcode.TEXT:
@@ -160,11 +160,11 @@ def _close(payload: bytes) -> CloseFrame:
         return CloseFrame(None)
     code = int.from_bytes(payload[:2])
     if len(payload) == 1 or not (code in CODES or 3000 <= code < 5000):
-        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame without a code that may be sent")
+        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame has an invalid code")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a close frame whose reason is no UTF-8") from None
+        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "the reason of a close frame is not UTF-8") from None
     return CloseFrame(code)
 
 

@@ -117,7 +117,7 @@ def read_trace(folder: Path, id_or_prefix: str) -> RecordedTrace:
     except OSError as error:
         raise TraceError(f"{file.path}: cannot be read: {error.strerror}") from None
     if lines.pop():
-        raise TraceError(f"{file.path}: the last line has no end; somebody cut the file")
+        raise TraceError(f"{file.path}: the last line is incomplete; the file was truncated")
     first, *rest = lines or [b""]
     summary = _checked(_decoded(first, file, 1), file)
     return RecordedTrace(summary, [_decoded(line, file, number) for number, line in enumerate(rest, 2)])
@@ -173,12 +173,12 @@ def _decoded(line: bytes, file: TraceFile, number: int) -> AnyTraceRecord:
     try:
         return decode_record(line)
     except (msgspec.DecodeError, ValueError) as error:
-        raise TraceError(f"{file.path}, line {number}: is no record of a trace: {error}") from None
+        raise TraceError(f"{file.path}, line {number}: not a trace record: {error}") from None
 
 
 def _checked(record: AnyTraceRecord, file: TraceFile) -> TraceSummary:
     if not isinstance(record, TraceSummary):
-        raise TraceError(f"{file.path}: a trace begins with a summary, this one does not")
+        raise TraceError(f"{file.path}: the first line is not a trace summary")
     if record.format != FORMAT:
-        raise TraceError(f"{file.path}: is of format {record.format}; this version reads format {FORMAT}")
+        raise TraceError(f"{file.path}: has format {record.format}; expected format {FORMAT}")
     return record

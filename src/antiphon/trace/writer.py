@@ -82,9 +82,7 @@ class TraceWriter:
             if self._closing or self._waiting_size + finished.size > MAX_WAITING:
                 self.dropped_traces += 1
                 if self.dropped_traces == 1:
-                    logger.warning(
-                        "a trace was dropped: they come faster than they can be written; the next ones are only counted"
-                    )
+                    logger.warning("a trace was dropped: the write queue is full; further ones are only counted")
                 return
             self._waiting.append(finished)
             self._waiting_size += finished.size
@@ -219,7 +217,7 @@ class _FileWriter:
 
     def __init__(self, config: TraceConfig, secrets: tuple[str, ...], now: Callable[[], float]) -> None:
         if config.dir is None:
-            raise ConfigError("traces need a folder: got none, wanted trace.dir")
+            raise ConfigError("trace.dir is missing: expected a folder for traces")
         self._folder = Path(config.dir).absolute()
         self._max_bytes = config.max_mib * 1024 * 1024
         self._max_seconds = config.max_days * 86400
@@ -258,7 +256,7 @@ class _FileWriter:
             if what not in self._failing:
                 self._failing.add(what)
                 logger.warning(
-                    "traces cannot be %s %s: %s; requests are served all the same",
+                    "traces cannot be %s %s: %s; requests are not affected",
                     what,
                     self._folder,
                     _safe_message(error),

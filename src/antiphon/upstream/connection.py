@@ -146,7 +146,9 @@ class _Handshake:
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if not self.done.done():
             self.done.set_exception(
-                UpstreamFault("the upstream hung up during the TLS handshake", code="upstream_unavailable")
+                UpstreamFault(
+                    "the upstream closed the connection during the TLS handshake", code="upstream_unavailable"
+                )
             )
 
     def _go_on(self, data: memoryview | bytes) -> None:

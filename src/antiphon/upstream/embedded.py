@@ -83,7 +83,7 @@ class EmbeddedModel:
             self.stop()
             words = child.last_words() if child else "it was stopped"
             raise EmbeddedFailed(
-                f"the embedded model did not start within {self._start_timeout:g} s; its last words: {words}"
+                f"the embedded model did not start within {self._start_timeout:g} s; its last output: {words}"
             )
         self._watch = Thread(target=self._keep_alive, args=(child,), name="embedded-model", daemon=True)
         self._watch.start()
@@ -153,7 +153,7 @@ class EmbeddedModel:
             if not self._is_up(child):
                 child.end()
                 if not self._stopping.is_set():
-                    log.error("the embedded model did not come back; its last words: %s", child.last_words())
+                    log.error("the embedded model did not restart; its last output: %s", child.last_words())
 
 
 class _Child:

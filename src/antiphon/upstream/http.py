@@ -55,7 +55,9 @@ class HttpTransport:
             except StaleConnection:
                 pass  # it ended while idle, so the request was not answered and a retry is safe
         if self._closed:
-            raise UpstreamFault("the gateway is stopping and asks no upstream any more", code="upstream_unavailable")
+            raise UpstreamFault(
+                "the gateway is stopping and sends no more requests to upstreams", code="upstream_unavailable"
+            )
         fresh = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
             return await _exchange(pool, fresh, request, timeouts, started_at)
@@ -70,7 +72,7 @@ class HttpTransport:
         """A connection outside the pool, and a GET head that is not sent yet, for protocol upgrades. The caller closes
         the connection."""
         if self._closed:
-            raise UpstreamFault("this network is closed and opens no connection any more", code="upstream_unavailable")
+            raise UpstreamFault("the transport is closed and opens no more connections", code="upstream_unavailable")
         origin, path = _split(url)
         head = _head("GET", path, origin, tuple(headers.items()))
         return await self._pool(origin).connect(min(timeouts.connect, timeouts.total)), head + b"\r\n"
@@ -248,7 +250,7 @@ def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str
         if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
             raise UpstreamFault(
                 f"the header {name!r} for the upstream holds a line break or another character that HTTP cannot carry; "
-                "look at the key or setting it comes from",
+                "check the key or setting it comes from",
                 code="upstream_unavailable",
             )
         lines.append(f"{name}: {value}")

@@ -102,7 +102,7 @@ class HttpResponse:
     def abort(self) -> None:
         """Closes the connection if the body is not complete; a task that waits for pieces gets an error."""
         if self._buffer or not self._complete:
-            self._break("the exchange with the upstream was ended on our side", "upstream_disconnected")
+            self._break("the gateway aborted the exchange with the upstream", "upstream_disconnected")
         self._buffer.clear()
         self._buffer_size = 0
 
@@ -319,7 +319,7 @@ class HttpResponse:
         elif self._is_silent:
             self._break(f"the upstream did not answer within {limits.first_byte:g} s", "upstream_timeout", 504)
         else:
-            self._break(f"the upstream fell silent for {limits.idle:g} s", "upstream_timeout", 504)
+            self._break(f"the upstream sent nothing for {limits.idle:g} s", "upstream_timeout", 504)
 
     def _time_left(self, now: float) -> float:
         """Seconds until the next timeout."""

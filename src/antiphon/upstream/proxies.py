@@ -78,7 +78,7 @@ class _ProxyAnswer:
         elif not status[1].startswith(b"2"):
             self._refuse(f"the proxy refused to connect to the upstream (status {status[1].decode()})")
         elif not self._head.endswith(b"\r\n\r\n"):  # the TLS client speaks first, so this is not from the upstream
-            self._refuse("the proxy sent more than its answer")
+            self._refuse("the proxy sent data after its response")
         elif not self.agreed.done():
             self.agreed.set_result(None)
 

@@ -130,12 +130,14 @@ class WebSocket:
         try:
             self._read(received)
         except ParseFailed:
-            self._break(UpstreamFault("what the server sends is no valid WebSocket", code="upstream_invalid_response"))
+            self._break(UpstreamFault("the server sent invalid WebSocket data", code="upstream_invalid_response"))
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
             self._refuse(self._upgrade.cut_off())
-        self._break(UpstreamFault("the server closed the WebSocket without a goodbye", code="upstream_disconnected"))
+        self._break(
+            UpstreamFault("the server closed the connection without a close frame", code="upstream_disconnected")
+        )
 
     # Inside
 
