@@ -275,7 +275,7 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
     assert [(loss.path, loss.what) for loss in found.losses] == [("conversation", "the oldest part of the conversation")]
 
 
-def test_what_a_connection_remembers_is_bounded_as_what_is_stored() -> None:
+def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
     """WS-5: refused, or cut to its newest items, which are what is remembered from then on."""
     past = [msgspec.json.encode([each]) for each in (user("1" * 1000), says("1"), user("2" * 1000), says("2", "msg_2"))]
     size = len(b",".join(past))

@@ -129,7 +129,7 @@ def test_a_request_whose_body_nobody_read_leaves_no_trace(tmp_path: Path) -> Non
     assert traces.dropped_traces == 0
 
 
-def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path) -> None:
+def test_calls_after_finish_record_nothing(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
         ask(trace)
         trace.finish()
@@ -269,7 +269,7 @@ def test_the_folder_is_swept_at_the_start_and_while_writing(tmp_path: Path) -> N
     traces.close()
 
 
-def test_what_grows_old_while_nothing_happens_is_swept_too(tmp_path: Path) -> None:
+def test_traces_expire_while_idle(tmp_path: Path) -> None:
     write_file(tmp_path, trace_file_name("req_1", 1_760_000_000.0), [b"x"])
     now = [1_760_000_000.0]
     traces = TraceWriter(TraceConfig(dir=str(tmp_path), max_days=1.0), now=lambda: now[0], sweep_every=0.001)

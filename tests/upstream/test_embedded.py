@@ -93,7 +93,7 @@ def is_running(pid: int | None) -> bool:
 # The life of the process
 
 
-def test_what_the_child_is_told_and_what_not(tmp_path: Path) -> None:
+def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
     """The key is no argument and in no environment; keys of other upstreams stay here."""
     told = tmp_path / "told.json"
     model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(told)))
@@ -370,7 +370,7 @@ def test_it_answers_nobody_without_its_key(model: EmbeddedModel) -> None:
     assert status == 401
 
 
-def test_what_it_cannot_take_is_told_in_words_and_every_role_is_understood(model: EmbeddedModel) -> None:
+def test_unsupported_parts_become_text_and_all_roles_work(model: EmbeddedModel) -> None:
     """F-4: images and files as notes; calls and results as text; system text anywhere; nothing at all in a message."""
     turn = Turn(
         model,

@@ -82,7 +82,7 @@ def test_an_end_before_the_first_byte_is_a_stale_connection() -> None:
     asyncio.run(work())
 
 
-def test_what_arrived_together_is_one_piece(run: Run) -> None:
+def test_data_received_together_is_one_piece(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(CHUNKED)
@@ -220,7 +220,7 @@ def test_bytes_after_the_last_one_do_not_break_the_answer() -> None:
         b"HTTP/1.1 101 Switch\r\n\r\nx",
     ],
 )
-def test_what_is_not_an_answer_is_a_fault(raw: bytes) -> None:
+def test_invalid_response_is_a_fault(raw: bytes) -> None:
     """ERR-5: and no library is named."""
 
     async def work() -> None:
@@ -641,7 +641,7 @@ def test_a_fault_in_the_middle_comes_after_what_came_before_it() -> None:
     asyncio.run(work())
 
 
-def test_what_a_sink_raises_is_raised_to_whoever_waits_and_not_into_the_event_loop() -> None:
+def test_sink_errors_are_raised_in_flow_and_not_in_the_event_loop() -> None:
     async def work() -> None:
         def broken(piece: bytes) -> bool:
             raise ZeroDivisionError(piece)

@@ -48,7 +48,7 @@ def test_messages_come_whole_however_they_are_cut_and_pings_are_answered(run: Ru
     assert heard[0][:2] == b"\x8a\x81"
 
 
-def test_what_is_sent_is_masked_and_whole(run: Run) -> None:
+def test_sent_frames_are_masked_and_whole(run: Run) -> None:
     got: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -157,7 +157,7 @@ def test_a_refusal_is_told_with_its_answer(run: Run, answer: bytes, status: int)
         b"",
     ],
 )
-def test_what_is_no_answer_to_an_upgrade_is_a_fault(run: Run, answer: bytes) -> None:
+def test_invalid_upgrade_response_is_a_fault(run: Run, answer: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(answer)
