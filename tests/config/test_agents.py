@@ -25,7 +25,7 @@ def test_an_agent_needs_no_address() -> None:
         ({"dialect": "chat"}, "upstreams[0].dialect: got 'chat', wanted \"responses\", which agents speak"),
     ],
 )
-def test_what_an_agent_cannot_have_is_an_error(change: dict[str, str], said: str) -> None:
+def test_settings_that_an_agent_cannot_have_are_errors(change: dict[str, str], said: str) -> None:
     settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
     with pytest.raises(ConfigError) as raised:
         check_config(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]

@@ -103,16 +103,16 @@ def test_a_base_url_is_where_a_server_is(url: str) -> None:
     ("url", "said"),
     [
         ("", "is missing: wanted the URL of a server"),
-        ("127.0.0.1:9001/v1", "is no URL of a server"),
-        ("ftp://sk-1/v1", "is no URL of a server"),
-        ("https:///v1", "is no URL of a server"),
+        ("127.0.0.1:9001/v1", "is not the URL of a server"),
+        ("ftp://sk-1/v1", "is not the URL of a server"),
+        ("https:///v1", "is not the URL of a server"),
         ("https://sk-1@example.com/v1", "has a name or a key in it"),
         ("https://user:sk-1@example.com/v1", "has a name or a key in it"),
         ("https://example.com/v1?key=sk-1", "has a query or a fragment in it"),
         ("https://example.com/v1?", "has a query or a fragment in it"),
         ("https://example.com/v1#sk-1", "has a query or a fragment in it"),
-        ("https://example.com:port/v1", "is no URL ("),
-        ("https://[::1/v1", "is no URL ("),
+        ("https://example.com:port/v1", "is not a URL ("),
+        ("https://[::1/v1", "is not a URL ("),
         ("https://example.com/v 1", "has blanks or characters beyond ASCII"),
         ("https://example.com/\nv1", "has blanks or characters beyond ASCII"),
     ],
@@ -155,7 +155,7 @@ def test_a_key_that_no_header_can_carry_is_told_and_not_shown() -> None:
 @pytest.mark.parametrize("slip", ["", "sk-1234", "$LAB_KEY", "gsk_abcdefghijklmnop1234567890"])
 def test_a_key_in_place_of_its_variable_is_told_and_not_shown(slip: str) -> None:
     (said,) = said_of(upstream(api_key_env=slip))
-    assert said.startswith("upstreams[0].api_key_env: is no name of an environment variable")
+    assert said.startswith("upstreams[0].api_key_env: is not the name of an environment variable")
     assert not slip or slip not in said
 
 
@@ -195,7 +195,7 @@ def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
         (KeyConfig(name="alice", sha256="0" * 64 + "\n"), "keys[0].sha256: wanted the 64 hex digits"),
         (KeyConfig(name="alice", sha256=sha256(b"").hexdigest()), "keys[0].sha256: is the hash of nothing"),
         (KeyConfig(name="alice", env="MISSING_KEY"), "keys[0].env: the environment variable MISSING_KEY is not set"),
-        (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: is no name of an environment variable"),
+        (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: is not the name of an environment variable"),
     ],
 )
 def test_a_bad_key_is_told_and_not_shown(key: KeyConfig, said: str) -> None:

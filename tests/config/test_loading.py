@@ -97,7 +97,7 @@ def test_the_contract_is_read() -> None:
     assert [key.name for key in config.keys] == ["alice"]
 
 
-def test_what_is_not_said_is_as_documented() -> None:
+def test_defaults_are_as_documented() -> None:
     config = parse_config(LAB, "antiphon.toml", {})
     assert config == Config(upstreams=config.upstreams)
     assert config.upstreams[0].models == ["*"]
@@ -227,9 +227,9 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: key 'alice' has neither sha256 nor env"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_file_line_path_and_remedy(text: str, line: int, said: str) -> None:
+def test_errors_have_file_line_path_and_remedy(text: str, line: int, said: str) -> None:
     assert refusal(text).startswith(f"antiphon.toml, line {line}: {said}")
 
 
-def test_what_is_no_toml_is_told() -> None:
+def test_invalid_toml_is_an_error() -> None:
     assert refusal("[server").startswith("antiphon.toml: not valid TOML: ")

@@ -18,7 +18,7 @@ from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.gateway.background_runner import MAX_HELD, EventLineWriter, _Log
+from antiphon.gateway.background_runner import MAX_PENDING_BYTES, EventLineWriter, _Log
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -106,7 +106,7 @@ async def _fill_log(lines: int, size: int) -> tuple[int, int]:
 
 
 def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow() -> None:
-    held, added = asyncio.run(_fill_log(lines=100, size=MAX_HELD // 10))
+    held, added = asyncio.run(_fill_log(lines=100, size=MAX_PENDING_BYTES // 10))
     assert held == 11
     assert added == 100
 
@@ -177,7 +177,7 @@ def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_t
     assert told_by(heard)["status"] == "completed"
 
 
-def test_what_is_told_while_it_waits_is_what_is_written_down_whatever_the_upstream_adds() -> None:
+def test_queued_events_equal_the_stored_events() -> None:
     """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
     queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
@@ -282,7 +282,7 @@ def expect_cancelled(lab: Lab, id: str, answer: httpx2.Response) -> dict[str, An
     return response
 
 
-def test_what_waits_is_cancelled_at_once_and_never_asked(lab: Lab) -> None:
+def test_queued_response_is_cancelled_without_an_upstream_request(lab: Lab) -> None:
     """API-2. Whoever reads its stream meanwhile hears of its end."""
     gate = lab.block(RUNNING)
     id = lab.begin(input="never")
@@ -299,7 +299,7 @@ def test_what_waits_is_cancelled_at_once_and_never_asked(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before the first byte", "in the middle of text", "in the middle of arguments"])
-def test_what_runs_is_cancelled_and_lets_go_of_its_upstream(lab: Lab, moment: str) -> None:
+def test_cancelling_a_running_response_aborts_its_upstream(lab: Lab, moment: str) -> None:
     """API-2."""
     gate = lab.gate()
     said = {
@@ -379,7 +379,7 @@ def is_held(lab: Lab, id: str) -> bool:
     return job is not None and job._why is None
 
 
-def test_what_is_deleted_while_it_runs_leaves_nothing(lab: Lab) -> None:
+def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
     """Its upstream is let go of, its stream breaks off, and there is nothing to come back to."""
     gate = lab.gate()
     lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate))
@@ -418,7 +418,7 @@ def test_an_error_of_the_upstream_is_the_end_of_the_response(lab: Lab, said: Any
     assert told_by(events) == response
 
 
-def test_what_a_response_stood_on_may_be_gone_when_its_turn_comes(lab: Lab) -> None:
+def test_history_may_be_deleted_before_a_queued_response_runs(lab: Lab) -> None:
     first = lab.post().json()["id"]
     gate = lab.block(RUNNING)
     id = lab.begin(previous_response_id=first, input="And?")
@@ -470,7 +470,7 @@ def test_the_retention_leaves_what_waits(lab: Lab) -> None:
     assert lab.wait(id)["status"] == "completed"
 
 
-def test_what_cannot_be_kept_cannot_be_in_the_background(lab: Lab) -> None:
+def test_background_requires_a_stored_response(lab: Lab) -> None:
     refused = lab.post(background=True, store=False)
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
     assert msgspec.json.decode(refused.content)["error"]["code"] == "unsupported_parameter"

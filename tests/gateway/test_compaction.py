@@ -63,7 +63,7 @@ def test_a_compaction_stands_for_its_summary_and_what_it_keeps() -> None:
     assert told(window[2:]) == ["sum", "last", "a", "a"]
 
 
-def test_what_it_covers_is_left_out_before_it_and_what_it_never_saw_stays() -> None:
+def test_compaction_drops_covered_items_and_keeps_others() -> None:
     before = items(says("user", "old"), call("a"), output("a"), says("assistant", "done"), THINKS)
     unseen = items(says("developer", "new rules"), says("user", "cut…"))
     item = compaction(before, standing=items(says("system", "rules")))
@@ -146,7 +146,7 @@ def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
     )
 
 
-def test_what_cannot_be_opened_is_an_error_that_says_where_it_stands() -> None:
+def test_compaction_that_cannot_be_opened_is_refused_with_its_path() -> None:
     """CMP-2: forged, damaged, somebody else's, another server's."""
     good = compaction([])
     damaged = CompactionParam(encrypted_content=good.encrypted_content[:-5])
@@ -200,7 +200,7 @@ def test_of_a_long_turn_the_newest_steps_are_kept_whole() -> None:
     assert kept[1:] == [f"c{at}" for at in range(50) for _ in range(2)][-len(kept[1:]) :]
 
 
-def test_what_the_user_said_last_and_calls_without_outputs_are_kept_whatever_they_take() -> None:
+def test_last_user_message_and_open_calls_are_always_kept() -> None:
     """CMP-3: open tool calls."""
     long = "word " * 1000
     assert kept_of(

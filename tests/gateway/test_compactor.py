@@ -115,12 +115,12 @@ def test_a_stream_and_another_dialect_give_the_same() -> None:
     assert (sent["store"], sent["instructions"]) == (False, PROMPT)
 
 
-def test_what_a_summary_cannot_hold_is_a_loss() -> None:
+def test_content_missing_from_a_summary_is_a_loss() -> None:
     picture = {"type": "message", "role": "user", "content": [IMAGE, IMAGE]}
     _, _, losses = compact(asked(picture), answers("Pictures.", "length"))
     assert losses == [
-        "input: what is in 2 parts that are not text (a summary is made from text)",
-        "output: the end of the summary (the model did not come to it)",
+        "input: the content of 2 parts that are not text (a summary is made from text)",
+        "output: the end of the summary (the summary of the model was cut off)",
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
     assert lengths[1] <= lengths[0] // 2 + 50
     assert lengths[2] <= lengths[1] // 2 + 50
     assert made.contents.summary == "Notes."
-    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they had no room in what the summary was made from)"]
+    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they did not fit into the transcript for the summary)"]
 
 
 def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:
@@ -169,7 +169,7 @@ def test_a_threshold_keeps_what_comes_of_it_below_itself() -> None:
         ([answers(" \n")], "upstream_invalid_response"),
     ],
 )
-def test_what_goes_wrong_upstream_is_the_usual_error(answered: list[ScriptedAnswer | ApiError], code: str) -> None:
+def test_upstream_errors_are_raised_unchanged(answered: list[ScriptedAnswer | ApiError], code: str) -> None:
     """CMP-1."""
     with pytest.raises(ApiError) as caught:
         compact(asked(says("user", "word " * 2000)), *answered)
@@ -187,7 +187,7 @@ def test_nobody_is_asked_where_nothing_can_be_sealed() -> None:
     assert transport.asked == []
 
 
-def test_what_both_took_is_what_they_took_together() -> None:
+def test_usages_are_added() -> None:
     made, _, _ = compact(asked(says("user")), answers("a", prompt_tokens=5, completion_tokens=2, total_tokens=7))
     assert made.usage is not None
     both = add_usage(made.usage, made.usage)

@@ -50,7 +50,7 @@ def test_most_requests_name_none(named: Any) -> None:
 
 
 @pytest.mark.parametrize(("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")])
-def test_what_names_nothing_is_refused(named: Any, param: str) -> None:
+def test_conversation_without_a_valid_id_is_refused(named: Any, param: str) -> None:
     with pytest.raises(ClientFault) as caught:
         conversation_id_of(Request(conversation=named))
     assert caught.value.param == param

@@ -77,7 +77,7 @@ def test_a_step_knows_which_calls_wait_for_their_outputs() -> None:
     assert step.open_calls == {"b"}
 
 
-def test_what_holds_for_the_whole_conversation() -> None:
+def test_permanent_items() -> None:
     told = items(says("system"), says("developer"), TOOLS, says("user"), says("assistant"), call("a"))
     assert list(map(is_permanent, told)) == [True, True, True, False, False, False]
 

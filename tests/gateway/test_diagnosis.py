@@ -40,7 +40,7 @@ def test_nothing_is_added_where_nothing_more_is_known() -> None:
     assert refused("Unknown role.", input="Hi") == "Unknown role."
 
 
-def test_what_is_no_refusal_of_the_body_is_told_as_it_is() -> None:
+def test_errors_that_refuse_no_body_are_not_diagnosed() -> None:
     assert refused("The role of this model is unknown.", 404) == "The role of this model is unknown."
     assert refused("Out of roles.", 500) == "Out of roles."
     assert (

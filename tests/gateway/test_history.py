@@ -223,7 +223,7 @@ async def test_a_call_that_was_cut_off_is_not_told_again(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_what_was_kept_comes_back_to_the_byte(bench: Bench) -> None:
+async def test_stored_turns_are_restored_byte_for_byte(bench: Bench) -> None:
     """ITEM-5: unknown items and fields too, and every character there is."""
     assert bench.store is not None
     odd = {"type": "acme:thing", "id": "x_1", "deep": {"big": 2**53 + 1, "nul": "\u0000", "emoji": "🎶"}}
@@ -252,7 +252,7 @@ def test_most_requests_stand_alone() -> None:
     assert not is_self_contained(asked(user("a"), previous_response_id="resp_1"))
 
 
-def test_what_a_connection_remembers_comes_first() -> None:
+def test_local_turns_take_precedence_over_the_store() -> None:
     """WS-5: without any store."""
     turn = StoredTurn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
     archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get)
@@ -313,7 +313,7 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
             assert (owner, call_ids) == ("alice", ["call_1"])
             return {"call_1": 7}
 
-        async def turn(self, owner: str, number: int) -> StoredTurn:
+        async def get_turn(self, owner: str, number: int) -> StoredTurn:
             assert (owner, number) == ("alice", 7)
             return StoredTurn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 

@@ -37,9 +37,9 @@ class Counting:
             self.asked[name] += 1
             found = await getattr(self._store, name)(*given, **named)
             match name:
-                case "turn":
+                case "get_turn":
                     self.read += len(found.input) + len(found.output)
-                case "chain" | "all_entries":
+                case "get_chain" | "all_entries":
                     self.read += len(found.content)
                 case "find_outputs":
                     self.read += sum(map(len, found))
@@ -110,13 +110,13 @@ async def test_a_reference_that_stands_often_is_looked_up_once_and_counted_each_
     store, size = counting(bench), size_of(item)
     found = await grounded(store, asked(*[reference("mine")] * 1000), 1000 * size)
     assert len(found.new_items) == 1000
-    assert store.asked == {"find_items": 1, "turn": 1}
+    assert store.asked == {"find_items": 1, "get_turn": 1}
     store = counting(bench)
     error = await too_long(store, asked(user("so"), *[reference("mine")] * 1000), 10 * size)
     assert error.param == "input[11].id"
     assert f"has {11 * size} bytes of JSON" in error.message
     assert "the item 'mine' does not fit" in error.message
-    assert store.asked == {"find_items": 1, "turn": 1}
+    assert store.asked == {"find_items": 1, "get_turn": 1}
 
 
 @on_every_store
@@ -128,7 +128,7 @@ async def test_references_into_one_response_read_it_once(bench: Bench) -> None:
     mixed = [reference(each) for item in items for each in (item["id"], "msg_2")]
     found = await grounded(store, asked(*mixed), NO_LIMIT)
     assert told(found.new_items)[::2] == bare(*items)
-    assert store.asked == {"find_items": 1, "turn": 2}
+    assert store.asked == {"find_items": 1, "get_turn": 2}
 
 
 @on_every_store
@@ -140,11 +140,11 @@ async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) ->
     await bench.keep("resp_1", asked(large, small), [says("1")])
     found = await grounded(store := counting(bench), asked(reference("small"), truncation="auto"), 1000)
     assert told(found.new_items) == bare(small)
-    assert store.asked == {"find_items": 1, "turn": 1}
+    assert store.asked == {"find_items": 1, "get_turn": 1}
     limit = size_of(large) + size_of(small) - 1
     found = await grounded(store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit)
     assert told(found.new_items) == bare(small)
-    assert store.asked == {"find_items": 1, "turn": 2}  # `large` came first, and took the room
+    assert store.asked == {"find_items": 1, "get_turn": 2}  # `large` came first, and took the room
 
 
 @on_every_store
@@ -154,12 +154,12 @@ async def test_a_reference_to_what_is_deleted_while_it_is_resolved_is_refused(be
     await bench.keep("resp_1", asked(*items), [])
     forgetful = counting(bench)
 
-    async def turn(owner: str, number: int) -> Any:
+    async def get_turn(owner: str, number: int) -> Any:
         found = await bench.store.get_turn(owner, number)  # type: ignore[union-attr]
         await bench.store.delete(owner, "resp_1")  # type: ignore[union-attr]
         return found
 
-    forgetful.turn = turn  # type: ignore[attr-defined]
+    forgetful.get_turn = get_turn  # type: ignore[attr-defined]
     with pytest.raises(ClientFault) as caught:
         await grounded(forgetful, asked(reference("one"), reference("two"), truncation="auto"), size_of(items[0]))
     assert caught.value.param == "input[1].id"
@@ -177,7 +177,7 @@ async def test_with_truncation_the_oldest_references_are_dropped_without_being_r
     size = size_of({**user("0" * 1000), "id": "item_0"})
     found = await grounded(store, request, 2 * size)
     assert told(found.new_items) == bare(user("between"), user("2" * 1000), user("3" * 1000))
-    assert store.asked == {"find_items": 1, "turn": 3}  # the third does not fit, the fourth is never read
+    assert store.asked == {"find_items": 1, "get_turn": 3}  # the third does not fit, the fourth is never read
     assert [(loss.path, loss.what) for loss in found.losses] == [("input[1].id", "this reference and those before it, 2 in all")]
 
 
@@ -187,7 +187,7 @@ async def test_references_into_the_chain_are_counted_too(bench: Bench) -> None:
     store = counting(bench)
     request = asked(reference("msg_1"), reference("msg_1"), previous_response_id="resp_1")
     assert len((await grounded(store, request, NO_LIMIT)).new_items) == 2
-    assert store.asked == {"chain": 1}
+    assert store.asked == {"get_chain": 1}
     limit = store.read + size_of(says("x" * 1000)) + 100
     assert (await too_long(store, request, limit)).param == "input[1].id"
 
@@ -207,7 +207,7 @@ async def test_a_chain_beyond_the_limit_is_refused_by_its_id(bench: Bench) -> No
     error = await too_long(store := counting(bench), request, size - 1)
     assert error.param == "previous_response_id"
     assert f"the chain of 'resp_2' does not fit: with it the resolved conversation has {size} bytes" in error.message
-    assert store.asked == {"chain": 1}
+    assert store.asked == {"get_chain": 1}
     assert store.read == 0
 
 
@@ -275,7 +275,7 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
     assert [(loss.path, loss.what) for loss in found.losses] == [("conversation", "the oldest part of the conversation")]
 
 
-def test_what_a_connection_remembers_is_bounded_as_what_is_stored() -> None:
+def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
     """WS-5: refused, or cut to its newest items, which are what is remembered from then on."""
     past = [msgspec.json.encode([each]) for each in (user("1" * 1000), says("1"), user("2" * 1000), says("2", "msg_2"))]
     size = len(b",".join(past))
@@ -312,7 +312,7 @@ async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench
     outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
     store = counting(bench)
     assert len((await grounded(store, asked(*outputs), NO_LIMIT)).new_items) == 40
-    assert store.asked == {"find_calls": 1, "turn": 1}
+    assert store.asked == {"find_calls": 1, "get_turn": 1}
     error = await too_long(bench.store, asked(*outputs), 4 * size_of(calls[0]) - 1)
     assert error.param == "input[3].call_id"
     await bench.keep("resp_2", asked(user("two")), [{**CALL, "call_id": "twice"}, {**CALL, "id": "fc_x", "call_id": "twice"}])

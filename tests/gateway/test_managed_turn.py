@@ -113,7 +113,7 @@ def test_the_upstream_is_asked_with_the_summary_in_place_of_what_it_sums_up() ->
     assert messages[2]["content"] == "Go on."
 
 
-def test_what_is_still_too_long_after_a_summary_is_cut() -> None:
+def test_input_too_long_after_compaction_is_truncated() -> None:
     """REQ-2."""
     long = [
         says("user", "first"),
@@ -155,7 +155,7 @@ def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> No
         ([says("user", LONG), says("user", "x")], {}, [too_long()]),  # REQ-2: disabled never drops
     ],
 )
-def test_what_stays_too_long_is_told(items: list[Any], settings: dict[str, Any], answered: list[ScriptedAnswer]) -> None:
+def test_input_that_stays_too_long_is_an_error(items: list[Any], settings: dict[str, Any], answered: list[ScriptedAnswer]) -> None:
     """REQ-2."""
     with pytest.raises(ApiError) as caught:
         asyncio.run(whole(turn(*items, **settings), *answered))

@@ -92,7 +92,7 @@ def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
     assert len(events) == len(read(make_pipe().feed(STREAM))) + 1
 
 
-def test_what_is_lost_after_the_stream_began_is_told_too() -> None:
+def test_losses_after_the_start_of_a_stream_are_reported() -> None:
     """F-4, TOOL-3: a call that is withheld is known to be lost long after the headers went out."""
     asked = b'{"model": "m", "input": "Hi", "stream": true, "tool_choice": "none", "tools": [{"type": "function", "name": "f"}]}'
     pipe = make_pipe(asked, reports_losses=True)
@@ -228,7 +228,7 @@ def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
     assert pipe.recorded_response.status == "failed"
 
 
-def test_what_is_kept_has_what_the_client_did_not_ask_for() -> None:
+def test_recorded_response_has_withheld_items() -> None:
     """RSN-2, STR-12: trimmed for the client, whole for the next turn; what the client may not have is in neither (TOOL-3)."""
     token = {"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []}
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}}]}

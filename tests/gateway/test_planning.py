@@ -59,7 +59,7 @@ def test_a_trigger_asks_for_a_compaction_and_nothing_else() -> None:
 @pytest.mark.parametrize("items", [[TRIGGER, says("user")], [says("user"), TRIGGER, TRIGGER]])
 def test_a_trigger_comes_last(items: list[dict[str, Any]]) -> None:
     place = items.index(TRIGGER)
-    with pytest.raises(ApiError, match=rf"input\[{place}\]: a compaction_trigger is the last item") as caught:
+    with pytest.raises(ApiError, match=rf"input\[{place}\]: a compaction_trigger must be the last item") as caught:
         plan(asked(*items))
     assert (caught.value.status, caught.value.param) == (400, f"input[{place}]")
 
@@ -102,7 +102,7 @@ def test_nothing_is_compacted_if_that_would_hardly_help() -> None:
         ({"type": "compaction", "compact_threshold": "many"}, "context_management[0].compact_threshold"),
     ],
 )
-def test_what_cannot_be_managed_is_refused(entry: dict[str, Any], param: str) -> None:
+def test_invalid_context_management_is_refused(entry: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as caught:
         plan(asked(says("user"), context_management=[entry]))
     assert (caught.value.status, caught.value.param) == (400, param)

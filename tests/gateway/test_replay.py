@@ -191,7 +191,7 @@ def test_a_fault_of_the_network_is_taken_from_its_note(tmp_path: Path, pieces: t
     assert made.status == (200 if pieces else 504)
 
 
-def test_what_is_not_the_same_is_shown_from_where_it_parts(tmp_path: Path) -> None:
+def test_differences_are_shown_from_their_first_byte(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON))
     trace = changed(trace, UpstreamRequest, lambda each: replace(each, body=RawData(each.body.raw.replace(b"Hi", b"Ho"))))
     trace = changed(trace, ClientHead, lambda each: replace(each, status=201))
@@ -217,7 +217,7 @@ def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
 
 def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False, stream_options={"include_obfuscation": True}))
-    with pytest.raises(NotReplayable, match="no upstream was asked"):
+    with pytest.raises(NotReplayable, match="no request was sent to an upstream"):
         replay_trace(trace)
 
 
@@ -225,7 +225,7 @@ def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None
     ("kind", "said"),
     [
         (ClientRequest, "no request was recorded"),
-        (ClientHead, "nothing was answered"),
+        (ClientHead, "no response was recorded"),
         (UpstreamHead, "the upstream never began to answer"),
     ],
 )
@@ -295,7 +295,7 @@ def test_a_turn_that_asked_more_than_once_is_not_gone_through_again(tmp_path: Pa
         replay_trace(trace)
 
 
-def test_what_truncation_left_of_a_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
+def test_truncated_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
     """REQ-2."""
     body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
     trace = recorded(tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED))

@@ -98,14 +98,14 @@ def test_nothing_is_put_back_that_the_server_did_not_make_for_that_call(outputs:
     assert restore_reasoning(history, [items(*output) for output in outputs], "lab") is history
 
 
-def test_what_the_client_kept_is_left_alone() -> None:
+def test_reasoning_sent_by_the_client_is_unchanged() -> None:
     """RSN-2."""
     history = [user("Go."), thought("rs_1"), says("so"), call("a"), result("a"), says("done"), user("And?")]
     assert find_missing_reasoning(items(*history)) == ([], [])
     assert put_back(history, [thought("rs_9"), call("a")]) == ["user", "rs_1", "msg_so", "a", "a", "msg_done", "user"]
 
 
-def test_what_is_missing_is_known_by_its_ids() -> None:
+def test_missing_reasoning_is_listed_by_ids() -> None:
     """RSN-2: a question without such an item asks nobody."""
     stripped = {"type": "reasoning", "id": "rs_1", "summary": []}
     custom = {"type": "custom_tool_call", "call_id": "b", "name": "p", "input": "x"}

@@ -75,14 +75,14 @@ def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_al
 
 
 def test_names_beyond_those_that_are_remembered_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.gateway.routes.MOST_KNOWN", 1)
+    monkeypatch.setattr("antiphon.gateway.routes.MAX_CACHED_TARGETS", 1)
     routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["m-*"])]), {}, {})
     for _ in range(2):
         assert [routes.find(name).model for name in ("m-1", "m-2")] == ["m-1", "m-2"]
-    assert list(routes._known) == ["m-1"]  # behind a pattern there may be any number of names
+    assert list(routes._targets) == ["m-1"]  # behind a pattern there may be any number of names
 
 
 def test_a_name_that_is_long_is_not_remembered() -> None:
     routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["*"])]), {}, {})
     assert routes.find("m" * 10_000).model == "m" * 10_000
-    assert not routes._known
+    assert not routes._targets

@@ -20,7 +20,7 @@ def seal(*keys: bytes) -> Seal:
     return Seal(lambda: keys)
 
 
-def test_what_is_sealed_opens_again_and_shows_nothing_of_itself() -> None:
+def test_sealed_content_opens_and_is_unreadable() -> None:
     """CMP-2: opaque, and understood by every replica that has the key."""
     sealed = seal(NEW).encrypt("alice", SECRET)
     assert has_seal_mark(sealed)
@@ -29,7 +29,7 @@ def test_what_is_sealed_opens_again_and_shows_nothing_of_itself() -> None:
     assert seal(NEW).encrypt("alice", SECRET) != sealed  # the same is never told by looking the same
 
 
-def test_what_is_somebody_elses_does_not_open() -> None:
+def test_seal_of_another_owner_does_not_open() -> None:
     """CMP-2, and tenants apart."""
     sealed = seal(NEW).encrypt("alice", SECRET)
     for owner in ("bob", "", "alice\0", "Alice"):
@@ -52,7 +52,7 @@ def test_not_one_character_can_be_changed() -> None:
 @pytest.mark.parametrize(
     "text", ["", SEAL_MARK, SEAL_MARK + "ä", SEAL_MARK + "A", "antiphon2." + "A" * 80, "A" * 80, SEAL_MARK + "A" * 80]
 )
-def test_what_was_never_sealed_does_not_open(text: str) -> None:
+def test_unsealed_text_does_not_open(text: str) -> None:
     assert seal(NEW).decrypt("alice", text) is None
 
 
@@ -85,7 +85,7 @@ def test_keys_come_from_the_environment_in_hex_or_base64() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "short", "zz" * 32, "ab" * 31, "é" * 64])
-def test_what_is_no_key_is_an_error(value: str) -> None:
+def test_invalid_key_file_is_an_error(value: str) -> None:
     with pytest.raises(ConfigError, match="32 bytes"):
         CompactionConfig(keys_env=["A"]).keys({"A": value})
 

@@ -129,7 +129,7 @@ def test_reasoning_counts_open_or_sealed() -> None:
     assert counted({"type": "compaction", "encrypted_content": "x" * 600}) == 100
 
 
-def test_what_no_model_reads_does_not_count() -> None:
+def test_items_that_no_model_reads_count_nothing() -> None:
     assert counted({"type": "item_reference", "id": "msg_1"}, {"type": "compaction_trigger"}) == 0
 
 

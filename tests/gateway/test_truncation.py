@@ -30,7 +30,7 @@ def left(request: Request, room: int) -> tuple[list[int], list[str]]:
     return [before.index(item) for item in input_items(made)], [str(loss) for loss in losses]
 
 
-def test_what_fits_is_left_alone() -> None:
+def test_request_that_fits_is_unchanged() -> None:
     """REQ-2."""
     request = asked(says("user", LONG))
     losses = Losses()
@@ -50,7 +50,7 @@ def test_the_oldest_goes_first_and_no_more_than_must() -> None:
     assert left(request, 1)[0] == [6]
 
 
-def test_what_holds_all_the_way_through_stays_and_so_does_what_the_user_said_last() -> None:
+def test_permanent_items_and_the_last_user_message_stay() -> None:
     """REQ-2: keeps system text."""
     request = asked(
         says("system", "s" + LONG), says("user", "a" + LONG), TOOLS, says("developer", "d" + LONG), says("user", "b" + LONG)

@@ -104,7 +104,7 @@ def test_the_upstream_is_asked_once_at_its_own_path() -> None:
         (204, b"", 502, "upstream_invalid_response"),
     ],
 )
-def test_what_is_not_200_is_told_by_its_meaning(status: int, body: bytes, told: int, code: str) -> None:
+def test_error_statuses_are_mapped_to_errors(status: int, body: bytes, told: int, code: str) -> None:
     """ERR-4: and no redirect is followed."""
     transport = ScriptedTransport(ScriptedAnswer([body], {"location": "http://elsewhere/"}, status))
     with pytest.raises(ApiError) as caught:
@@ -127,7 +127,7 @@ def test_an_error_whose_body_is_cut_is_told_by_its_status() -> None:
         ({"content-type": "Text/HTML; charset=utf-8"}, "page"),
     ],
 )
-def test_what_nobody_here_can_read_is_refused_by_its_head(headers: dict[str, str], what: str) -> None:
+def test_unreadable_responses_are_refused_by_their_headers(headers: dict[str, str], what: str) -> None:
     answer = ScriptedAnswer([b"\x1f\x8b"], headers)
     error = raised(begin(), answer)
     assert (error.status, error.code) == (502, "upstream_invalid_response")
@@ -215,7 +215,7 @@ def test_a_forbidden_call_and_nothing_else_is_a_model_error() -> None:
         ({"background": True}, "unsupported_parameter", "background"),
     ],
 )
-def test_what_needs_a_memory_is_refused_where_there_is_none(fields: dict[str, Any], code: str, param: str) -> None:
+def test_parameters_that_need_a_store_are_refused_without_one(fields: dict[str, Any], code: str, param: str) -> None:
     with pytest.raises(ApiError) as caught:
         begin(**fields)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
@@ -252,7 +252,7 @@ def test_abort_lets_go_of_the_upstream_at_any_time() -> None:
     assert answer.aborted
 
 
-def test_what_a_body_is_stands_in_its_head() -> None:
+def test_body_type_is_read_from_the_headers() -> None:
     assert is_stream(ScriptedAnswer([], {"content-type": "Text/Event-Stream; charset=utf-8"}))
     assert is_json(ScriptedAnswer([], {"content-type": "application/json"}))
     assert not is_stream(ScriptedAnswer([], {}))
@@ -270,7 +270,7 @@ def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> No
     assert prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
 
 
-def test_what_is_kept_of_a_whole_answer_has_what_the_client_did_not_ask_for() -> None:
+def test_recorded_whole_response_has_withheld_items() -> None:
     """STR-12, RSN-2: trimmed for the client alone; the next turn, and who asks later, can have it."""
     token = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
     choice = {"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop", "logprobs": {"content": [token]}}

@@ -261,7 +261,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("data", REFUSED.values(), ids=REFUSED)
-def test_what_is_no_plain_request_is_refused_in_our_shape_and_the_connection_closed(place: Place, data: bytes) -> None:
+def test_invalid_request_gets_a_json_error_and_closes_the_connection(place: Place, data: bytes) -> None:
     """ERR-1, HTTP-8; invariant 3; docs/errors.md, "Security": ambiguous framing."""
     answer = place.ask(data + b"GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n")
     assert answer.status == 400

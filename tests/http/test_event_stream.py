@@ -153,7 +153,7 @@ def test_a_client_that_does_not_read_gets_one_comment_and_then_what_was_written(
     assert sent == ["head", KEEPALIVE_COMMENT, b"a", b"b", "end"]
 
 
-def test_what_is_offered_is_sent_in_the_same_moment_after_the_head() -> None:
+def test_try_write_sends_at_once_after_the_head() -> None:
     async def play() -> list[Any]:
         client = Client()
         stream = direct_stream_to(client)
@@ -179,7 +179,7 @@ def test_on_another_server_nothing_can_be_offered() -> None:
     assert asyncio.run(play()) == ["head", b"a"]
 
 
-def test_what_is_offered_to_a_client_that_does_not_read_is_still_to_be_written() -> None:
+def test_try_write_is_refused_while_the_client_does_not_read() -> None:
     async def play() -> list[Any]:
         client = Client()
         stream = direct_stream_to(client)

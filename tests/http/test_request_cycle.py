@@ -221,7 +221,7 @@ MISUSES: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("messages", MISUSES.values(), ids=MISUSES)
-def test_what_is_no_answer_is_a_fault_of_the_application(messages: list[dict[str, Any]]) -> None:
+def test_invalid_response_is_an_application_error(messages: list[dict[str, Any]]) -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
         cycle.end_body()

@@ -237,7 +237,7 @@ def test_a_sound_handshake_is_answered(place: Place) -> None:
         assert client.close() == Closed(1000, "")
 
 
-def test_what_else_is_offered_is_not_taken(place: Place) -> None:
+def test_extensions_and_subprotocols_are_not_selected(place: Place) -> None:
     """The client would refuse an extension or a subprotocol."""
     offers = [("sec-websocket-extensions", "permessage-deflate; client_max_window_bits"), ("sec-websocket-protocol", "chat")]
     with place.open("/ws", *offers, ("connection", "keep-alive, Upgrade"), ("upgrade", "h2c, WebSocket")) as client:
@@ -388,7 +388,7 @@ def test_a_socket_that_begins_behind_an_unread_answer_knows_that_its_client_is_s
 # Messages
 
 
-def test_what_comes_with_the_upgrade_in_one_piece_is_not_lost(place: Place) -> None:
+def test_data_received_with_the_upgrade_is_processed(place: Place) -> None:
     with place.open(behind=frame(1, b"one") + frame(1, b"two")) as client:
         assert (client.receive(), client.receive()) == ("one", "two")
 
@@ -460,7 +460,7 @@ def test_an_endpoint_that_knows_no_binary_closes_on_it(place: Place) -> None:
     ],
     ids=["UTF-8", "mask", "reserved bit", "HTTP"],
 )
-def test_what_cannot_be_read_ends_it_with_a_code(place: Place, data: bytes, code: int) -> None:
+def test_invalid_input_closes_with_a_code(place: Place, data: bytes, code: int) -> None:
     with place.open() as client:
         client.send("before")
         client.write(data + frame(1, b"behind"))
@@ -502,7 +502,7 @@ def test_the_endpoint_says_goodbye_first_and_only_once(place: Place) -> None:
         assert client.end() == Closed(4000, "that is all")
 
 
-def test_what_comes_after_our_goodbye_means_nothing(place: Place) -> None:
+def test_input_after_our_close_frame_is_ignored(place: Place) -> None:
     with place.open() as client:
         client.write(frame(1, b"close 1000 enough") + frame(1, b"but") + frame(9, b"?") + frame(2, b"!"))
         assert client.end() == Closed(1000, "enough")

@@ -116,7 +116,7 @@ def test_any_text_in_any_fragments_and_any_cuts_arrives(sent: tuple[bytes, list[
     assert read(*(data[a:b] for a, b in pairwise(marks))) == heard
 
 
-def test_what_has_begun_is_known_from_its_first_byte_to_its_last() -> None:
+def test_has_partial_input_from_first_byte_to_last() -> None:
     reader = FrameReader(MAX)
     data = frame(1, b"ab", fin=False) + frame(9) + frame(0, b"c")
     for byte in data[:-1]:
@@ -149,7 +149,7 @@ def test_one_byte_more_is_too_much_in_one_frame_or_in_many(opcode: int) -> None:
 
 
 @pytest.mark.parametrize("announced", [MAX + 1, 2**62])
-def test_what_is_announced_too_large_is_refused_before_it_is_held(announced: int) -> None:
+def test_message_announced_too_large_is_refused_before_buffering(announced: int) -> None:
     """The head is enough."""
     size = b"\xfe" + announced.to_bytes(2) if announced < 65536 else b"\xff" + announced.to_bytes(8)
     assert broken(b"\x81" + size + b"mask") == 1009
@@ -187,7 +187,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("data", "code"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_cannot_be_read_is_told_apart_by_its_code(data: bytes, code: int) -> None:
+def test_invalid_frames_have_distinct_codes(data: bytes, code: int) -> None:
     assert broken(data) == code
 
 

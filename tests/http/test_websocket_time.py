@@ -505,7 +505,7 @@ def test_nothing_is_owed_to_a_slow_reader_that_has_gone() -> None:
     played(play)
 
 
-def test_what_is_left_to_write_after_the_end_is_not_waited_for_long() -> None:
+def test_pending_writes_after_the_end_have_a_timeout() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.line.waiting = 100

@@ -85,7 +85,7 @@ def test_the_oldest_go_first_and_well_below_the_limit(tmp_path: Path) -> None:
     assert remove_old_traces(tmp_path, now=10.0, max_bytes=700, max_seconds=DAY) == 700, "what fits is left alone"
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_old_traces_are_removed(tmp_path: Path) -> None:
     put(tmp_path, "req_old", 10 * DAY)
     put(tmp_path, "req_new", 12 * DAY)
     assert remove_old_traces(tmp_path, now=13 * DAY, max_bytes=10_000, max_seconds=2 * DAY) == 10

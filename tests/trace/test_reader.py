@@ -69,11 +69,11 @@ def test_a_beginning_that_several_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([], "line 1: is no record of a trace"),
-        ([DEAD], "line 1: is no record of a trace"),
-        ([encode_record(UpstreamPiece(at=0.0, data=RawData(b"")))], "a trace begins with a summary, this one does not"),
-        ([encode_record(summary("req_a")), DEAD], "line 2: is no record of a trace"),
-        ([encode_record(summary("req_a", format=9)), b'{"kind":"new"}'], "is of format 9; this version reads format 1"),
+        ([], "line 1: not a trace record"),
+        ([DEAD], "line 1: not a trace record"),
+        ([encode_record(UpstreamPiece(at=0.0, data=RawData(b"")))], "the first line is not a trace summary"),
+        ([encode_record(summary("req_a")), DEAD], "line 2: not a trace record"),
+        ([encode_record(summary("req_a", format=9)), b'{"kind":"new"}'], "has format 9; expected format 1"),
     ],
 )
 def test_a_file_that_is_no_trace_says_where(tmp_path: Path, lines: list[bytes], said: str) -> None:
@@ -83,7 +83,7 @@ def test_a_file_that_is_no_trace_says_where(tmp_path: Path, lines: list[bytes], 
 
 def test_a_file_that_was_cut_says_so(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_a", 1.0)).write_bytes(encode_record(summary("req_a")))
-    assert "somebody cut the file" in refusal(tmp_path, "req_a")
+    assert "the file was truncated" in refusal(tmp_path, "req_a")
 
 
 def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:

@@ -56,6 +56,6 @@ def test_records_come_back(record: AnyTraceRecord) -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b'{"kind":"other"}', b'{"kind":"upstream_piece","at":0,"data":7}'])
-def test_what_is_no_record_is_refused(line: bytes) -> None:
+def test_invalid_record_is_refused(line: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_record(line)

@@ -74,13 +74,13 @@ def test_a_key_that_a_model_spells_out_is_found_in_its_events(parts: list[str], 
     assert texts == ["It is ", "[removed]", *[""] * (len(parts) - 1), ", I think."]
 
 
-def test_what_is_spelled_in_two_texts_at_once_is_found_in_each() -> None:
+def test_keys_spelled_in_two_texts_are_redacted_in_each() -> None:
     stream = b'{"a":"one sk-"}{"b":"sk-lab"}{"a":"lab-1234 two"}{"b":"-1234"}{"a":"sk-lab-1234"}'
     expected = b'{"a":"one [removed]"}{"b":"[removed]"}{"a":" two"}{"b":""}{"a":"[removed]"}'
     assert b"".join(Redactor(["sk-lab-1234"]).pieces([stream[:30], stream[30:]])) == expected
 
 
-def test_what_holds_no_key_is_given_back_untouched() -> None:
+def test_data_without_keys_is_unchanged() -> None:
     pieces = [b"\xff\x00 text \\u00e9 and \\u002d", b"sk-"]
     assert Redactor(["sk-lab-1234"]).pieces(pieces) is pieces
 
@@ -96,7 +96,7 @@ def test_of_two_keys_the_longer_is_taken_out_whole() -> None:
 
 
 @pytest.mark.parametrize("secrets", [[], [""], ["abc"]])
-def test_what_is_too_short_to_be_a_key_is_not_looked_for(secrets: list[str]) -> None:
+def test_short_keys_are_not_redacted(secrets: list[str]) -> None:
     assert Redactor(secrets).text("abc and \\u0061bc") == "abc and \\u0061bc"
 
 

@@ -129,7 +129,7 @@ def test_a_request_whose_body_nobody_read_leaves_no_trace(tmp_path: Path) -> Non
     assert traces.dropped_traces == 0
 
 
-def test_what_comes_after_the_end_is_not_recorded(tmp_path: Path) -> None:
+def test_calls_after_finish_record_nothing(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
         ask(trace)
         trace.finish()
@@ -232,7 +232,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_heals(tmp_path: Path, 
     traces.close()
     assert [summary.id for summary in list_traces(blocked)] == ["req_3"]
     failed, healed = [record.getMessage() for record in caplog.records]
-    assert failed == f"traces cannot be written to {blocked}: Not a directory; requests are served all the same"
+    assert failed == f"traces cannot be written to {blocked}: Not a directory; requests are not affected"
     assert healed == f"traces are written to {blocked} again"
 
 
@@ -248,7 +248,7 @@ def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(tmp_path: Path, 
     traces.close()
     assert len(list_traces(tmp_path)) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        f"traces cannot be removed from {tmp_path}: RuntimeError; requests are served all the same"
+        f"traces cannot be removed from {tmp_path}: RuntimeError; requests are not affected"
     ]
     assert traces.dropped_traces == 0
 
@@ -269,7 +269,7 @@ def test_the_folder_is_swept_at_the_start_and_while_writing(tmp_path: Path) -> N
     traces.close()
 
 
-def test_what_grows_old_while_nothing_happens_is_swept_too(tmp_path: Path) -> None:
+def test_traces_expire_while_idle(tmp_path: Path) -> None:
     write_file(tmp_path, trace_file_name("req_1", 1_760_000_000.0), [b"x"])
     now = [1_760_000_000.0]
     traces = TraceWriter(TraceConfig(dir=str(tmp_path), max_days=1.0), now=lambda: now[0], sweep_every=0.001)
@@ -280,5 +280,5 @@ def test_what_grows_old_while_nothing_happens_is_swept_too(tmp_path: Path) -> No
 
 
 def test_without_a_folder_there_are_no_traces() -> None:
-    with pytest.raises(ConfigError, match=r"wanted trace\.dir"):
+    with pytest.raises(ConfigError, match=r"trace\.dir is missing"):
         TraceWriter(TraceConfig())

@@ -15,7 +15,7 @@ def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -
     async def work() -> None:
         wire = Wire()
         wire.connection.eof_received()
-        with pytest.raises(UpstreamFault, match="hung up during the TLS handshake"):
+        with pytest.raises(UpstreamFault, match="closed the connection during the TLS handshake"):
             await wire.connection.start_tls(trusted_context(), "model.example")
         assert wire.written == b""
 

@@ -93,7 +93,7 @@ def is_running(pid: int | None) -> bool:
 # The life of the process
 
 
-def test_what_the_child_is_told_and_what_not(tmp_path: Path) -> None:
+def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
     """The key is no argument and in no environment; keys of other upstreams stay here."""
     told = tmp_path / "told.json"
     model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(told)))
@@ -144,7 +144,7 @@ if os.path.getsize(lives) == 2: sys.exit("no room: " + sys.stdin.readline())
         until(lambda: (tmp_path / "lives").stat().st_size == 3 and model.wait_ready(0))
     finally:
         model.stop()
-    assert "did not come back; its last words: no room" in caplog.text
+    assert "did not restart; its last output: no room" in caplog.text
     assert model.key not in caplog.text
 
 
@@ -180,7 +180,7 @@ def test_the_key_is_not_among_the_last_words() -> None:
 
 def test_a_child_that_stays_silent_is_given_up() -> None:
     model = EmbeddedModel(os.environ, child(SILENT), start_timeout=0.05)
-    with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last words: none"):
+    with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last output: none"):
         model.start()
     assert not is_running(model.pid)
 
@@ -370,7 +370,7 @@ def test_it_answers_nobody_without_its_key(model: EmbeddedModel) -> None:
     assert status == 401
 
 
-def test_what_it_cannot_take_is_told_in_words_and_every_role_is_understood(model: EmbeddedModel) -> None:
+def test_unsupported_parts_become_text_and_all_roles_work(model: EmbeddedModel) -> None:
     """F-4: images and files as notes; calls and results as text; system text anywhere; nothing at all in a message."""
     turn = Turn(
         model,

@@ -115,7 +115,7 @@ def test_a_server_that_hangs_up_in_the_handshake(run: Run) -> None:
     async def work() -> None:
         async with serving(script) as place, network() as transport:
             for _ in range(5):
-                with pytest.raises(UpstreamFault, match="hung up during the TLS handshake") as caught:
+                with pytest.raises(UpstreamFault, match="closed the connection during the TLS handshake") as caught:
                     await post(transport, address(place))
                 assert caught.value.code == "upstream_unavailable"
 

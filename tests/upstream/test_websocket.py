@@ -48,7 +48,7 @@ def test_messages_come_whole_however_they_are_cut_and_pings_are_answered(run: Ru
     assert heard[0][:2] == b"\x8a\x81"
 
 
-def test_what_is_sent_is_masked_and_whole(run: Run) -> None:
+def test_sent_frames_are_masked_and_whole(run: Run) -> None:
     got: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -72,8 +72,8 @@ def test_what_is_sent_is_masked_and_whole(run: Run) -> None:
     [
         (b"\x88\x05\x03\xe9bye", "upstream_disconnected", "code 1001: bye"),
         (b"\x88\x02\x03\xe8", "upstream_disconnected", "code 1000"),
-        (b"\xff\xff", "upstream_invalid_response", "no valid WebSocket"),
-        (b"", "upstream_disconnected", "without a goodbye"),
+        (b"\xff\xff", "upstream_invalid_response", "invalid WebSocket data"),
+        (b"", "upstream_disconnected", "without a close frame"),
     ],
 )
 def test_the_end_is_told_after_what_came_before_it(run: Run, bytes_of_end: bytes, code: str, words: str) -> None:
@@ -157,7 +157,7 @@ def test_a_refusal_is_told_with_its_answer(run: Run, answer: bytes, status: int)
         b"",
     ],
 )
-def test_what_is_no_answer_to_an_upgrade_is_a_fault(run: Run, answer: bytes) -> None:
+def test_invalid_upgrade_response_is_a_fault(run: Run, answer: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(answer)

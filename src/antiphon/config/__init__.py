@@ -1,7 +1,8 @@
-"""One frozen `Config`, from TOML and the environment. Unknown settings are errors with a suggestion.
+"""The configuration: one frozen `Config`, read from TOML and the environment. Unknown settings are errors with a
+suggestion.
 
-Reading is done once, at the start; nothing here changes afterwards. `find_config` says which file is meant, `load` reads it, and
-`default` is what holds without one.
+The configuration is read once, at the start. `find_config` finds the file, `load_config` reads it, and `default_config`
+is used without one.
 """
 
 from antiphon.config.checks import check_config, is_loopback

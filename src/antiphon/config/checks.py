@@ -1,7 +1,7 @@
-"""What must hold between settings, and of single ones beyond their type: addresses, names, keys, profiles.
+"""Checks settings beyond their types: addresses, names, keys, profiles, and relations between settings.
 
-`problems` finds all of it, each with the steps to the setting; `check` raises the first for a `Config` that comes from no file, or
-was changed after it was read. No value that may be a key is ever shown.
+`find_problems` yields every problem with the path of its setting. `check_config` raises the first one, for a `Config`
+that comes from no file or was changed. Values that may be keys are never shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from antiphon.config.model_rules import ModelRule
-from antiphon.config.schema import CompactionConfig, Config, KeyConfig, ServerConfig, UpstreamConfig, key_hash, parse_sealing_key
+from antiphon.config.schema import (
+    CompactionConfig,
+    Config,
+    KeyConfig,
+    ServerConfig,
+    UpstreamConfig,
+    key_hash,
+    parse_sealing_key,
+)
 from antiphon.dialects.common.model_names import WILDCARD
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
@@ -21,7 +29,7 @@ from antiphon.profiles.toml_source import SettingPath, as_toml
 
 
 class Problem(NamedTuple):
-    """What is wrong, and where."""
+    """A problem and the path of its setting."""
 
     steps: SettingPath
     message: str
@@ -32,29 +40,29 @@ class Problem(NamedTuple):
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
-    """Raises what is wrong with a configuration, if anything is."""
+    """Raises the first problem of a configuration."""
     for problem in find_problems(config, environ):
         raise ConfigError(str(problem))
 
 
 def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
-    """Everything that is wrong."""
+    """Yields all problems of a configuration."""
     yield from _server_problems(config.server)
     if not config.keys and not is_loopback(config.server.host):
         yield Problem(("server", "host"), PUBLIC.format(host=as_toml(config.server.host)))
     for at, upstream in enumerate(config.upstreams):
-        for steps, said in _upstream_problems(upstream, environ):
-            yield Problem(("upstreams", at, *steps), said)
+        for steps, message in _upstream_problems(upstream, environ):
+            yield Problem(("upstreams", at, *steps), message)
     yield from _shared_names(config)
     for at, key in enumerate(config.keys):
-        for steps, said in _key_problems(key, environ):
-            yield Problem(("keys", at, *steps), said)
+        for steps, message in _key_problems(key, environ):
+            yield Problem(("keys", at, *steps), message)
     yield from _shared_keys(config, environ)
     yield from _sealing_problems(config.compaction, environ)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address. A name other than localhost may lead anywhere."""
+    """Whether only this machine can reach the address. Names other than localhost may resolve to any address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -63,7 +71,9 @@ def is_loopback(host: str) -> bool:
 
 def _server_problems(server: ServerConfig) -> Iterator[Problem]:
     if not _is_host(server.host):
-        yield Problem(("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"')
+        yield Problem(
+            ("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"'
+        )
     for at, host in enumerate(server.allowed_hosts):
         if host != "*" and not _is_host(host):
             wanted = 'wanted a name or an address alone, without a port, such as "gateway.example.com"; "*" is any'
@@ -81,12 +91,12 @@ def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> 
         yield from _embedded_problems(upstream)
     elif upstream.agent is not None:
         yield from _agent_problems(upstream, upstream.agent)
-    elif said := _url_problem(upstream.base_url):
-        yield Problem(("base_url",), said)
+    elif message := _url_problem(upstream.base_url):
+        yield Problem(("base_url",), message)
     if upstream.api_key_env is not None:
-        said = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
-        if said:
-            yield Problem(("api_key_env",), said)
+        message = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
+        if message:
+            yield Problem(("api_key_env",), message)
     yield from _models_problems(upstream)
     yield from _profile_problems(upstream)
 
@@ -102,7 +112,9 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
 
 def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
     if not AGENT.fullmatch(agent):
-        yield Problem(("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"')
+        yield Problem(
+            ("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"'
+        )
     if upstream.base_url:
         yield Problem(("base_url",), "an agent has no address: leave out base_url, or agent")
     if upstream.api_key_env is not None:
@@ -112,19 +124,19 @@ def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
 
 
 def _url_problem(url: str) -> str:
-    """What is wrong with a URL. It is not shown: what is wrong may be that a key stands in it."""
+    """The problem of a URL; empty if there is none. The URL is not shown, since it may contain a key."""
     if not url:
         return f"is missing: wanted {A_URL}, or embedded = true for the model inside Antiphon"
-    # The parser drops blanks and line breaks in silence, so they are looked for first.
+    # The parser silently drops blanks and line breaks, so check for them first.
     if not VISIBLE.fullmatch(url):
         return f"has blanks or characters beyond ASCII in it: wanted {A_URL}"
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        return f"is no URL ({error}): wanted {A_URL}"
+        return f"is not a URL ({error}): wanted {A_URL}"
     if parts.scheme not in ("http", "https") or not host:
-        return f"is no URL of a server: wanted {A_URL}"
+        return f"is not the URL of a server: wanted {A_URL}"
     if "@" in parts.netloc:
         return "has a name or a key in it: leave it out, and name the variable that holds the key as api_key_env"
     if "?" in url or "#" in url:
@@ -136,16 +148,25 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if not upstream.models:
         yield Problem(("models",), 'is empty: wanted at least one name or pattern; ["*"] serves every model')
     for at, rule in enumerate(upstream.models):
-        said = _rule_problem(rule) if isinstance(rule, ModelRule) else "" if rule else "is empty: wanted a name or a pattern"
-        if said:
-            yield Problem(("models", at), said)
+        message = (
+            _rule_problem(rule)
+            if isinstance(rule, ModelRule)
+            else ""
+            if rule
+            else "is empty: wanted a name or a pattern"
+        )
+        if message:
+            yield Problem(("models", at), message)
 
 
 def _rule_problem(rule: ModelRule) -> str:
     if not rule.from_ or not rule.to:
         return "has an empty name: wanted the name that clients ask for as from, and the upstream's own as to"
     if rule.to.count(WILDCARD) > 1 or (WILDCARD in rule.to and rule.from_.count(WILDCARD) != 1):
-        return f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: wanted one in each"
+        return (
+            f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: "
+            "wanted one in each"
+        )
     return ""
 
 
@@ -156,19 +177,23 @@ def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         yield Problem(("profile",), str(error))
         return
     if profile.dialect != upstream.dialect:
-        said = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
-        yield Problem(("profile",), said)
+        message = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
+        yield Problem(("profile",), message)
 
 
 def _shared_names(config: Config) -> Iterator[Problem]:
     seen: set[str] = set()
     for at, upstream in enumerate(config.upstreams):
         if upstream.name in seen:
-            yield Problem(("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own")
+            yield Problem(
+                ("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own"
+            )
         seen.add(upstream.name)
     embedded = [at for at, upstream in enumerate(config.upstreams) if upstream.embedded]
     for at in embedded[1:]:
-        yield Problem(("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already")
+        yield Problem(
+            ("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already"
+        )
 
 
 def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -179,13 +204,17 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
             yield Problem((), f"key {key.name!r} has neither sha256 nor env: wanted one of them. {MAKE_A_HASH}")
         case (str() as digest, None):
             if not HEX_DIGEST.fullmatch(digest):
-                yield Problem(("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}")
+                yield Problem(
+                    ("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}"
+                )
             elif bytes.fromhex(digest) == key_hash(b""):
-                yield Problem(("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}")
+                yield Problem(
+                    ("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}"
+                )
         case (None, str() as variable):
-            said = _variable_problem(variable, f"the key of {key.name!r}", environ)
-            if said:
-                yield Problem(("env",), said)
+            message = _variable_problem(variable, f"the key of {key.name!r}", environ)
+            if message:
+                yield Problem(("env",), message)
         case _:
             yield Problem(("env",), f"key {key.name!r} has both sha256 and env: wanted one of them")
 
@@ -205,14 +234,16 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
     seen: dict[bytes, str] = {}
     for at, variable in enumerate(compaction.keys_env):
         steps = ("compaction", "keys_env", at)
-        said = _variable_problem(variable, "a key that compactions are sealed with", environ)
-        if said:
-            yield Problem(steps, said)
+        message = _variable_problem(variable, "a key that compactions are sealed with", environ)
+        if message:
+            yield Problem(steps, message)
             continue
         try:
             key = parse_sealing_key(environ[variable])
         except ConfigError:
-            yield Problem(steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}")
+            yield Problem(
+                steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}"
+            )
             continue
         if key in seen:
             yield Problem(steps, f"{variable} holds the same key as {seen[key]}: wanted each once")
@@ -220,9 +251,9 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
 
 
 def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
-    """What is wrong with an environment variable that holds a key; the value is never shown."""
+    """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
     if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
-        return f"is no name of an environment variable: put {holds} into one and name it here, not the key itself"
+        return f"is not the name of an environment variable: put {holds} into one and name it here, not the key itself"
     value = environ.get(variable)
     if not value:
         return f"the environment variable {variable} is not set: it is to hold {holds}"
@@ -243,7 +274,9 @@ def _is_host(host: str) -> bool:
     return True
 
 
-HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
+HOST_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
+)
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
 AGENT: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 VISIBLE: Final = re.compile(r"[!-~]+")
@@ -254,5 +287,6 @@ MAKE_A_HASH: Final = 'This makes one: printf %s "$KEY" | sha256sum'
 MAKE_A_KEY: Final = "This makes one: openssl rand -hex 32"
 PUBLIC: Final = (
     "{host} can be reached from other machines, and there are no keys, so anybody could ask. "
-    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", which printf %s "$KEY" | sha256sum prints'
+    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", '
+    'which printf %s "$KEY" | sha256sum prints'
 )

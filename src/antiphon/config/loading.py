@@ -1,6 +1,6 @@
-"""The configuration from a file, or from the environment alone. All reading is in `load`.
+"""Loads the configuration from a file, or from the environment alone.
 
-Paths in a file are meant from the folder it stands in.
+Paths in a file are relative to its folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROFILES = "profiles"
 
 
 def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The file that is meant: the given one, the one that `$ANTIPHON_CONFIG` names, `antiphon.toml` here, or none."""
+    """The configuration file: the given one, the one in `$ANTIPHON_CONFIG`, `antiphon.toml` in `cwd`, or None."""
     named = given or environ.get(VARIABLE)
     if named:
         return cwd / named
@@ -35,7 +35,7 @@ def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Pa
 
 
 def load_config(path: Path, environ: Mapping[str, str]) -> Config:
-    """The configuration in a file."""
+    """Reads a configuration file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -46,7 +46,7 @@ def load_config(path: Path, environ: Mapping[str, str]) -> Config:
 
 
 def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
-    """The configuration in `text`, which stands in `file`. One that names no upstreams has the usual ones."""
+    """Parses the content of `file`. Without upstreams in it, the default ones are used."""
     source = TomlSource(str(file), text, ConfigError)
     _refuse_removed_settings(source)
     written = source.convert(source.toml, Config)
@@ -71,23 +71,27 @@ def _refuse_removed_settings(source: TomlSource) -> None:
 
 
 def default_config(environ: Mapping[str, str]) -> Config:
-    """What holds without a file: the embedded model, and every provider whose usual key variable is set."""
+    """The configuration without a file: the embedded model, and every provider whose key variable is set."""
     config = Config(upstreams=_usual_upstreams(environ))
     check_config(config, environ)
     return config
 
 
 def _settled(upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]) -> UpstreamConfig:
-    """The upstream with its profile as seen from here, no slash at the end of its URL, and all timeouts or none."""
+    """The upstream with its profile path resolved, no trailing slash in its URL, and either all timeouts or none."""
     profile = _seen_from(folder, upstream.profile) if upstream.profile else None
     own = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
     return replace(
-        upstream, profile=profile, base_url=upstream.base_url.rstrip("/"), timeouts=replace(timeouts, **own) if own else None
+        upstream,
+        profile=profile,
+        base_url=upstream.base_url.rstrip("/"),
+        timeouts=replace(timeouts, **own) if own else None,
     )
 
 
 def _seen_from(folder: Path, profile: str) -> str:
-    """A profile by its file, or by its name: the user's own, in `profiles` beside the configuration, come before the shipped."""
+    """Resolves a profile path or name. Profiles in `profiles` beside the configuration take precedence over built-in
+    ones."""
     if is_profile_path(profile):
         return str((folder / profile).absolute())
     own = folder / PROFILES / f"{profile}{PROFILE_SUFFIX}"
@@ -105,7 +109,7 @@ def _usual_upstreams(environ: Mapping[str, str]) -> list[UpstreamConfig]:
 
 
 def _upstream(provider: Provider) -> UpstreamConfig:
-    """A provider as an upstream. `name/model` always means this provider, whatever the model is called."""
+    """A provider as an upstream. `name/model` always selects this provider."""
     return UpstreamConfig(
         name=provider.name,
         dialect=provider.dialect,
@@ -116,7 +120,7 @@ def _upstream(provider: Provider) -> UpstreamConfig:
     )
 
 
-#: Settings of earlier versions, and what to do about them.
+#: Removed settings, and what to do about them.
 REMOVED: Final[dict[tuple[str, str], str]] = {
     ("server", "recall_mib"): "was removed in 0.1: conversations are not cached any more; delete the line",
 }

@@ -1,4 +1,4 @@
-"""Which models an upstream serves, and under which names: plain names, patterns with `*`, and rules that rename."""
+"""Rules for the models of an upstream: names, patterns with `*`, and renames."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from antiphon.dialects.common.model_names import WILDCARD, matched_part
 
 
 class ModelRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model under another name."""
+    """Renames a model."""
 
-    from_: Annotated[str, Meta(description="The name that clients ask for; a `*` in it stands for anything.")] = field(name="from")
+    from_: Annotated[str, Meta(description="The name that clients ask for; a `*` in it stands for anything.")] = field(
+        name="from"
+    )
     to: Annotated[str, Meta(description="The upstream's own name; a `*` in it is what the `*` in `from` stood for.")]
 
 
@@ -20,9 +22,9 @@ def is_pattern(name: str) -> bool:
     return WILDCARD in name
 
 
-def upstream_model_name(rule: str | ModelRule, asked: str) -> str | None:
-    """The upstream's name of a model, None if the rule is about others."""
+def upstream_model_name(rule: str | ModelRule, name: str) -> str | None:
+    """The upstream's name for a model; None if the rule does not match."""
     if isinstance(rule, str):
-        return None if matched_part(rule, asked) is None else asked
-    found = matched_part(rule.from_, asked)
-    return None if found is None else rule.to.replace(WILDCARD, found)
+        return None if matched_part(rule, name) is None else name
+    part = matched_part(rule.from_, name)
+    return None if part is None else rule.to.replace(WILDCARD, part)

@@ -1,7 +1,7 @@
-"""The shape of the configuration: what may be set, its default, and one line on what it does, which the documentation prints.
+"""The schema of the configuration: settings, defaults, and the descriptions that the documentation prints.
 
-Nothing is read or judged here but single values; what must hold between settings is in `checks`. Keys are never kept: an upstream's
-key is read from the environment when it is asked for, a client's key is known by its hash.
+Only single values are checked here; relations between settings are in `checks`. Keys are not stored: an upstream's key
+is read from the environment when needed, a client's key is stored as a hash.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 def key_hash(key: bytes) -> bytes:
-    """What is kept and compared in place of a client's key."""
+    """The hash that is stored and compared in place of a client's key."""
     return sha256(key).digest()
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where to listen, and what is answered there."""
+    """The address to listen on, limits, and defaults for all clients."""
 
     host: Annotated[
-        str, Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`.")
+        str,
+        Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`."),
     ] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8080
-    workers: Annotated[int, Meta(ge=1, le=64, description="Processes that answer side by side.")] = 1
+    workers: Annotated[int, Meta(ge=1, le=64, description="Number of server processes.")] = 1
     allowed_hosts: Annotated[
         list[str],
         Meta(
-            description="Names in `Host` that are answered besides loopback names and `host`; `*` is any. Without them a loopback "
-            "address answers no others, and a public one, which keys guard, answers all."
+            description="Names in `Host` that are accepted besides loopback names and `host`; `*` accepts any. "
+            "Absent: a loopback address accepts only these, and a public address, which requires keys, accepts all."
         ),
     ] = []
     allowed_origins: Annotated[
-        list[str], Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused.")
+        list[str],
+        Meta(description="Browser origins that may call, such as `https://app.example.com`; all others are refused."),
     ] = []
     max_body_mib: Annotated[
         int,
         Meta(
             ge=1,
             le=1024,
-            description="The largest request body that is taken, in MiB. What a request refers to and continues may have as much "
-            "JSON.",
+            description="The largest request body, in MiB. The history that a request refers to and continues has the "
+            "same limit.",
         ),
     ] = 64
     max_answer_mib: Annotated[
@@ -60,8 +62,8 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1024,
-            description="The largest answer of an upstream that is kept, in MiB of text, arguments, reasoning and data. A stream "
-            "that goes beyond it ends as `incomplete` (`max_output_bytes`); an answer in one piece is a 502.",
+            description="The largest answer of an upstream, in MiB of text, arguments, reasoning and data. A longer "
+            "stream ends as `incomplete` (`max_output_bytes`); a longer answer that is not streamed is a 502.",
         ),
     ] = 64
     max_output_items: Annotated[
@@ -69,53 +71,59 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=100_000,
-            description="The largest number of output items in one answer. A stream that goes beyond it ends as `incomplete` "
-            "(`max_output_items`); an answer in one piece is a 502.",
+            description="The largest number of output items in one answer. A stream with more ends as `incomplete` "
+            "(`max_output_items`); an answer that is not streamed is a 502.",
         ),
     ] = 1000
     websocket: Annotated[
         bool,
-        Meta(description="Whether `/v1/responses` may be spoken to over a WebSocket; if not, an upgrade is answered with 426."),
+        Meta(description="Whether `/v1/responses` accepts WebSockets; if not, an upgrade is answered with 426."),
     ] = True
     style: Annotated[
         SelectableEventStyle | None,
         Meta(
-            description="How events are written for clients of the Responses API: `standard` is the specification's form, `older` "
-            "has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most clients read, see "
-            "[clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and `style` of a key count more."
+            description="The form of events for clients of the Responses API: `standard` is the specification's form, "
+            "`older` has `response.reasoning_text.*`, flat errors and no `[DONE]`. Absent: the form that most clients "
+            "read, see [clients](clients.md#what-responses-clients-read). The header `Antiphon-Style` and `style` of "
+            "a key take precedence."
         ),
     ] = None
     public_metrics: Annotated[
-        bool, Meta(description="Whether `/metrics` answers without a key. It names models and upstreams; nothing said is in it.")
+        bool,
+        Meta(
+            description="Whether `/metrics` needs no key. It names models and upstreams, and contains no content of "
+            "requests."
+        ),
     ] = False
     log: Annotated[
         Literal["auto", "json", "pretty"],
-        Meta(description="How log lines look: `auto` is pretty on a terminal and JSON elsewhere."),
+        Meta(description="The format of log lines: `auto` is pretty on a terminal and JSON elsewhere."),
     ] = "auto"
     grace: Annotated[
-        float, Meta(ge=0, le=3600, description="Seconds that answers under way are given to end when the server is stopped.")
+        float,
+        Meta(ge=0, le=3600, description="Seconds that requests in flight have to finish when the server stops."),
     ] = 10.0
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long each step of an upstream's answer may take, in seconds."""
 
-    connect: Annotated[Seconds, Meta(description="Until the connection stands, TLS included.")] = 5.0
+    connect: Annotated[Seconds, Meta(description="Until the connection is established, TLS included.")] = 5.0
     first_byte: Annotated[Seconds, Meta(description="From the request until the first byte of the answer.")] = 60.0
     idle: Annotated[Seconds, Meta(description="Between two pieces of the answer.")] = 60.0
     total: Annotated[Seconds, Meta(description="From the request until the end of the answer.")] = 600.0
 
 
 class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server behind the gateway. Of several that serve a model, the first is asked."""
+    """A server behind the gateway. If several serve a model, the first gets its requests."""
 
-    name: Annotated[str, Meta(description="What logs and `/v1/models` call it.")]
+    name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
     dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions, Responses, Messages or Gemini.")]
     base_url: Annotated[
         str,
         Meta(
-            description="Where it is, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Needed unless it is the "
-            "embedded model."
+            description="Its URL, up to the version: `https://host/v1`, `…/v1beta` for Gemini. Required unless it is "
+            "the embedded model or an agent."
         ),
     ] = ""
     api_key_env: Annotated[
@@ -123,99 +131,113 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = None
     models: Annotated[
         list[str | ModelRule],
-        Meta(description='Models it serves: names, patterns with `*`, and tables that rename: `{ from = "fast", to = "mock-1" }`.'),
+        Meta(
+            description='Models it serves: names, patterns with `*`, and tables that rename: `{ from = "fast", to = '
+            '"mock-1" }`.'
+        ),
     ] = field(default_factory=lambda: ["*"])
     profile: Annotated[
         str | None,
         Meta(
-            description="What is peculiar about it: a shipped profile by name, or a file. Absent: what its dialect has in common."
+            description="A profile with its quirks: the name of a built-in profile, or a file. Absent: the default "
+            "profile of its dialect."
         ),
     ] = None
-    embedded: Annotated[bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")] = False
+    embedded: Annotated[
+        bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")
+    ] = False
     agent: Annotated[
         str | None,
         Meta(
-            description="An agent of yours instead of a server, as `module:name`; its dialect is `responses`. Its answers may take "
-            "as long as a day, unless it has `timeouts` of its own."
+            description="An agent of your own instead of a server, as `module:name`; its dialect is `responses`. Its "
+            "answers may take up to a day, unless it has its own `timeouts`."
         ),
     ] = None
     context: Annotated[
         Context | dict[str, Context] | None,
         Meta(
-            description="How many tokens its models take in, or a table of that by its own names for them: "
-            '`{ "mock-*" = 32768 }`. Absent: what it says itself in its list of models, if it does.'
+            description="The context size of its models in tokens, or a table of sizes by its own model names: `{ "
+            '"mock-*" = 32768 }`. Absent: the size in its list of models, if it has one.'
         ),
     ] = None
     losses: Annotated[
         Literal["warn", "strict"],
         Meta(
-            description="What becomes of a turn that it cannot be told as it was asked: `warn` tells the client what was lost, "
-            "`strict` refuses the turn. The header `Antiphon-Losses` of a request counts more."
+            description="What to do if a request cannot be translated without loss: `warn` reports the losses to the "
+            "client, `strict` refuses the request. The header `Antiphon-Losses` of a request takes precedence."
         ),
     ] = "warn"
     timeouts: Annotated[
-        Timeouts | None, Meta(description="Its own timeouts, as in `[timeouts]`, which holds for those that are not set here.")
+        Timeouts | None,
+        Meta(description="Its own timeouts; values that are not set here come from `[timeouts]`."),
     ] = None
 
     @property
     def profile_name(self) -> str:
-        """The profile to load: the one that is set, or the usual one."""
+        """The profile to load: the configured one, or the default of the dialect."""
         return self.profile or ("local" if self.embedded else DEFAULT_PROFILES[self.dialect])
 
     def api_key(self, environ: Mapping[str, str]) -> str | None:
-        """The key to call it with; a variable that is empty counts as not set."""
+        """The key from the environment; an empty variable counts as unset."""
         return _value(environ, self.api_key_env)
 
-    def upstream_model(self, asked: str) -> str | None:
-        """The name under which this upstream knows the model, None if it does not serve it."""
-        return next(filter(None, (upstream_model_name(rule, asked) for rule in self.models)), None)
+    def upstream_model(self, name: str) -> str | None:
+        """The upstream's name for a model; None if it does not serve it."""
+        return next(filter(None, (upstream_model_name(rule, name) for rule in self.models)), None)
 
     def context_size(self, model: str) -> int | None:
-        """The context of a model of its own that is set here."""
+        """The configured context size of a model, by the upstream's name."""
         if not isinstance(self.context, dict):
             return self.context
-        return next((size for pattern, size in self.context.items() if upstream_model_name(pattern, model) is not None), None)
+        return next(
+            (size for pattern, size in self.context.items() if upstream_model_name(pattern, model) is not None), None
+        )
 
     def listed_models(self) -> list[str]:
-        """The models that can be named, each once: those that no pattern stands for."""
+        """The model names without patterns, each once."""
         names = [rule if isinstance(rule, str) else rule.from_ for rule in self.models]
         return [name for name in dict.fromkeys(names) if not is_pattern(name)]
 
     @property
     def has_patterns(self) -> bool:
-        """Whether it serves models that are not listed."""
+        """Whether it serves models by pattern."""
         return any(is_pattern(rule if isinstance(rule, str) else rule.from_) for rule in self.models)
 
 
 class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who may ask: the keys of clients. Without any, everybody on this machine may, and nobody else."""
+    """The keys of clients. Without any, all clients on this machine have access, and no others."""
 
-    name: Annotated[str, Meta(description="The owner of what is asked with this key. One owner may have several keys.")]
+    name: Annotated[str, Meta(description="The owner of all requests with this key. One owner may have several keys.")]
     sha256: Annotated[
         str | None, Meta(description='The key\'s SHA-256 in hex: `printf %s "$KEY" | sha256sum`. Either this or `env`.')
     ] = None
     env: Annotated[str | None, Meta(description="The environment variable that holds the key itself.")] = None
     style: Annotated[
         SelectableEventStyle | None,
-        Meta(description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` counts more."),
+        Meta(
+            description="As `style` in `[server]`, for clients with this key. The header `Antiphon-Style` takes "
+            "precedence."
+        ),
     ] = None
 
     def hash(self, environ: Mapping[str, str]) -> bytes:
-        """The hash of the key. A key that is not there is an error, never one key less: without any, everybody may ask."""
+        """The hash of the key. A missing key is an error, since without any keys everybody has access."""
         if self.sha256 is not None:
             return bytes.fromhex(self.sha256)
         key = self.key(environ)
         if key is None:
-            raise ConfigError(f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}")
+            raise ConfigError(
+                f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}"
+            )
         return key_hash(key.encode())
 
     def key(self, environ: Mapping[str, str]) -> str | None:
-        """The key itself, where the environment has it."""
+        """The key itself, if it comes from the environment."""
         return _value(environ, self.env)
 
 
 class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What happened to each request, on disk, for those who look for a fault."""
+    """Request traces on disk, for debugging."""
 
     dir: Annotated[str | None, Meta(description="The folder for traces. Absent: nothing is written.")] = None
     max_mib: Annotated[int, Meta(ge=1, description="The oldest traces are removed beyond this many MiB.")] = 256
@@ -223,50 +245,61 @@ class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where responses are kept, and for how long."""
+    """Where responses are stored, and for how long."""
 
     url: Annotated[
         str | None,
         Meta(
-            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which keeps nothing. Absent: SQLite, in the user's "
-            "data folder."
+            description="`sqlite:///…/antiphon.db`, `postgresql://…`, or `off`, which stores nothing. Absent: SQLite, "
+            "in the user's data folder."
         ),
     ] = None
     retention_days: Annotated[
         float,
-        Meta(gt=0, le=36_500, description="Responses older than this many days are removed, once no newer one continues them."),
+        Meta(
+            gt=0,
+            le=36_500,
+            description="Responses older than this many days are removed, once no newer one continues them.",
+        ),
     ] = 30.0
     max_responses: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: no limit."),
+        Meta(
+            description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: "
+            "no limit."
+        ),
     ] = None
     conversation_days: Annotated[
         Annotated[float, Meta(gt=0, le=36_500)] | None,
-        Meta(description="Conversations that lay unchanged for more than this many days are removed. Absent: none is."),
+        Meta(description="Conversations unchanged for more than this many days are removed. Absent: none are removed."),
     ] = None
 
 
 class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What compactions are sealed with. With SQLite a key is made by itself, in a file beside the database."""
+    """The keys that seal compactions. With SQLite a key is created automatically, in a file beside the database."""
 
     keys_env: Annotated[
         list[str],
         Meta(
-            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. The first "
-            "seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
+            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. "
+            "The first seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
         ),
     ] = []
 
     def keys(self, environ: Mapping[str, str]) -> list[bytes]:
-        """The keys themselves, in order."""
+        """The sealing keys, in order."""
         return [parse_sealing_key(environ.get(variable, "")) for variable in self.keys_env]
 
 
 def parse_sealing_key(text: str) -> bytes:
-    """A key as it is written: 64 hex digits, or base64 in either alphabet."""
+    """Parses a key: 64 hex digits, or base64 in either alphabet."""
     text = text.strip()
     try:
-        key = bytes.fromhex(text) if len(text) == 64 else urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "===")
+        key = (
+            bytes.fromhex(text)
+            if len(text) == 64
+            else urlsafe_b64decode(text.replace("+", "-").replace("/", "_") + "===")
+        )
     except ValueError:
         key = b""
     if len(key) != 32:
@@ -280,26 +313,32 @@ class TelemetryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     otlp_endpoint: Annotated[
         str | None,
         Meta(
-            description="Where a collector takes OTLP over HTTP: `http://localhost:4318`. Absent: where "
-            "`OTEL_EXPORTER_OTLP_ENDPOINT` says; without either, nothing is sent."
+            description="The URL of a collector that accepts OTLP over HTTP: `http://localhost:4318`. Absent: the "
+            "value of `OTEL_EXPORTER_OTLP_ENDPOINT`; without either, nothing is sent."
         ),
     ] = None
     propagate: Annotated[
-        bool, Meta(description="Whether upstreams are sent a `traceparent`, so that what they tell joins the client's trace.")
+        bool,
+        Meta(description="Whether upstreams are sent a `traceparent`, so that their spans join the client's trace."),
     ] = False
 
 
 class BackgroundConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Work that goes on without its client: requests with `background = true`."""
+    """Background responses: requests with `background = true`."""
 
-    running: Annotated[int, Meta(ge=1, le=10_000, description="How many responses each process makes at once.")] = 16
+    running: Annotated[
+        int, Meta(ge=1, le=10_000, description="The number of responses that each process runs at once.")
+    ] = 16
     waiting: Annotated[
-        int, Meta(ge=1, le=1_000_000, description="How many may wait, over all processes; further ones are refused.")
+        int,
+        Meta(
+            ge=1, le=1_000_000, description="The number of queued responses of all processes; further ones are refused."
+        ),
     ] = 1000
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set."""
+    """All settings."""
 
     server: ServerConfig = ServerConfig()
     upstreams: list[UpstreamConfig] = []
@@ -312,11 +351,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     telemetry: TelemetryConfig = TelemetryConfig()
 
     def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, KeyConfig]:
-        """Who may ask: what is set for a key, by its hash."""
+        """The configured keys, by hash."""
         return {key.hash(environ): key for key in self.keys}
 
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
-        """Every key that the environment holds for us, each once: what must be in no log and no trace."""
+        """All keys in the environment, each once: they must not appear in logs or traces."""
         keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
         keys += [_value(environ, variable) for variable in self.compaction.keys_env]
         return list(dict.fromkeys(key for key in keys if key is not None))
@@ -326,4 +365,9 @@ def _value(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or None) if variable else None
 
 
-DEFAULT_PROFILES: dict[Dialect, str] = {"chat": "chat", "responses": "open-responses", "messages": "messages", "gemini": "gemini"}
+DEFAULT_PROFILES: dict[Dialect, str] = {
+    "chat": "chat",
+    "responses": "open-responses",
+    "messages": "messages",
+    "gemini": "gemini",
+}

@@ -1,4 +1,4 @@
-"""A configuration in a few lines for people: what is served, from where, to whom. No key is in it."""
+"""Summarizes a configuration in a few lines: upstreams, clients, traces. Shows no keys."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from antiphon.config.schema import Config, UpstreamConfig
 
 
 def describe_config(config: Config) -> list[str]:
-    """A line for each upstream (name, dialect, place, models), one about keys, one about traces."""
+    """One line per upstream (name, dialect, address, models), one for keys, one for traces."""
     rows = [(upstream.name, upstream.dialect, _place(upstream), _models(upstream)) for upstream in config.upstreams]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
+    ]
     owners = ", ".join(dict.fromkeys(key.name for key in config.keys))
     return [
         *lines,

@@ -1,1 +1,1 @@
-"""One turn from start to end: which upstream, its bytes, and what the client is told."""
+"""The life of a turn: route, resolve the history, plan, prepare, run, record."""

@@ -1,8 +1,8 @@
-"""Work in the background (API-2): each process claims what waits, runs it, writes down what it says as it says it, and gives it up
-when it cannot go on. Whoever wants to see it reads what is written down, in whatever process.
+"""Runs background responses (API-2): each process claims queued work, runs it and appends its events to the store.
+Readers in any process read the events from the store.
 
-A response that was begun somewhere and left alone is run again from the start if nobody can have seen any of it, and has failed
-otherwise (`server_restarted`).
+A response whose runner died is run again from the start if no event was stored. Otherwise it fails
+(`server_restarted`).
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ LINE: Final = b"\n"
 
 
 class BackgroundTimings(Struct, frozen=True, kw_only=True):
-    """How often work in the background is looked after, in seconds."""
+    """Intervals of background work, in seconds."""
 
-    lease: float = 15.0  # that work stays with a runner that gives no sign of life
-    heartbeat: float = 1.0  # between two signs of life, in which it also learns what is to be cancelled
-    poll_interval: float = 1.0  # between two looks for work, if nobody says that there is some
-    flush_interval: float = 0.1  # that events are gathered before they are written down
+    lease: float = 15.0  # time until the work of a silent runner is free again
+    heartbeat: float = 1.0  # between lease renewals, which also report cancellations
+    poll_interval: float = 1.0  # between queries for work without a wake-up
+    flush_interval: float = 0.1  # between writes of collected events
 
 
 class BackgroundRunner:
-    """The runner of one process."""
+    """Runs background work in one process."""
 
     def __init__(self, services: GatewayContext, store: Store, limit: int, timings: BackgroundTimings) -> None:
         self.runner = new_id("run")
-        self.waiting_jobs = 0  # over all processes, as it was a moment ago
+        self.waiting_jobs = 0  # of all processes, at the last count
         self._counted = -math.inf
         self._services = services
         self._store = store
@@ -73,29 +73,30 @@ class BackgroundRunner:
         return len(self._running)
 
     def wake(self) -> None:
-        """There is work."""
+        """Queries the store for work at once."""
         self._there_is_work.set()
 
     def cancel(self, id: str) -> None:
-        """A client wants it ended, and it may run here."""
+        """Cancels a response if it runs in this process."""
         job = self._running.get(id)
         if job is not None:
             job.cancel()
 
     def stop_claiming(self) -> None:
-        """Nothing new is begun."""
+        """Claims no more work."""
         self._is_stopping = True
         self.wake()
 
     def force_shutdown(self) -> None:
-        """What runs is ended or given back at once."""
+        """Ends or releases all running work at once."""
         for job in self._running.values():
             job.give_up()
 
     async def stop(self, grace: float) -> None:
-        """Nothing new is begun; what runs has its grace, and is then ended or given back."""
+        """Claims no more work, waits up to `grace` seconds for running work, then ends or releases it."""
         self.stop_claiming()
-        await asyncio.wait([self._looking], timeout=CLOSE_TIMEOUT)  # it may be claiming, and what it claims must not be forgotten
+        # A claim in progress must be recorded.
+        await asyncio.wait([self._looking], timeout=CLOSE_TIMEOUT)
         self._looking.cancel()
         jobs = list(self._running.values())
         if jobs:
@@ -114,7 +115,7 @@ class BackgroundRunner:
                 await self._take()
                 await self._count()
             except StorageUnavailable as error:
-                self._services.logger.event("no work can be claimed", level="warning", why=error.message)
+                self._services.logger.event("background work cannot be claimed", level="warning", why=error.message)
             try:
                 async with asyncio.timeout(self._timings.poll_interval):
                     await self._there_is_work.wait()
@@ -127,13 +128,13 @@ class BackgroundRunner:
             return
         for work in await self._store.claim(self.runner, self._timings.lease, room):
             if work.id in self._running:
-                continue  # the lease ran out while the storage was away; it is ours again, and still at it
+                continue  # the lease expired while the storage was unavailable; the job still runs here
             job = _Job(self._services, self._store, self.runner, work, self._timings.flush_interval)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._is_over(id, task))  # type: ignore[misc]
 
     async def _count(self) -> None:
-        """Looks at the length of the queue now and then, for whoever reads metrics."""
+        """Counts the queue from time to time, for the metrics."""
         now = asyncio.get_running_loop().time()
         if now - self._counted >= self._timings.lease / 3:
             self._counted = now
@@ -146,7 +147,7 @@ class BackgroundRunner:
         self.wake()
 
     async def _stay_alive(self) -> None:
-        """Says in time that this runner is still at it, and hears what has become of its work."""
+        """Renews the leases of running work; cancels work that was cancelled, stops work whose lease is lost."""
         while True:
             await asyncio.sleep(self._timings.heartbeat)
             ids = list(self._running)
@@ -167,7 +168,7 @@ class BackgroundRunner:
 
 
 class _Ended(Struct, frozen=True, kw_only=True):
-    """What a response came to."""
+    """A finished response and its stored form."""
 
     response: Response
     record: ResponseRecord
@@ -177,7 +178,8 @@ class _Ended(Struct, frozen=True, kw_only=True):
 
 
 class _Job:
-    """One piece of work, while this process runs it. It can be interrupted while it is made; its end is then written in peace."""
+    """One background response while this process runs it. It can be interrupted while it runs, but not while its end is
+    written."""
 
     def __init__(self, services: GatewayContext, store: Store, runner: str, work: Work, flush_interval: float) -> None:
         self._services = services
@@ -186,22 +188,22 @@ class _Job:
         self._work = work
         self._log = _Log(store, runner, work.id, flush_interval, self.lose)
         self._making: _Making | None = None
-        self._why: ApiError | None = None  # it is being ended from outside
-        self._is_lost = False
+        self._why: ApiError | None = None  # why it is ended from outside
+        self._has_lost_lease = False
         self._can_be_interrupted = False
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
-        """Its client wants no more of it."""
+        """Ends it because a client cancelled it."""
         self._end_for(cancelled_error())
 
     def give_up(self) -> None:
-        """The process stops."""
+        """Ends it because the process stops."""
         self._end_for(shutdown_error())
 
     def lose(self) -> None:
-        """It is somebody else's by now, or nobody's."""
-        self._is_lost = True
+        """Stops because another runner has it, or it was deleted."""
+        self._has_lost_lease = True
         self._interrupt()
 
     def _end_for(self, why: ApiError) -> None:
@@ -217,13 +219,15 @@ class _Job:
     async def _run(self) -> None:
         services, work = self._services, self._work
         id = new_id("req")
-        log_entry = RequestLog(request_id=id, method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id)
+        log_entry = RequestLog(
+            request_id=id, method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id
+        )
         trace = services.traces.start_trace(id) if services.traces is not None else None
         if trace is not None:
             trace.client_request("BACKGROUND", "/v1/responses", [], work.request)
         try:
             await self._live(log_entry, trace)
-        except StorageUnavailable as error:  # its lease will run out, and then somebody begins again or ends it
+        except StorageUnavailable as error:  # its lease expires, then a runner restarts it or fails it
             log_entry.error = error.code
             services.logger.event("work was left to its lease", level="warning", response_id=work.id, why=error.message)
         finally:
@@ -236,10 +240,10 @@ class _Job:
         if self._work.is_cancelled:
             why: ApiError | None = cancelled_error()
         elif self._work.has_events:
-            why = ApiError("the gateway that made this response was restarted", code="server_restarted", status=503)
+            why = ApiError("the gateway that ran this response was restarted", code="server_restarted", status=503)
         else:
             why = await self._make(log_entry, trace)
-        if self._is_lost:
+        if self._has_lost_lease:
             return
         has_events = await self._log.has_events()
         if not has_events and why is not None and why is self._why and why.code == SHUTDOWN:
@@ -251,14 +255,16 @@ class _Job:
         log_entry.status = 200
         log_entry.note_response(ended.response, self._log.count)
         if not await self._log.finish(ended):
-            self._services.logger.event("work was somebody else's at its end", level="warning", response_id=self._work.id)
+            self._services.logger.event(
+                "lease lost before the end of background work", level="warning", response_id=self._work.id
+            )
 
     async def _make(self, log_entry: RequestLog, trace: Trace | None) -> ApiError | None:
-        """Makes the response as far as it gets; what else than its own end ended it."""
+        """Runs the turn; returns the error that ended it early, if any."""
         writing = asyncio.get_running_loop().create_task(self._log.keep_writing())
         try:
             self._can_be_interrupted = True
-            if self._why is not None or self._is_lost:
+            if self._why is not None or self._has_lost_lease:
                 return self._why
             making = await self._begin(log_entry, trace)
             if making is not None:
@@ -273,7 +279,9 @@ class _Job:
         except ApiError as error:
             return error
         except Exception as error:
-            self._services.logger.fault("work in the background failed inside the gateway", error, response_id=self._work.id)
+            self._services.logger.fault(
+                "work in the background failed inside the gateway", error, response_id=self._work.id
+            )
             return ApiError("something went wrong inside the gateway")
         finally:
             self._can_be_interrupted = False
@@ -283,15 +291,15 @@ class _Job:
         return None
 
     async def _begin(self, log_entry: RequestLog, trace: Trace | None) -> _Making | None:
-        """Looks up what it stands on. None: it was deleted, or is not ours."""
+        """Prepares the turn. None: it was deleted, or another runner has it."""
         work, services = self._work, self._services
         record = await self._store.get(work.owner, work.id)
         if record is None or not await self._store.append(self._runner, work.id, 0, [], ResponseStatus.IN_PROGRESS):
-            self._is_lost = True
+            self._has_lost_lease = True
             return None
         request = replace(codec.decode_stored_request(work.request), stream=True)
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
-        # Whether losses are to be refused was asked when it was put here.
+        # Strict mode was checked when the request was queued.
         prepared_turn = await prepare_turn(services, request, Losses(), archive, log_entry, trace, strict=False)
         prepared_turn.turn.opening = queued_response(record)
         log_entry.response_id = work.id
@@ -299,18 +307,21 @@ class _Job:
         return self._making
 
     async def _close(self, why: ApiError) -> _Ended | None:
-        """The end of a response whose maker is not here: what it said is read once more, and brought to its end."""
+        """Ends a response whose runner is gone: reads its stored events and completes them with an error."""
         record = await self._store.get(self._work.owner, self._work.id)
-        said = await self._store.events_after(self._work.owner, self._work.id, -1)
-        if record is None or said is None:
+        past_events = await self._store.events_after(self._work.owner, self._work.id, -1)
+        if record is None or past_events is None:
             return None  # it was deleted
         queued = queued_response(record)
-        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if said.events else queued  # what was said says whether it was
+        # With stored events, the events set the status.
+        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
         reader = responses.EventsToHub(Request(), opening, self._services.stamps)
-        told = [event for line in said.events for event in reader.feed(sse.Frame("", line))] + reader.finish(why)
+        events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(
+            why
+        )
         lines = EventLineWriter(queued, is_cancelled=why.code == CANCELLED)
-        self._log.number = len(said.events)
-        self._log.add([line for event in told[len(said.events) :] if (line := lines.feed(event))])
+        self._log.number = len(past_events.events)
+        self._log.add([line for event in events[len(past_events.events) :] if (line := lines.feed(event))])
         response = lines.response
         assert response is not None
         ended = replace(
@@ -319,17 +330,19 @@ class _Job:
             head=codec.encode(replace(response, output=[])),
             output=codec.encode(response.output),
         )
-        return _Ended(response=response, record=ended, item_ids=_ids_in(ended.input) + _ids_in(ended.output), call_ids=[])
+        return _Ended(
+            response=response, record=ended, item_ids=_ids_in(ended.input) + _ids_in(ended.output), call_ids=[]
+        )
 
 
 class _Making:
-    """A turn whose client is the log."""
+    """A turn whose events go to the event log."""
 
     def __init__(
         self, services: GatewayContext, turn: UpstreamTurn, log: _Log, log_entry: RequestLog, record: ResponseRecord
     ) -> None:
         self.turn = turn
-        self._own = record.input  # the items of the request, with the ids that they were given when it came
+        self._own = record.input  # the request's items, with the ids assigned when it was queued
         self._services = services
         self._log = log
         self._log_entry = log_entry
@@ -352,7 +365,8 @@ class _Making:
         self._add(pipe.finish())
 
     def end(self, why: ApiError | None) -> _Ended:
-        """What it came to, and what is still to be said of it. A response that had its end has it whatever came after."""
+        """Writes the remaining events and returns the finished response. A response that has ended keeps its end,
+        whatever `why` says."""
         pipe, lines, recorder = self._pipe, self._lines, self.turn.recorder
         assert recorder is not None
         if why is not None:
@@ -381,14 +395,14 @@ class _Making:
 
 
 class EventLineWriter:
-    """Events as lines of JSON. A response that was cancelled ends without an error: that was what its client wanted. What is said
-    before it is in progress is the same whoever makes it: a reader may have been told while it waited (see `tailing`)."""
+    """Writes events as lines of JSON. A cancelled response ends without an error. The events before `in_progress` are
+    the same in every run, since a reader may have received them while the response was queued (see `tailing`)."""
 
     def __init__(self, queued: Response, *, is_cancelled: bool = False) -> None:
         self.losses = Losses()
         self.is_cancelled = is_cancelled
         self._queued = queued
-        self.response: Response | None = None  # one that failed, as it is told
+        self.response: Response | None = None  # a failed or cancelled response, as written
         self._left_out = 0
 
     def feed(self, event: StreamEvent) -> bytes:
@@ -409,46 +423,46 @@ class EventLineWriter:
 
 
 class _Log:
-    """What a response says, on its way into the store."""
+    """Buffers the events of a response and writes them to the store."""
 
     def __init__(self, store: Store, runner: str, id: str, flush_interval: float, lose: Callable[[], None]) -> None:
-        self.number = 0  # of the next event that is written down
+        self.number = 0  # of the next event to write
         self._store = store
         self._runner = runner
         self._id = id
         self._flush_interval = flush_interval
         self._lose = lose
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._pending_lines: list[bytes] = []
+        self._pending_bytes = 0
         self._written = asyncio.Event()
         self._news = asyncio.Event()
         self._lock = asyncio.Lock()
 
     @property
     def count(self) -> int:
-        """Of all that was said."""
-        return self.number + len(self._held)
+        """The number of all events, written or not."""
+        return self.number + len(self._pending_lines)
 
     def add(self, lines: list[bytes]) -> None:
-        self._held += lines
-        self._held_bytes += sum(map(len, lines))
+        self._pending_lines += lines
+        self._pending_bytes += sum(map(len, lines))
         self._news.set()
 
     async def wait_for_room(self) -> None:
-        """Waits while more is held than may be: the upstream is read as fast as its events can be written down. It gives way to
-        other tasks in any case: an upstream that always has more to say would never let them run."""
+        """Waits while the buffer is full, so that the upstream is read no faster than events are stored. Always yields
+        once, so that a fast upstream does not block other tasks."""
         await asyncio.sleep(0)
-        while self._held_bytes > MAX_HELD:
+        while self._pending_bytes > MAX_PENDING_BYTES:
             self._written.clear()
             await self._written.wait()
 
     async def has_events(self) -> bool:
-        """Whether somebody can have seen any of it."""
+        """Whether any event was stored, so that a reader may have received it."""
         async with self._lock:
             return self.number > 0
 
     async def keep_writing(self) -> None:
-        """Writes down what has gathered, again and again, a moment after something came. What cannot be written now waits."""
+        """Writes collected events periodically, `flush_interval` after the first. Retries what could not be written."""
         while True:
             await self._news.wait()
             await asyncio.sleep(self._flush_interval)
@@ -458,24 +472,24 @@ class _Log:
                 self._news.set()
 
     async def _write(self) -> bool:
-        """False: it is to be tried again."""
+        """Writes the buffer; False if it must be retried."""
         async with self._lock:
-            lines = list(self._held)
+            lines = list(self._pending_lines)
             try:
                 if not await self._store.append(self._runner, self._id, self.number, lines, ResponseStatus.IN_PROGRESS):
                     self._lose()
                     return True
             except StorageUnavailable:
                 return False
-            del self._held[: len(lines)]
-            self._held_bytes -= sum(map(len, lines))
+            del self._pending_lines[: len(lines)]
+            self._pending_bytes -= sum(map(len, lines))
             self.number += len(lines)
             self._written.set()
             return True
 
     async def finish(self, ended: _Ended) -> bool:
-        """The rest, and the response. A storage that is away is waited for: until then nobody else can have taken it up. Whether it
-        was still this runner's."""
+        """Writes the remaining events and the response; retries while the storage is unavailable, since no other runner
+        can claim the work then. Returns whether this runner still had the lease."""
         async with self._lock:
             while True:
                 try:
@@ -485,7 +499,7 @@ class _Log:
                         ended.item_ids,
                         ended.call_ids,
                         self.number,
-                        self._held,
+                        self._pending_lines,
                         addition=ended.addition,
                     )
                 except StorageUnavailable:
@@ -493,7 +507,7 @@ class _Log:
 
 
 def cancelled_error() -> ApiError:
-    """What ends a response that its client wants no more of."""
+    """The error that ends a cancelled response."""
     return ApiError("the response was cancelled", code=CANCELLED)
 
 
@@ -503,7 +517,7 @@ def _ids_in(items: bytes) -> list[str]:
 
 
 def encode_event_line(event: StreamEvent) -> bytes:
-    """An event as JSON on one line: somebody's raw bytes in it may hold line endings."""
+    """An event as JSON on one line. Raw bytes of the upstream in it may hold line breaks."""
     data = codec.encode(event)
     return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
 
@@ -511,5 +525,5 @@ def encode_event_line(event: StreamEvent) -> bytes:
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
 CLOSE_TIMEOUT: Final = 5.0  # seconds
-MAX_HELD: Final = 4 * 1024 * 1024  # bytes of events that wait to be written down
-AGAIN: Final = 1.0  # seconds after which a storage that was away is tried again
+MAX_PENDING_BYTES: Final = 4 * 1024 * 1024  # bytes of events in the buffer
+AGAIN: Final = 1.0  # seconds between attempts while the storage is unavailable

@@ -1,6 +1,6 @@
-"""The dialects that clients speak: which paths are whose, and the half of each that faces a client.
+"""The client half of each dialect, and the paths that belong to it.
 
-Some clients name the model, and whether they want a stream, in the path: `request_at_path` puts both where the hub has them.
+Some clients name the model and the choice of a stream in the path; `request_at_path` copies both into the hub request.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ ClientDialectName = Dialect | Literal["vscode"]  # which no server speaks
 
 
 class ClientDialect(Struct, frozen=True, kw_only=True):
-    """One dialect as a client speaks it."""
+    """The client half of one dialect."""
 
     name: ClientDialectName
     request_to_hub: Callable[[bytes], tuple[Request, Losses]]
     events_from_hub: Callable[..., EventsFromHub]
     response_from_hub: Callable[[Response, Request], tuple[bytes, Losses]]
     error_from_hub: Callable[[ApiError], tuple[int, bytes]]
-    #: Where its clients look for the id of a request, besides where everybody may.
+    #: An additional response header for the request id.
     id_header: bytes = b""
-    #: Whether its clients may put their key into the address.
+    #: Whether clients may send their key in the query.
     has_key_in_query: bool = False
 
 
 def dialect_at_path(path: str) -> ClientDialect:
-    """The dialect of a path, also of one where nothing is: whoever asks there reads errors in it."""
+    """The dialect of a path. Unknown paths have one too: it sets the form of the error."""
     for prefix, dialect in PREFIXES:
         if path.startswith(prefix):
             return CLIENT_DIALECTS[dialect]
@@ -46,12 +46,12 @@ def dialect_at_path(path: str) -> ClientDialect:
 
 
 def is_turn_path(path: str) -> bool:
-    """Whether a model is asked for an answer at a path."""
+    """Whether requests to a path are turns."""
     return path in TURNS or path.endswith(ASKING)
 
 
 def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Request, Losses]:
-    """What a client asks for at a path. Only clients of the hub's own API expect to be remembered without a word about it."""
+    """The hub request for a body sent to a path. Only Responses requests are stored by default."""
     request, losses = dialect.request_to_hub(body)
     if dialect.name == "gemini":
         model, _, action = path.partition("/models/")[2].rpartition(":")
@@ -61,8 +61,10 @@ def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Req
     return request, losses
 
 
-def _client_dialect(name: ClientDialectName, half: Any, *, id_header: bytes = b"", has_key_in_query: bool = False) -> ClientDialect:
-    """The half of a dialect's package that faces a client: its names are the same in every one, which a law checks."""
+def _client_dialect(
+    name: ClientDialectName, half: Any, *, id_header: bytes = b"", has_key_in_query: bool = False
+) -> ClientDialect:
+    """The client half of a dialect package. The names are the same in every package; a test checks this."""
     return ClientDialect(
         name=name,
         request_to_hub=half.request_to_hub,

@@ -1,8 +1,8 @@
-"""What a compaction holds, and what it stands for in a conversation. Pure, but for the seal that it is given.
+"""The contents of a compaction, and how a compaction replaces part of a conversation. Pure, except for the seal.
 
-It holds a summary, and word for word: the words of the system and of developers, tools, what the user said last and, if there is
-room, before; the newest steps since then; calls that wait for their outputs. It also knows what it covers: where that stands before
-it, as in a chain or in the input of a client that drops nothing, it is left out, and what the compaction never saw stays.
+A compaction holds a summary and these items verbatim: system and developer messages, tools, the last user message,
+earlier user messages and the newest steps if they fit, and calls without outputs. It also has the fingerprints of all
+items that it covers. Covered items before it are dropped when it is opened; all others stay.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemPara
 
 
 class CompactionContents(Struct, frozen=True, kw_only=True):
-    """What is sealed."""
+    """The contents before sealing."""
 
     summary: str
-    permanent_items: list[ItemParam]  # what holds for the whole conversation
-    verbatim_items: list[ItemParam]  # what comes behind the summary
-    covered_fingerprints: frozenset[bytes]  # the fingerprints of all that it stands for
+    permanent_items: list[ItemParam]  # system and developer messages, tools
+    verbatim_items: list[ItemParam]  # items after the summary
+    covered_fingerprints: frozenset[bytes]  # of all items that it replaces
 
     def items(self) -> list[ItemParam]:
-        """The conversation, as it is from here on."""
+        """The items that replace the covered ones."""
         return [*self.permanent_items, summary_message(self.summary), *self.verbatim_items]
 
     def encode(self) -> bytes:
@@ -64,30 +64,31 @@ class CompactionContents(Struct, frozen=True, kw_only=True):
 
 
 class CompactionOpener(Struct, frozen=True, kw_only=True):
-    """How the compactions of one request are opened."""
+    """Opens the compactions of one request."""
 
     seal: Seal
     owner: str
-    keeps_foreign: bool = False  # the upstream may be the one that made those which we did not
-    contents_cache: dict[str, CompactionContents] = field(default_factory=dict)  # so that none is opened, or counted, twice
+    keeps_foreign: bool = False  # pass compactions of other servers on to the upstream
+    contents_cache: dict[str, CompactionContents] = field(default_factory=dict)  # each is opened and counted once
 
     def open(self, item: CompactionParam, path: str) -> bytes | None:
-        """What an item holds, as JSON; None if it is another server's and goes there as it is."""
+        """The contents as JSON; None for a compaction of another server, which is passed on unchanged."""
         if not has_seal_mark(item.encrypted_content):
             if self.keeps_foreign:
                 return None
             raise _invalid(path, "this gateway did not make it, and the model that is asked for cannot read it")
         content = self.seal.decrypt(self.owner, item.encrypted_content)
         if content is None:
-            raise _invalid(path, "it is damaged, or was not made for you by this gateway")
+            raise _invalid(path, "it is damaged, or this gateway did not make it for this key")
         return content
 
 
 def open_compactions(
     items: list[ItemParam], opener: CompactionOpener, path_of: Callable[[int], str], budget: HistoryBudget
 ) -> list[ItemParam]:
-    """The conversation with what its compactions stand for in their place, the newest first: what that one covers need not be
-    opened. Triggers that were answered say nothing any more. What a compaction holds is counted before it is decoded."""
+    """The conversation with its compactions replaced by their contents. Opens the newest first, since items that it
+    covers need no opening. Drops triggers that were answered. Counts contents against the budget before decoding them.
+    """
     front: list[list[ItemParam]] = []
     behind: list[list[ItemParam]] = []
     rest = [(place, item) for place, item in enumerate(items) if type(item) is not CompactionTrigger]
@@ -97,13 +98,13 @@ def open_compactions(
         place, item = rest[at]
         if not isinstance(item, CompactionParam):
             continue
-        found = opener.contents_cache.get(item.encrypted_content)
-        if found is None:
+        contents = opener.contents_cache.get(item.encrypted_content)
+        if contents is None:
             content, path = opener.open(item, path_of(place)), path_of(place)
             if content is None:
                 continue
             if not budget.take(len(content), path, "the compaction"):
-                # Everything older goes; if that is not enough, the compaction goes too.
+                # Drop everything older; if that is not enough, drop the compaction too.
                 newer = [other for _, other in rest[at + 1 :]] + [other for part in behind for other in part]
                 budget.restart(len(codec.encode(newer)))
                 rest, at = rest[at:], 0
@@ -112,12 +113,14 @@ def open_compactions(
                     rest = rest[1:]
                     break
                 budget.drop(path, "everything before the compaction")
-            found = opener.contents_cache[item.encrypted_content] = _decoded(content)
+            contents = opener.contents_cache[item.encrypted_content] = _decoded(content)
         for earlier, other in rest[:at]:
             prints[earlier] = prints.get(earlier) or fingerprint(other)
-        behind.append([summary_message(found.summary), *found.verbatim_items, *(other for _, other in rest[at + 1 :])])
-        front.append(found.permanent_items)
-        gone = found.covered_fingerprints | {fingerprint(item)}
+        behind.append(
+            [summary_message(contents.summary), *contents.verbatim_items, *(other for _, other in rest[at + 1 :])]
+        )
+        front.append(contents.permanent_items)
+        gone = contents.covered_fingerprints | {fingerprint(item)}
         rest = [each for each in rest[:at] if prints[each[0]] not in gone and not isinstance(each[1], ReasoningParam)]
         at = len(rest)
     window = [item for part in reversed(front) for item in part]
@@ -126,48 +129,51 @@ def open_compactions(
 
 
 def select_verbatim_items(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
-    """Of an open conversation, what holds for all of it, and what is kept word for word in about `room` tokens, half of them for
-    what the user said before, half for the newest steps. What the user said last and calls without outputs are kept whatever they
-    take."""
-    standing = {fingerprint(item): item for item in items if is_permanent(item)}
-    spoken = [item for item in items if not is_permanent(item) and not is_summary(item)]
-    last = last_user_index(spoken)
+    """The permanent items of a conversation, and the items to keep verbatim in about `room` tokens: half for earlier
+    user messages, half for the newest steps. The last user message and calls without outputs are always kept."""
+    permanent_by_fingerprint = {fingerprint(item): item for item in items if is_permanent(item)}
+    turn_items = [item for item in items if not is_permanent(item) and not is_summary(item)]
+    last = last_user_index(turn_items)
     begin = 0 if last is None else last + 1
-    kept = _newest_words([item for item in spoken[:begin] if is_user_message(item)], room // 2) + _newest_steps(
-        spoken, begin, room // 2
+    verbatim = _newest_words([item for item in turn_items[:begin] if is_user_message(item)], room // 2) + _newest_steps(
+        turn_items, begin, room // 2
     )
-    items_kept = list(standing.values())
-    if len(codec.encode([*items_kept, *kept])) > MAX_VERBATIM_BYTES:
-        items_kept, kept = list(map(_without_media, items_kept)), list(map(_without_media, kept))
-    return items_kept, kept
+    permanent = list(permanent_by_fingerprint.values())
+    if len(codec.encode([*permanent, *verbatim])) > MAX_VERBATIM_BYTES:
+        permanent, verbatim = list(map(_without_media, permanent)), list(map(_without_media, verbatim))
+    return permanent, verbatim
 
 
 def fingerprint(item: ItemParam) -> bytes:
-    """By which an item is known again, however its sender spells it now: with another id, or as parts and no string."""
+    """A hash that identifies an item regardless of its id or of the form of its content (parts or a string)."""
     match item:
         case MessageParam():
-            known: Any = ["message", item.role, item.content if isinstance(item.content, str) else _parts(item.content)]
+            identity: Any = [
+                "message",
+                item.role,
+                item.content if isinstance(item.content, str) else _parts(item.content),
+            ]
         case _ if isinstance(item, CALLS):
-            known = ["call", item.call_id]
+            identity = ["call", item.call_id]
         case _ if isinstance(item, OUTPUTS):
-            known = ["output", item.call_id]
+            identity = ["output", item.call_id]
         case CompactionParam():
-            known = ["compaction", item.encrypted_content]
+            identity = ["compaction", item.encrypted_content]
         case Unknown():
-            known = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
+            identity = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
         case _:
-            known = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
-    return sha256(codec.encode(known)).digest()[:PRINT]
+            identity = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
+    return sha256(codec.encode(identity)).digest()[:PRINT]
 
 
-def _newest_words(said: list[ItemParam], room: int) -> list[ItemParam]:
-    kept: list[ItemParam] = []
-    for item in reversed(said):
+def _newest_words(user_messages: list[ItemParam], room: int) -> list[ItemParam]:
+    newest: list[ItemParam] = []
+    for item in reversed(user_messages):
         room -= estimate_items([item])
-        if room < 0 and kept:
+        if room < 0 and newest:
             break
-        kept.insert(0, item)
-    return kept
+        newest.insert(0, item)
+    return newest
 
 
 def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemParam]:
@@ -183,19 +189,19 @@ def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemPar
 
 
 def _without_media(item: ItemParam) -> ItemParam:
-    """For what would make the item larger than it may be."""
+    """Replaces media with placeholders, for items that are too large."""
     for name in ("content", "output"):
         parts = getattr(item, name, None)
         if isinstance(parts, list) and any(isinstance(part, MEDIA) for part in parts):
-            told = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
-            return replace(item, **{name: told})
+            replaced = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
+            return replace(item, **{name: replaced})
     return item
 
 
 def _parts(content: list[Any]) -> Any:
-    """A content as it is the same in every spelling: texts are text, and one text alone is a string."""
-    told = [_text_of(part) for part in content]
-    return told[0] if len(told) == 1 else told
+    """Content in one canonical form: text parts as strings, a single text as a string."""
+    texts = [_text_of(part) for part in content]
+    return texts[0] if len(texts) == 1 else texts
 
 
 def _text_of(part: Any) -> Any:
@@ -210,16 +216,16 @@ def _decoded(content: bytes) -> CompactionContents:
     covered = b64decode(sealed.covered)
     return CompactionContents(
         summary=sealed.summary,
-        permanent_items=codec.decode_stored(sealed.standing, list[ItemParam]),
-        verbatim_items=codec.decode_stored(sealed.kept, list[ItemParam]),
+        permanent_items=codec.decode_stored(sealed.permanent, list[ItemParam]),
+        verbatim_items=codec.decode_stored(sealed.verbatim, list[ItemParam]),
         covered_fingerprints=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
     )
 
 
 class _Sealed(Struct, frozen=True):
     summary: str
-    standing: Raw
-    kept: Raw
+    permanent: Raw = field(name="standing")
+    verbatim: Raw = field(name="kept")
     covered: str
 
 
@@ -230,6 +236,5 @@ def _invalid(path: str, why: str) -> ClientFault:
 BOOKKEEPING: Final = ("id", "status", "created_by")
 MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
 PRINT: Final = 8
-MAX_VERBATIM_BYTES: Final = (
-    4 * 1024 * 1024
-)  # bytes of what is kept; the sealed form is a third larger, and may have ten million characters
+# The sealed form is a third larger, and may have ten million characters.
+MAX_VERBATIM_BYTES: Final = 4 * 1024 * 1024

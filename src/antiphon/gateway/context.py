@@ -1,4 +1,4 @@
-"""What turns and background work need of the process that runs them. `ops.services.Services` is one."""
+"""The services that turns and background work use. `ops.services.Services` implements it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many tokens a model takes in, as servers say it in their lists of models, each in its own words. Pure."""
+"""Reads the context size of a model from a server's model list; each server has its own field. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 
 def context_size_in(row: dict[str, Any]) -> int | None:
-    """The size that a row of `/models` tells; None if it tells none."""
+    """The context size in a row of `/models`; None if it has none."""
     for path in PLACES:
         value: Any = row
         for name in path:
@@ -16,7 +16,7 @@ def context_size_in(row: dict[str, Any]) -> int | None:
     return None
 
 
-# What a server runs with says more than what its model was made for, so that comes last.
+# The size a server runs with comes before the size the model was trained for.
 PLACES: Final[tuple[tuple[str, ...], ...]] = (
     ("meta", "n_ctx"),
     ("max_model_len",),

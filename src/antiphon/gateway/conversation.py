@@ -1,7 +1,8 @@
-"""A turn in a conversation (API-4): which one it names, and what it adds to it once it has ended. Pure.
+"""Turns that belong to a conversation (API-4): the id that a request names, and the entries that a finished turn adds.
+Pure.
 
-Items of a conversation are copies of their own. They stay when the response that brought them is deleted, and are added whether or
-not that response is kept at all: `store` speaks of the response, and whoever names a conversation wants it to go on.
+Entries of a conversation are copies. They stay when the response that added them is deleted. They are added even with
+`store: false`, which concerns the response only.
 """
 
 from __future__ import annotations
@@ -31,23 +32,26 @@ class JoinedConversation(Struct, frozen=True, kw_only=True):
 
 def conversation_id_of(request: Request) -> str | None:
     """The id of the conversation that a request names, as text or as an object; None if it names none."""
-    said = request.conversation
-    if said is UNSET or said is None:
+    reference = request.conversation
+    if reference is UNSET or reference is None:
         return None
-    id: Any = said.get("id") if isinstance(said, dict) else said
+    id: Any = reference.get("id") if isinstance(reference, dict) else reference
     if not isinstance(id, str) or not id:
-        param = "conversation.id" if isinstance(said, dict) else "conversation"
-        raise ClientFault(f'{param}: wanted the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param)
+        param = "conversation.id" if isinstance(reference, dict) else "conversation"
+        raise ClientFault(
+            f'{param}: wanted the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
+        )
     if request.previous_response_id:
         raise ClientFault(
-            "conversation: a request goes on either in a conversation or from previous_response_id, not both", param="conversation"
+            "conversation: expected either conversation or previous_response_id, got both",
+            param="conversation",
         )
     return id
 
 
 def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> ConversationAddition | None:
-    """What a turn that has ended adds: what it was asked, then what it said. One that failed adds nothing: the client will ask
-    again."""
+    """The entries that a finished turn adds: its input, then its output. A failed turn adds nothing, since the client
+    will retry."""
     if record.status not in ENDED_WELL:
         return None
     items: list[ItemParam] = [
@@ -57,20 +61,20 @@ def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> 
 
 
 def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[ConversationEntry]:
-    """Items as they are kept, each under an id. What only asks for something to be done is no part of a conversation."""
-    kept: list[ConversationEntry] = []
+    """Items as entries, each with an id. Skips compaction triggers, which are commands."""
+    entries: list[ConversationEntry] = []
     for item in items:
         if isinstance(item, CompactionTrigger):
             continue
         id = id_of(item)
         if id is None:
             item, id = with_id(item, stamps.new_id)
-        kept.append(ConversationEntry(id=id, item=codec.encode(item)))
-    return kept
+        entries.append(ConversationEntry(id=id, item=codec.encode(item)))
+    return entries
 
 
 def entries_to_array(entries: Iterable[ConversationEntry]) -> bytes:
-    """Entries as one array of items."""
+    """Entries as one JSON array of items."""
     return b"[" + b",".join(entry.item for entry in entries) + b"]"
 
 

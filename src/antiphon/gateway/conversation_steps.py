@@ -1,6 +1,6 @@
-"""What a conversation is made of, for those who shorten it: steps that stand or fall together, and what must stay. Pure.
+"""Splits a conversation into steps that are kept or dropped together, and tells which items must stay. Pure.
 
-A call without its output and an output without its call are no history that a server takes; reasoning belongs to what it led to.
+Servers refuse a call without its output and an output without its call; reasoning belongs to the output that it led to.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Output = FunctionCallOutputParam | CustomToolCallOutputParam
 
 
 class Step:
-    """Items that stand or fall together, by their places in the conversation: reasoning, the words or calls it led to, and the
-    outputs of these calls."""
+    """Indexes of items that are kept or dropped together: reasoning, the message or calls it led to, and the outputs of
+    these calls."""
 
     def __init__(self) -> None:
         self.indexes: list[int] = []
-        self.open_calls: set[str] = set()  # that have no output yet
+        self.open_calls: set[str] = set()  # call ids without an output
         self._speaks = False
         self._calls: set[str] = set()
         self._answered = False
 
     def takes(self, item: ItemParam) -> bool:
-        """Whether an item that comes next belongs to it."""
+        """Whether the next item belongs to this step."""
         match item:
             case FunctionCallParam() | CustomToolCallParam():
                 return not self._answered and item.call_id not in self._calls
@@ -64,7 +64,7 @@ def split_steps(items: list[ItemParam]) -> list[Step]:
     """The steps of a conversation, in the order in which they begin."""
     steps: list[Step] = []
     callers: dict[str, Step] = {}
-    current: Step | None = None  # the model's own, to which more may belong
+    current: Step | None = None  # the model's step that may grow
     for place, item in enumerate(items):
         if isinstance(item, OUTPUTS) and item.call_id in callers:
             callers[item.call_id].add(place, item)
@@ -81,12 +81,14 @@ def split_steps(items: list[ItemParam]) -> list[Step]:
 
 
 def is_permanent(item: ItemParam) -> bool:
-    """What holds for the whole conversation, wherever it stands: the words of the system and of developers, and tools."""
-    return isinstance(item, AdditionalTools) or (isinstance(item, MessageParam) and item.role in ("system", "developer"))
+    """Whether an item applies to the whole conversation: system and developer messages, and tools."""
+    return isinstance(item, AdditionalTools) or (
+        isinstance(item, MessageParam) and item.role in ("system", "developer")
+    )
 
 
 def is_user_message(item: ItemParam) -> bool:
-    """Whether a user said it; a summary only looks as if one had."""
+    """Whether an item is a user message and not a summary, which also has the role `user`."""
     return isinstance(item, MessageParam) and item.role == "user" and not is_summary(item)
 
 
@@ -95,13 +97,13 @@ def is_summary(item: ItemParam) -> bool:
 
 
 def summary_message(summary: str) -> MessageParam:
-    """What stands for all that was summed up. It is the user's message, not the developer's: words of tools and strangers went into
-    it, and they give no orders."""
+    """The summary as a message. Its role is `user`, not `developer`: it may repeat text of tools and third parties,
+    which must not have authority."""
     return MessageParam(role="user", content=f"{SUMMARY_HEAD}\n\n{summary}\n\n{SUMMARY_END}")
 
 
 def last_user_index(items: list[ItemParam]) -> int | None:
-    """Where the user spoke last."""
+    """The index of the last user message."""
     return next((place for place in reversed(range(len(items))) if is_user_message(items[place])), None)
 
 
@@ -109,7 +111,7 @@ CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 OF_THE_MODEL: Final = (MessageParam, ReasoningParam, *CALLS)
 SUMMARY_HEAD: Final = (
-    "[Summary of the conversation so far. It was made because the conversation had grown long; it stands for everything that came "
-    "before, and asks for nothing itself.]"
+    "[Summary of the conversation so far. It was made because the conversation had grown long; it stands for "
+    "everything that came before, and asks for nothing itself.]"
 )
 SUMMARY_END: Final = "[End of the summary. What follows was said since, or is kept word for word.]"

@@ -1,8 +1,8 @@
-"""What a turn stands on: the responses it continues or the conversation it is in, the items it refers to, the calls that its tool
-outputs answer, and the reasoning that led to them.
+"""Resolves what a request refers to: the responses or the conversation that it continues, referenced items, the calls
+that its tool outputs answer, and the reasoning that led to these calls.
 
-The upstream remembers nothing, so a continued conversation is sent to it whole: what each earlier response was asked and what it
-said, the oldest first, then what is new (PREV-1). Settings of earlier turns do not come along (PREV-2).
+Upstreams are stateless, so a continued conversation is sent in full: the input and the output of each earlier response,
+the oldest first, then the new items (PREV-1). Settings of earlier turns are not carried over (PREV-2).
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.status import ItemStatus
 from antiphon.store.interface import Excerpt, Store, StoredTurn
 
-PastTurns = list[bytes]  # arrays of items, the oldest first; more than one may stand in a piece, with commas between them
+PastTurns = list[bytes]  # JSON arrays of items, the oldest first; one element may hold several, joined with commas
 FindLocalTurns = Callable[[str], PastTurns | None]
 
 
 class ResolvedRequest(Struct, frozen=True, kw_only=True):
-    """A request with all that it stands on."""
+    """A request with its resolved history."""
 
     request: Request  # its input is the whole conversation
-    new_items: list[ItemParam]  # the part of it that is new
-    past_turns: PastTurns  # the part that is not
-    sealed_items: list[ItemParam]  # the whole conversation with its compactions sealed
+    new_items: list[ItemParam]  # the items that this request adds
+    past_turns: PastTurns  # the items of earlier turns
+    sealed_items: list[ItemParam]  # the whole conversation, compactions still sealed
     losses: Losses
 
 
 class _Continued(Struct, frozen=True, kw_only=True):
-    """What a request goes on from: a chain or a conversation."""
+    """The chain or the conversation that a request continues."""
 
-    found: Excerpt
-    path: str  # where the request names it
+    excerpt: Excerpt
+    path: str  # the request field that names it
     what: str
 
 
 class HistorySource(Struct, frozen=True, kw_only=True):
-    """Where earlier turns are looked up: what a connection remembers, then what the store has of this owner. One
+    """Looks up earlier turns: first on the connection (`find_local_turns`), then in the store of this owner. One
     request resolves at most `limit` bytes of JSON."""
 
     owner: str
@@ -72,64 +72,71 @@ class HistorySource(Struct, frozen=True, kw_only=True):
     find_local_turns: FindLocalTurns | None = None
 
     async def load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
-        """What a request goes on from."""
+        """Loads the chain or the conversation that a request continues."""
         conversation, previous = conversation_id_of(request), request.previous_response_id
         if conversation is not None:
-            found = await self.load_conversation(conversation, drops_oldest=drops_oldest)
-            return _Continued(found=found, path="conversation", what=f"the conversation {conversation[:100]!r}")
+            excerpt = await self.load_conversation(conversation, drops_oldest=drops_oldest)
+            return _Continued(excerpt=excerpt, path="conversation", what=f"the conversation {conversation[:100]!r}")
         if not previous:
             return NOTHING_CONTINUED
         what = f"the chain of {previous[:100]!r}"
         local = self.find_local_turns(previous) if self.find_local_turns is not None else None
         if local is not None:
             content = b",".join(local)
-            return _Continued(found=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what)
-        found = await self.load_chain(previous, drops_oldest=drops_oldest)
-        return _Continued(found=found, path="previous_response_id", what=what)
+            return _Continued(
+                excerpt=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what
+            )
+        excerpt = await self.load_chain(previous, drops_oldest=drops_oldest)
+        return _Continued(excerpt=excerpt, path="previous_response_id", what=what)
 
     async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
-        """PREV-3: one answer for an id that never was, one that is gone, and one that is somebody else's."""
+        """PREV-3: an id that never existed, a deleted one and one of another owner give the same error."""
         store = self.store
-        kept = await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
-        if kept is None:
+        excerpt = (
+            await store.get_chain(self.owner, id, self.limit, drops_oldest=drops_oldest) if store is not None else None
+        )
+        if excerpt is None:
             raise ClientFault(
                 f"no response with the id {id[:100]!r} is kept here",
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
-        if kept.content.endswith(NOTHING_SAID):
-            await self._refuse_unended(id)
-        return kept
+        if excerpt.content.endswith(EMPTY_OUTPUT):
+            await self._refuse_unfinished(id)
+        return excerpt
 
-    async def _refuse_unended(self, id: str) -> None:
-        """API-2: what is still made in the background has nothing to go on from; nobody else says nothing at all for long."""
+    async def _refuse_unfinished(self, id: str) -> None:
+        """API-2: refuses a response that is still queued or running in the background. Only such a response has an
+        empty output for longer than a moment."""
         record = await self.store.get(self.owner, id) if self.store is not None else None
         if record is not None and record.status in UNFINISHED_STATUSES:
             raise ClientFault(
-                f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, then continue it",
+                f"previous_response_id: the response {id[:100]!r} is {record.status}: wait until it has ended, "
+                "then continue it",
                 param="previous_response_id",
             )
 
     async def load_conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
-        """API-4: the items of a conversation; one answer for all that are not there, as for responses."""
+        """API-4: the items of a conversation. As for responses, all missing ids give the same error."""
         if self.store is None:
-            said = "conversation: this gateway keeps no conversations: see [store] in its configuration"
-            raise UnsupportedParameter(said, param="conversation")
-        kept = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
-        if kept is None:
+            message = "conversation: this gateway keeps no conversations: see [store] in its configuration"
+            raise UnsupportedParameter(message, param="conversation")
+        excerpt = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
+        if excerpt is None:
             raise conversation_not_found(id, "conversation")
-        return kept
+        return excerpt
 
     def stored_items(self, ids: list[str]) -> StoredItems:
         """ITEM-6: the items of these ids."""
         return StoredItems(self.store, self.owner, "item", ids, self.limit)
 
     def stored_calls(self, call_ids: list[str]) -> StoredItems:
-        """D-3: the calls of these ids, where there is exactly one: some servers count their calls from 0 in every answer."""
+        """D-3: the calls of these ids that are unique: some servers count call ids from 0 in every answer."""
         return StoredItems(self.store, self.owner, "call", call_ids, self.limit)
 
     async def restore_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
-        """RSN-2: a history with the reasoning of this maker that its client left out, as far as it was kept and there is room."""
+        """RSN-2: the history with the reasoning of this maker that the client left out, as far as it was stored and
+        fits."""
         missing = find_missing_reasoning(items)
         if self.store is None or not any(missing):
             return items
@@ -138,7 +145,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
 
 
 def is_self_contained(request: Request) -> bool:
-    """Whether a request has everything it needs in itself, which is quick to see for most."""
+    """Whether a request can be sent without any lookup. Quick to check for most requests."""
     if request.previous_response_id or request.conversation:
         return False
     if type(request.input) is not list:
@@ -148,13 +155,13 @@ def is_self_contained(request: Request) -> bool:
         kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
         if kind in CALL_KINDS:
             call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in LEANING and getattr(item, "call_id", None) not in call_ids:
+        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
             return False
     return True
 
 
 def lacks_reasoning(request: Request) -> bool:
-    """Whether there is a call or a thought in the history whose sealed reasoning may be somewhere else."""
+    """Whether the history has a call or a reasoning item without its sealed reasoning."""
     return type(request.input) is list and any(find_missing_reasoning(request.input))
 
 
@@ -166,19 +173,19 @@ async def resolve_history(
     opener: CompactionOpener | None = None,
     maker: str | None = None,
 ) -> ResolvedRequest:
-    """Looks up all that a request stands on, and says what of it cannot be found. Compactions are opened if it is told how, and
-    reasoning is put back if it is told whose."""
+    """Resolves the history of a request, and raises for anything that does not exist. With `opener`, compactions are
+    opened; with `maker`, the reasoning of that maker is restored."""
     losses = Losses()
     budget = HistoryBudget(archive.limit, drops_oldest=request.truncation == "auto")
     own = input_items(request)
     past = await archive.load_continued(request, drops_oldest=budget.drops_oldest)
     if not budget.drops_oldest:
-        budget.take(past.found.size, past.path, past.what)
-    before = _without_unfinished_calls(_decode_arrays(past.found.content), losses, past.path)
+        budget.take(past.excerpt.size, past.path, past.what)
+    before = _without_unfinished_calls(_decode_arrays(past.excerpt.content), losses, past.path)
     own = await resolve_references(own, before, archive, budget)
-    content = past.found.content
-    if budget.drops_oldest:  # what the request refers to is newer than what it continues, and took its room first
-        if past.found.size > budget.remaining:
+    content = past.excerpt.content
+    if budget.drops_oldest:  # referenced items are newer than the continued turns, so they were counted first
+        if past.excerpt.size > budget.remaining:
             content = _newest_of(past, budget)
             before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
         budget.take(len(content), past.path, past.what)
@@ -187,7 +194,9 @@ async def resolve_history(
     raw = before + own
     window = _opened(raw, len(before), opener, past.path, budget)
     can_look_further = not (request.previous_response_id or request.conversation)
-    whole = await _with_their_calls(own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans)
+    whole = await _with_their_calls(
+        own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans
+    )
     if maker is not None:
         whole = await archive.restore_reasoning(whole, maker, budget)
     if whole is not own:
@@ -195,14 +204,16 @@ async def resolve_history(
         window = _opened(raw, len(before), opener, past.path, budget)
     request = replace(request, input=window)
     losses.extend(budget.losses)
-    return ResolvedRequest(request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses)
+    return ResolvedRequest(
+        request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses
+    )
 
 
 def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
-    """What is continued, without the oldest items for which there is no room. No item is decoded for that."""
+    """The continued turns without the oldest items that do not fit. Does not decode items."""
     budget.drop(past.path, "the oldest part of the conversation")
-    content = past.found.content
-    if len(content) <= budget.remaining:  # the store has left it out
+    content = past.excerpt.content
+    if len(content) <= budget.remaining:  # the store has dropped the oldest part already
         return content
     arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
     raws = [bytes(raw) for array in arrays for raw in array]
@@ -214,17 +225,17 @@ def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
 
 
 def past_turns_of(turn: StoredTurn) -> PastTurns:
-    """What one turn leaves behind."""
+    """The input and the output of a stored turn."""
     return [turn.input, turn.output]
 
 
 def decode_past_turns(past: PastTurns) -> list[ItemParam]:
-    """The conversation so far."""
+    """Decodes past turns to items."""
     return _decode_arrays(b",".join(past))
 
 
 def _decode_arrays(content: bytes) -> list[ItemParam]:
-    """The items of stored arrays that have commas between them, by one typed decode."""
+    """Decodes comma-separated arrays of items in one typed decode."""
     arrays: list[list[ItemParam]] = codec.decode_stored(b"[%b]" % content, list[list[ItemParam]])
     return list(chain.from_iterable(arrays))
 
@@ -232,21 +243,22 @@ def _decode_arrays(content: bytes) -> list[ItemParam]:
 async def resolve_references(
     own: list[ItemParam], before: list[ItemParam], archive: HistorySource, budget: HistoryBudget, at: str = "input"
 ) -> list[ItemParam]:
-    """ITEM-6: items instead of references to them, each counted wherever it stands. `at` is where they stand in the body."""
+    """ITEM-6: replaces references with the items. Each item counts against the budget as often as it is referenced.
+    `at` is the request field that holds `own`."""
     references = [(place, item.id) for place, item in enumerate(own) if isinstance(item, ItemReference)]
     if not references:
         return own
     if budget.drops_oldest:
         references.reverse()  # the newest take their room first
-    known = {id: item for item in before if (id := id_of(item)) is not None}
+    earlier_items = {id: item for item in before if (id := id_of(item)) is not None}
     sizes: dict[str, int] = {}
-    kept = archive.stored_items([id for _, id in references if id not in known])
+    stored = archive.stored_items([id for _, id in references if id not in earlier_items])
     fitting: dict[int, str] = {}
     for place, id in references:
         path = f"{at}[{place}].id"
         size = sizes.get(id)
         if size is None:
-            size = len(codec.encode(known[id])) if id in known else await kept.size_of(id)
+            size = len(codec.encode(earlier_items[id])) if id in earlier_items else await stored.size_of(id)
             if size is None:
                 raise _no_item(id, path)
             sizes[id] = size
@@ -254,15 +266,15 @@ async def resolve_references(
             budget.drop(path, f"this reference and those before it, {len(references) - len(fitting)} in all")
             break
         fitting[place] = id
-    found = known | await kept.items({id for id in fitting.values() if id not in known})
+    items_by_id = earlier_items | await stored.items({id for id in fitting.values() if id not in earlier_items})
     whole: list[ItemParam] = []
     for place, item in enumerate(own):
         if not isinstance(item, ItemReference):
             whole.append(item)
         elif place in fitting:
-            if item.id not in found:  # it was deleted meanwhile
+            if item.id not in items_by_id:  # deleted since its size was read
                 raise _no_item(item.id, f"{at}[{place}].id")
-            whole.append(found[item.id])
+            whole.append(items_by_id[item.id])
     return whole
 
 
@@ -271,39 +283,41 @@ def _no_item(id: str, path: str) -> ClientFault:
 
 
 def conversation_not_found(id: str, param: str) -> ClientFault:
-    """The same for one that never was, one that is gone, and one that is somebody else's."""
-    return ClientFault(f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param)
+    """The error for a conversation that never existed, was deleted, or has another owner."""
+    return ClientFault(
+        f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param
+    )
 
 
 def _new_to(before: list[ItemParam], own: list[ItemParam]) -> list[ItemParam]:
-    """What is in the conversation already is there once: many clients send everything that they know of, again and again."""
-    known = {id for item in before if (id := id_of(item)) is not None}
-    return [item for item in own if id_of(item) not in known]
+    """Drops items that are in the conversation already: many clients resend everything."""
+    earlier_ids = {id for item in before if (id := id_of(item)) is not None}
+    return [item for item in own if id_of(item) not in earlier_ids]
 
 
 def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued: str) -> list[ItemParam]:
-    """A call that was cut off in the middle was never made: nobody can answer it, and no server takes half its arguments."""
+    """Drops calls that were cut off: they cannot be answered, and no server accepts incomplete arguments."""
     if set(map(type, items)).isdisjoint(CALLS):
         return items
-    kept: list[ItemParam] = []
+    finished: list[ItemParam] = []
     for item in items:
         if isinstance(item, CALLS) and item.status == ItemStatus.INCOMPLETE:
             losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off in the middle")
         else:
-            kept.append(item)
-    return kept
+            finished.append(item)
+    return finished
 
 
 def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
-    """Of a conversation whose oldest part was dropped: outputs go with their calls."""
-    made = {call_id for item in items for call_id in _made_in(item)}
-    return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in made]
+    """Drops outputs whose calls were dropped with the oldest part of the conversation."""
+    call_ids = {call_id for item in items for call_id in _call_ids_in(item)}
+    return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in call_ids]
 
 
 def _opened(
     raw: list[ItemParam], before: int, opener: CompactionOpener | None, continued: str, budget: HistoryBudget
 ) -> list[ItemParam]:
-    """The conversation with what its compactions stand for; the first `before` items are not the request's own."""
+    """The conversation with its compactions opened. The first `before` items come from earlier turns."""
     if opener is None or set(map(type, raw)).isdisjoint(SEALED):
         return raw
 
@@ -322,53 +336,53 @@ async def _with_their_calls(
     can_look_further: bool,
     allow_orphans: bool,
 ) -> list[ItemParam]:
-    """D-3: outputs whose calls the client left out get them back, before the first output of their group. In a chain the calls must
-    be in the chain; without one they may be anywhere in the owner's store."""
+    """D-3: adds stored calls for outputs that came without them, before the first output of their group. In a chain,
+    the calls must be in the chain; otherwise they may be anywhere in the owner's store."""
     if set(map(type, own)).isdisjoint(OUTPUTS):
         return own
-    made = {call_id for item in (*before, *own) for call_id in _made_in(item)}
-    missing: dict[str, int] = {}  # the first output of each
+    call_ids = {call_id for item in (*before, *own) for call_id in _call_ids_in(item)}
+    missing: dict[str, int] = {}  # call id → index of the first output that answers it
     for at, item in enumerate(own):
-        if isinstance(item, OUTPUTS) and item.call_id not in made:
+        if isinstance(item, OUTPUTS) and item.call_id not in call_ids:
             missing.setdefault(item.call_id, at)
     if not missing:
         return own
-    calls = await _kept_calls(missing, archive, budget) if can_look_further else {}
+    calls = await _load_calls(missing, archive, budget) if can_look_further else {}
     placed: list[ItemParam] = []
-    group = 0  # where the outputs begin that stand together
+    group = 0  # start of the current run of outputs
     for at, item in enumerate(own):
         if not isinstance(item, OUTPUTS):
             placed.append(item)
             group = len(placed)
             continue
-        if item.call_id not in made:
+        if item.call_id not in call_ids:
             call = calls.get(item.call_id)
             if call is not None:
-                made.add(item.call_id)
+                call_ids.add(item.call_id)
                 placed.insert(group, call)
                 group += 1
             elif not allow_orphans:
                 raise OrphanToolOutput(
-                    f"input[{at}].call_id: there is no call with the id {item.call_id!r} that this output could answer",
+                    f"input[{at}].call_id: there is no call with the id {item.call_id!r} for this output",
                     param=f"input[{at}].call_id",
                 )
         placed.append(item)
     return placed
 
 
-async def _kept_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
-    """The calls of these ids that are kept; each has the place of the first output that answers it."""
-    kept = archive.stored_calls(list(missing))
-    found: list[str] = []
+async def _load_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
+    """Loads the stored calls of these ids. The values of `missing` are the indexes of the first outputs."""
+    stored = archive.stored_calls(list(missing))
+    fitting_ids: list[str] = []
     for call_id, at in missing.items():
-        size = await kept.size_of(call_id)
+        size = await stored.size_of(call_id)
         if size is not None and budget.take(size, f"input[{at}].call_id", f"the call {call_id[:100]!r}"):
-            found.append(call_id)
-    return await kept.items(found)
+            fitting_ids.append(call_id)
+    return await stored.items(fitting_ids)
 
 
-def _made_in(item: ItemParam) -> list[str]:
-    """The ids of the calls that an item makes."""
+def _call_ids_in(item: ItemParam) -> list[str]:
+    """The ids of the calls in an item."""
     if isinstance(item, CALLS):
         return [item.call_id]
     if type(item) is MessageParam and type(item.content) is list:
@@ -376,11 +390,11 @@ def _made_in(item: ItemParam) -> list[str]:
     return []
 
 
-NOTHING_CONTINUED: Final = _Continued(found=Excerpt(content=b"", size=0), path="previous_response_id", what="")
-NOTHING_SAID: Final = b",[]"  # how the last turn of a chain ends
+NOTHING_CONTINUED: Final = _Continued(excerpt=Excerpt(content=b"", size=0), path="previous_response_id", what="")
+EMPTY_OUTPUT: Final = b",[]"  # the end of a chain whose last turn has no output yet
 UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 SEALED: Final = (CompactionParam, CompactionTrigger)
-LEANING: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})
+DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})

@@ -1,7 +1,8 @@
-"""How much JSON the resolved history of one request may have: item references, chains, conversations and compactions together.
+"""Limits the JSON of the resolved history of one request: item references, chains, conversations and compactions
+together.
 
-What is taken is counted before it is decoded. A request beyond the limit is refused or, with `truncation: auto`, goes on without
-the oldest part of its history. Pure.
+Data is counted before it is decoded. A request beyond the limit is refused or, with `truncation: auto`, continues
+without the oldest part of its history. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from antiphon.protocol.losses import Losses
 
 
 class HistoryBudget:
-    """The bytes of one request; `losses` reports what was dropped."""
+    """The byte budget of one request; `losses` lists what was dropped."""
 
     def __init__(self, limit: int, *, drops_oldest: bool = False) -> None:
         self.drops_oldest = drops_oldest
@@ -24,24 +25,27 @@ class HistoryBudget:
         return self._limit - self._used
 
     def take(self, size: int, path: str, what: str) -> bool:
-        """Counts `what`, which the request names at `path`. False if it does not fit and the oldest are dropped; else that is an
-        error."""
+        """Counts `what`, which the request names at `path`. If it does not fit, returns False when the oldest items may
+        be dropped, and raises otherwise."""
         if size <= self.remaining:
             self._used += size
             return True
         if self.drops_oldest:
             return False
         raise ClientFault(
-            f"{path}: {what} does not fit: with it the resolved conversation has {self._used + size} bytes of JSON, expected at "
-            f"most {self._limit} (max_body_mib); compact the conversation, refer to fewer items, or set truncation to 'auto'",
+            f"{path}: {what} does not fit: with it the resolved conversation has {self._used + size} bytes of JSON, "
+            f"expected at most {self._limit} (max_body_mib); compact the conversation, refer to fewer items, "
+            "or set truncation to 'auto'",
             code="context_length_exceeded",
             param=path,
         )
 
     def drop(self, path: str, what: str) -> None:
         """Reports what did not fit."""
-        self.losses.add(path, what, f"truncation is auto, and a resolved conversation has at most {self._limit} bytes of JSON")
+        self.losses.add(
+            path, what, f"truncation is auto, and a resolved conversation has at most {self._limit} bytes of JSON"
+        )
 
     def restart(self, size: int) -> None:
-        """Everything that was counted was dropped, but for so many bytes."""
+        """Everything counted so far was dropped, except `size` bytes."""
         self._used = size

@@ -1,4 +1,4 @@
-"""Ids, the clock and padding of a gateway: what `Stamps` and `Policy` are given outside tests."""
+"""Ids, the clock and padding for `Stamps` and `Policy`, outside tests."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 
 
 def new_id(prefix: str) -> str:
-    """An id that nobody can guess: 128 random bits. The time stands before them, so that what is kept together lies together: with
-    ids in no order at all, keeping a response costs two and a half times as much."""
+    """An unguessable id: 128 random bits, after the time. The time keeps related rows together in indexes: with random
+    ids, storing a response costs two and a half times as much."""
     return f"{prefix}_{int(time.time()):08x}{_random_bits.take()}"
 
 
 class _RandomBits:
-    """The system's random bits, asked for many at a time: asking costs more than the bits do. None is given twice."""
+    """A pool of random bits from the system, since one large read is cheaper than many small ones. No bits are used
+    twice."""
 
     def __init__(self) -> None:
         self._left: list[str] = []
@@ -33,7 +34,7 @@ def now() -> int:
 
 
 def random_padding(length: int) -> str:
-    """STR-13: so much that the length of a delta on the wire says little about its text."""
+    """STR-13: random padding that hides the length of a delta."""
     return secrets.token_urlsafe(64)[: 16 - length % 16 + secrets.randbelow(16)]
 
 

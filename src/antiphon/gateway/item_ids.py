@@ -1,4 +1,6 @@
-"""The ids of items. Those of a request may come without; they are given one, so that they can be listed and referred to. Pure."""
+"""The ids of items. Items of a request may have none; they are given one, so that they can be listed and referenced.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def id_of(item: Item | ItemParam) -> str | None:
 
 
 def with_id(item: ItemParam, new_id: Callable[[str], str]) -> tuple[ItemParam, str]:
-    """An item that has no id, with one; `new_id` makes it of a prefix."""
+    """Gives an id to an item that has none; `new_id` makes it from a prefix."""
     id = new_id(PREFIXES.get(type(item), "item"))
     if isinstance(item, UnknownItem):
         return replace(item, raw=Raw(codec.encode(item.raw_members() | {"id": Raw(codec.encode(id))}))), id
@@ -40,14 +42,15 @@ def with_id(item: ItemParam, new_id: Callable[[str], str]) -> tuple[ItemParam, s
 
 
 def group_item_id(group: str, number: int, prefix: str) -> str:
-    """The id of an item that is found by the id of its group: an index of every item costs as much as all else about keeping."""
+    """The id of an item that is looked up by the id of its group. Indexing every item would double the cost of storing
+    a response."""
     return f"{prefix}_{group.partition('_')[2]}x{number:x}"
 
 
 def group_id_of(id: str) -> str:
-    """The group that an item's id names, if it is such an id."""
-    found, _, _ = id.rpartition("x")
-    return f"{GROUP_PREFIX}_{found.partition('_')[2]}"
+    """The group id in an item's id, if it has one."""
+    group, _, _ = id.rpartition("x")
+    return f"{GROUP_PREFIX}_{group.partition('_')[2]}"
 
 
 GROUP_PREFIX: Final = "items"

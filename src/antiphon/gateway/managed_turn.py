@@ -1,7 +1,7 @@
-"""Turns whose conversation is made shorter on the way: summed up first, cut because it does not fit, or summed up and nothing else.
+"""Turns whose conversation is shortened first: compacted, truncated, or compacted only.
 
-For whoever carries a turn to its client it is a turn like any other: it is asked, and read. Only what is asked differs, and that
-the compaction is the first thing the client is told of.
+A managed turn runs like any other turn. It sends the shortened conversation, and its first output item is the
+compaction.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from antiphon.upstream.server_dialects import EventsToHub
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
-Told = TypeVar("Told", StreamEvent, StreamEvent | TextRun)
+EventT = TypeVar("EventT", StreamEvent, StreamEvent | TextRun)
 
 
 class ContextPlan(Struct, frozen=True, kw_only=True):
-    """What is to be done with the conversation of a turn."""
+    """How the conversation of a turn is shortened."""
 
-    request: Request  # with the whole conversation, its compactions open
-    sealed_items: list[ItemParam]  # the same as the client knows it
-    compactor: Compactor | None = None  # None: nothing is summed up
+    request: Request  # the whole conversation, compactions opened
+    sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
+    compactor: Compactor | None = None  # None: no compaction
     threshold: int | None = None
     only_compacts: bool = False
     truncates: bool = False
@@ -60,7 +60,7 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
 
 
 class ManagedTurn(UpstreamTurn):
-    """One such turn."""
+    """A turn that carries out a `ContextPlan`."""
 
     def __init__(
         self,
@@ -73,21 +73,24 @@ class ManagedTurn(UpstreamTurn):
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
         super().__init__(prepared, stamps, pad, trace, recorder, limits)
-        self._plan: ContextPlan | None = plan  # until it is carried out: it holds all that was ever said
-        self._made: CompactionResult | None = None
+        self._plan: ContextPlan | None = plan  # released once used: it holds the whole conversation
+        self._compaction: CompactionResult | None = None
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
-        """Sums up if that is to be done, then asks. A server that finds the rest too long is asked once more with less of it."""
+        """Compacts if planned, then sends the request. If the upstream finds the input too long, sends it once more
+        with less."""
         plan, self._plan = self._plan, None
-        assert plan is not None  # a turn is asked once
+        assert plan is not None  # a turn is sent once
         request = plan.request
         if plan.compactor is not None:
-            made = await plan.compactor.compact(request, plan.sealed_items, transport, self.losses, threshold=plan.threshold)
-            self._made = made
+            compaction = await plan.compactor.compact(
+                request, plan.sealed_items, transport, self.losses, threshold=plan.threshold
+            )
+            self._compaction = compaction
             self._note("compacted")
             if plan.only_compacts:
                 return EmptyResponse()
-            request = replace(request, input=made.contents.items())
+            request = replace(request, input=compaction.contents.items())
             if plan.truncates and plan.context is not None:
                 request = truncate_request(request, input_token_limit(plan.context, request), self.losses)
             self._prepare(request)
@@ -108,20 +111,22 @@ class ManagedTurn(UpstreamTurn):
         to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
             self.prepared.upstream_request, self.opening, self._stamps, wire
         )
-        return PrefixedStreamReader(to_hub, lambda: self._made, self._limits)
+        return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         return b"" if isinstance(answer, EmptyResponse) else await super().read_body(answer, limit)
 
     def _read_whole(self, body: bytes) -> Response:
-        made = self._made
-        if made is None:
+        compaction = self._compaction
+        if compaction is None:
             return super()._read_whole(body)
         if body:
-            return _behind(super()._read_whole(body), made)
-        usage = compaction_usage(made, self.losses)
+            return _behind(super()._read_whole(body), compaction)
+        usage = compaction_usage(compaction, self.losses)
         now = self._stamps.now()
-        return replace(self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[made.item], usage=usage)
+        return replace(
+            self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[compaction.item], usage=usage
+        )
 
     def _prepare(self, request: Request) -> None:
         prepared = prepare_request(request, self.prepared.target, is_stored=bool(self.prepared.request.store))
@@ -137,7 +142,7 @@ class ManagedTurn(UpstreamTurn):
 
 
 class EmptyResponse:
-    """The answer of a turn that asks no upstream for one."""
+    """The response of a turn that only compacts."""
 
     status: Final = 200
     headers: Final[Mapping[str, str]] = {"content-type": "application/json"}
@@ -147,17 +152,19 @@ class EmptyResponse:
         yield b""
 
     def abort(self) -> None:
-        pass  # nothing is held
+        pass  # no resources
 
 
 class PrefixedStreamReader(StreamReader):
-    """An upstream's stream that comes behind an item of ours: the item is told once the response is in progress, and everything of
-    the upstream's is counted on from there."""
+    """Puts the compaction item before the upstream's output: sends it once the response is in progress, and shifts all
+    later indexes and sequence numbers."""
 
-    def __init__(self, to_hub: EventsToHub, made: Callable[[], CompactionResult | None], limits: OutputLimits) -> None:
+    def __init__(
+        self, to_hub: EventsToHub, get_compaction: Callable[[], CompactionResult | None], limits: OutputLimits
+    ) -> None:
         super().__init__(to_hub, limits)
-        self._made = made
-        self._is_told = False
+        self._get_compaction = get_compaction
+        self._has_sent_item = False
 
     def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
         return self._moved(super().feed_runs(data))
@@ -165,35 +172,41 @@ class PrefixedStreamReader(StreamReader):
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         return self._moved(super().finish(error))
 
-    def _moved(self, events: Sequence[Told]) -> list[Told]:
-        made = self._made()
-        return list(events) if made is None else [told for event in events for told in self._move(event, made)]
+    def _moved(self, events: Sequence[EventT]) -> list[EventT]:
+        compaction = self._get_compaction()
+        return (
+            list(events)
+            if compaction is None
+            else [moved for event in events for moved in self._move(event, compaction)]
+        )
 
-    def _move(self, event: Told, made: CompactionResult) -> Iterable[Told]:
+    def _move(self, event: EventT, compaction: CompactionResult) -> Iterable[EventT]:
         if isinstance(event, ResponseCreated | ResponseQueued):
             return (event,)
         if isinstance(event, ResponseInProgress):
-            if self._is_told:
+            if self._has_sent_item:
                 return (event,)
-            self._is_told = True
+            self._has_sent_item = True
             number = event.sequence_number
             return (
                 event,
-                ItemAdded(sequence_number=number + 1, output_index=0, item=made.item),
-                ItemDone(sequence_number=number + 2, output_index=0, item=made.item),
+                ItemAdded(sequence_number=number + 1, output_index=0, item=compaction.item),
+                ItemDone(sequence_number=number + 2, output_index=0, item=compaction.item),
             )
         changes: dict[str, Any] = {"sequence_number": event.sequence_number + BEFORE}
         if isinstance(event, UnknownEvent):
             changes["raw"] = _renumbered(event)
         elif isinstance(event, TerminalEvent):
-            changes["response"] = _behind(event.response, made)
+            changes["response"] = _behind(event.response, compaction)
         elif hasattr(event, "output_index"):
             changes["output_index"] = event.output_index + 1
         return (replace(event, **changes),)
 
 
-def _behind(response: Response, made: CompactionResult) -> Response:
-    return replace(response, output=[made.item, *response.output], usage=add_usage(made.usage, response.usage))
+def _behind(response: Response, compaction: CompactionResult) -> Response:
+    return replace(
+        response, output=[compaction.item, *response.output], usage=add_usage(compaction.usage, response.usage)
+    )
 
 
 def _renumbered(event: UnknownEvent) -> Raw:
@@ -204,5 +217,5 @@ def _renumbered(event: UnknownEvent) -> Raw:
     return Raw(codec.encode(members))
 
 
-BEFORE: Final = 2  # events
-AGAIN: Final = 60  # per cent of what was too long, by an estimate that may have been far off
+BEFORE: Final = 2  # events of the compaction item
+AGAIN: Final = 60  # per cent of the estimate of the input that was too long

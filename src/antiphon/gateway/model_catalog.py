@@ -1,6 +1,7 @@
-"""The models a gateway serves: names from the configuration, and for patterns what the upstream itself lists, asked now and then.
+"""The models that a gateway serves: names from the configuration, and for patterns the upstream's own list, cached for
+a minute.
 
-An upstream that does not answer is left out: the list says what can be asked for, not what is up.
+An upstream that does not answer is left out: the list says what can be requested, not what is up.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from antiphon.gateway.routes import Routes, Target, Upstream
 from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.transport import Transport
 
-LIST_LIFETIME: Final = 60.0  # seconds for which an upstream's list is good
-LIST_TIMEOUT: Final = 5.0  # seconds that an upstream has to list its models
+LIST_LIFETIME: Final = 60.0  # seconds for which an upstream's list is cached
+LIST_TIMEOUT: Final = 5.0  # seconds
 MAX_LIST: Final = 4 * 1024 * 1024
-Listed = dict[str, int | None]  # the models of an upstream by its own names, and the size of their context, if it tells
+Listed = dict[str, int | None]  # an upstream's model names → context size, if listed
 
 
 class Model(Struct, frozen=True, kw_only=True):
-    """One model as clients of this API family know it."""
+    """One model in the form of `/v1/models`."""
 
     id: str
     object: str = "model"
@@ -41,47 +42,50 @@ class ModelList(Struct, frozen=True, kw_only=True):
 
 
 class ModelCatalog:
-    """API-5. Asks each upstream at most once a minute, all of them side by side."""
+    """API-5. Queries each upstream at most once a minute, all concurrently."""
 
     def __init__(self, routes: Routes, transport: Transport, clock: Callable[[], float]) -> None:
         self._routes = routes
         self._transport = transport
         self._clock = clock
-        self._known: dict[str, tuple[float, Listed]] = {}
+        self._lists: dict[str, tuple[float, Listed]] = {}
 
     async def list_models(self) -> ModelList:
         listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
-        found: dict[str, Model] = {}
+        models: dict[str, Model] = {}
         for upstream, names in zip(self._routes.upstreams, listed, strict=True):
-            for name in names:  # the first that serves a model is the one that is asked
-                found.setdefault(name, Model(id=name, owned_by=upstream.name))
-        return ModelList(data=list(found.values()))
+            for name in names:  # the first upstream that serves a model gets its requests
+                models.setdefault(name, Model(id=name, owned_by=upstream.name))
+        return ModelList(data=list(models.values()))
 
     async def context_size(self, target: Target) -> int | None:
-        """How many tokens a model takes in: what the configuration says, else what its upstream does. A server that serves one
-        model may call it as it likes."""
-        told = target.upstream.config.context_size(target.model)
-        if told is not None:
-            return told
-        listed = await self._asked(target.upstream)
+        """The context size of a model in tokens: from the configuration, else from the upstream's list. If a server
+        lists one model only, its size is used whatever the name."""
+        configured = target.upstream.config.context_size(target.model)
+        if configured is not None:
+            return configured
+        listed = await self._cached_list(target.upstream)
         return next(iter(listed.values())) if len(listed) == 1 else listed.get(target.model)
 
     async def _names(self, upstream: Upstream) -> list[str]:
         names = upstream.config.listed_models()
         if upstream.config.has_patterns:
-            theirs = await self._asked(upstream)
+            theirs = await self._cached_list(upstream)
             names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
         return names
 
-    async def _asked(self, upstream: Upstream) -> Listed:
-        known = self._known.get(upstream.name)
-        if known is None or self._clock() - known[0] > LIST_LIFETIME:
-            known = self._known[upstream.name] = (self._clock(), await self._ask(upstream))
-        return known[1]
+    async def _cached_list(self, upstream: Upstream) -> Listed:
+        entry = self._lists.get(upstream.name)
+        if entry is None or self._clock() - entry[0] > LIST_LIFETIME:
+            entry = self._lists[upstream.name] = (self._clock(), await self._fetch_list(upstream))
+        return entry[1]
 
-    async def _ask(self, upstream: Upstream) -> Listed:
+    async def _fetch_list(self, upstream: Upstream) -> Listed:
         limits = replace(
-            upstream.timeouts, connect=min(LIST_TIMEOUT, upstream.timeouts.connect), first_byte=LIST_TIMEOUT, total=LIST_TIMEOUT
+            upstream.timeouts,
+            connect=min(LIST_TIMEOUT, upstream.timeouts.connect),
+            first_byte=LIST_TIMEOUT,
+            total=LIST_TIMEOUT,
         )
         try:
             answer = await self._transport.send(
@@ -99,10 +103,14 @@ class ModelCatalog:
 
 
 def _client_name(config: UpstreamConfig, own: str) -> str | None:
-    """The name under which clients ask for a model that the upstream lists; None if no pattern lets them."""
+    """The client-side name of a model that the upstream lists; None if no pattern matches."""
     for rule in config.models:
-        asked, told = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
-        name = upstream_model_name(ModelRule(from_=told, to=asked), own) if is_pattern(asked) and is_pattern(told) else None
+        client_pattern, upstream_pattern = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
+        name = (
+            upstream_model_name(ModelRule(from_=upstream_pattern, to=client_pattern), own)
+            if is_pattern(client_pattern) and is_pattern(upstream_pattern)
+            else None
+        )
         if name is not None:
             return name
     return None
@@ -114,7 +122,11 @@ def _listed_in(body: bytes) -> Listed:
             case {"data": list() as rows}:
                 return {row["id"]: context_size_in(row) for row in rows if _has_id(row)}
             case {"models": list() as rows}:
-                return {name.removeprefix("models/"): context_size_in(row) for row in rows if (name := _name_of_answerer(row))}
+                return {
+                    name.removeprefix("models/"): context_size_in(row)
+                    for row in rows
+                    if (name := _name_of_answerer(row))
+                }
             case _:
                 return {}
     except ValueError:
@@ -122,7 +134,7 @@ def _listed_in(body: bytes) -> Listed:
 
 
 def _name_of_answerer(row: Any) -> str:
-    """The name of a model that can be asked for an answer; servers that say what their models do list others too."""
+    """The name of a model that can generate content; some servers list other models too."""
     match row:
         case {"name": str() as name, "supportedGenerationMethods": list() as actions}:
             return name if "generateContent" in actions else ""

@@ -1,7 +1,7 @@
-"""Upstream bytes → client bytes, in one synchronous step: frames, hub events, policy, the client's own frames. Pure.
+"""Upstream bytes → client bytes in one synchronous step: frames, hub events, policy, client frames. Pure.
 
-A pipe has both halves: the reader of the upstream's stream (`StreamReader`) and the writer for the client. Afterwards it has
-the response the client was told of, what was lost, and what it failed with.
+A pipe joins the reader of the upstream's stream (`StreamReader`) and the writer for the client. At the end it has the
+response as sent to the client, the losses and the error.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.upstream.stream_reader import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
-TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that can take many deltas of a text at once
+TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that accepts many text deltas at once
 
 
 class EventsFromHub(Protocol):
-    """What every dialect's writer of streams has."""
+    """The stream writer of a client dialect."""
 
     @property
     def losses(self) -> Losses: ...
@@ -62,17 +62,17 @@ class Pipe:
         holds_terminal_event: bool = False,
         separator: bytes = b"",
     ) -> None:
-        self.response: Response | None = None  # as the terminal event had it
-        self.event_count = 0  # that the client was told, once the terminal one has come
-        self.recorded_response: Response | None = None  # the same with all that the client did not ask for
+        self.response: Response | None = None  # from the terminal event
+        self.event_count = 0  # events for the client, set at the terminal event
+        self.recorded_response: Response | None = None  # the same with items that were withheld from the client
         self._reader = reader
         self._policy = policy
         self._from_hub = from_hub
         self._before = losses
         self._reports_losses = reports_losses
         self._holds_terminal_event = holds_terminal_event
-        self._separator = separator  # what parts one event from the next, for a client that gets them one by one
-        self._held: TerminalEvent | None = None
+        self._separator = separator  # put between events for a client that reads them one by one
+        self._pending_end: TerminalEvent | None = None
         self._shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar() if on_violation else None
@@ -80,26 +80,26 @@ class Pipe:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the terminal event has come; it is out too, unless it is held."""
+        """Whether the terminal event was read. It is written too, unless it is held back."""
         return self.response is not None
 
     @property
     def is_holding_end(self) -> bool:
-        """Whether the end is held back, until somebody says that the response is safe (`release`) or that it is not (`fail`)."""
-        return self._held is not None
+        """Whether the terminal event is held back until the response is stored (`release`) or not (`fail`)."""
+        return self._pending_end is not None
 
     def release(self) -> bytes:
-        """The end that was held back."""
+        """Writes the terminal event that was held back."""
         out: list[bytes] = []
-        held, self._held = self._held, None
-        if held is not None:
-            self._tell_end(held, out)
+        end, self._pending_end = self._pending_end, None
+        if end is not None:
+            self._write_end(end, out)
         return self._joined(out)
 
     def fail(self, error: ApiError) -> bytes:
-        """In place of the end that was held back: that the response failed after all (STR-8)."""
-        assert self._held is not None
-        number, response = self._held.sequence_number, self._held.response
+        """Writes a failure in place of the terminal event that was held back (STR-8)."""
+        assert self._pending_end is not None
+        number, response = self._pending_end.sequence_number, self._pending_end.response
         failed = replace(
             response,
             status=ResponseStatus.FAILED,
@@ -111,56 +111,58 @@ class Pipe:
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._judge(event)
         out.append(self._from_hub.feed(event))
-        self._held, self.response = None, failed
-        self._tell_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
+        self._pending_end, self.response = None, failed
+        self._write_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
         return self._joined(out)
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the answer exceeded its limits: the upstream goes on, and nobody waits for its end."""
+        """Whether the answer exceeded its limits. The upstream may still be sending; its end is not awaited."""
         return self._reader.was_cut_off
 
     @property
     def error(self) -> ApiError | None:
-        """What the upstream's stream failed with."""
+        """The error that the upstream's stream failed with."""
         return self._reader.error
 
     @property
     def losses(self) -> Losses:
-        """Everything that was lost so far, on the way there and on the way back."""
+        """All losses so far, of the request and of the response."""
         losses = Losses()
         for part in (self._before, self._reader.losses, self._policy.losses, self._from_hub.losses):
             losses.extend(part)
         return losses
 
     def feed(self, data: bytes) -> bytes:
-        """What the client is sent for these bytes of the upstream."""
+        """Upstream bytes → client bytes."""
         return self.write_events(self._reader.feed_runs(data))
 
     def finish(self, error: ApiError | None = None) -> bytes:
-        """The upstream's bytes are over: whatever is missing of the client's stream, to its end."""
+        """The upstream's stream is over: writes the rest of the client's stream."""
         return self.write_events(self._reader.finish(error))
 
     def write_events(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
-        """What the client is sent for events; they may also come from an upstream's answer that was no stream."""
+        """Hub events → client bytes. The events may also come from a response that was not streamed."""
         out: list[bytes] = []
         for event in events:
             if type(event) is not TextRun:
-                self._tell_all((cast(StreamEvent, event),), out)
+                self._write_all((cast(StreamEvent, event),), out)
             elif self._text_run is not None and self._policy.passes_text_deltas:  # nearly all of them
                 out.append(self._text_run(event))
             else:
-                self._tell_all(event.events(), out)
+                self._write_all(event.events(), out)
         return self._joined(out)
 
-    def _tell_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
+    def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
         for event in events:
-            for told in self._policy.feed(event):
-                self._tell_one(told, out)
+            for client_event in self._policy.feed(event):
+                self._write_event(client_event, out)
             if self.response is not None and _is_end(event):
-                self.recorded_response = replace(self.response, output=self._policy.without_withheld_items(event.response).output)
+                self.recorded_response = replace(
+                    self.response, output=self._policy.without_withheld_items(event.response).output
+                )
 
-    def _tell_one(self, event: StreamEvent, out: list[bytes]) -> None:
+    def _write_event(self, event: StreamEvent, out: list[bytes]) -> None:
         if self._reports_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
         if self._shift:
@@ -171,11 +173,11 @@ class Pipe:
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
         if self._holds_terminal_event and not isinstance(event, ResponseFailed):
-            self._held = event
+            self._pending_end = event
         else:
-            self._tell_end(event, out)
+            self._write_end(event, out)
 
-    def _tell_end(self, event: TerminalEvent, out: list[bytes]) -> None:
+    def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._judge(event)
         out.append(self._from_hub.feed(event))
         out.append(self._from_hub.finish())
@@ -186,7 +188,8 @@ class Pipe:
         return self._separator.join(filter(None, out)) if self._separator else b"".join(out)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
-        """F-4: before the end, for a client that wants to know. It is an event like any other, and counted (STR-5)."""
+        """F-4: the losses as an event before the end, for clients that opted in. It has a sequence number like any
+        other event (STR-5)."""
         losses = list(self.losses)
         if losses:
             self._shift = 1
@@ -202,7 +205,7 @@ class Pipe:
 
 
 def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
-    return type(event) in ENDS  # asking `isinstance` of a shape and getting a no costs six times as much
+    return type(event) in ENDS  # six times as fast as `isinstance` when the answer is no
 
 
 ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

@@ -1,6 +1,6 @@
-"""What is to be done with the conversation of a turn before it is asked: `compaction_trigger`, `context_management`, `truncation`.
+"""Plans how the conversation of a turn is shortened: `compaction_trigger`, `context_management`, `truncation`.
 
-Most turns ask for none of it, which is quick to see. The size of a model's context is only looked up for those that do.
+Most turns ask for none of these, and the check is quick. The model's context size is looked up only for those that do.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from antiphon.protocol.stamps import Stamps
 
 
 def needs_context_plan(request: Request, own: list[ItemParam] | None) -> bool:
-    """Whether anything of the kind is asked for; `own` are the items that are new, if anything was looked up for them."""
+    """Whether a request asks for compaction or truncation. `own` are its new items, if its history was resolved."""
     return bool(request.context_management) or request.truncation == "auto" or (own is not None and _has_trigger(own))
 
 
 class ContextPlanner(Struct, frozen=True, kw_only=True):
-    """What all plans need."""
+    """Makes context plans."""
 
     seal: Seal
     models: ModelCatalog
@@ -39,11 +39,12 @@ class ContextPlanner(Struct, frozen=True, kw_only=True):
     async def make_plan(
         self, request: Request, raw: list[ItemParam], own: list[ItemParam], target: Target, owner: str, losses: Losses
     ) -> ContextPlan:
-        """The plan for a request that has its whole conversation, its compactions open; `raw` is the same with them sealed."""
+        """The plan for a request with its whole conversation, compactions opened; `raw` is the same with compactions
+        sealed."""
         only_compacts = _is_triggered(own)
         if only_compacts:
             if not input_items(request):
-                raise MissingField("input: there is nothing before the compaction_trigger that could be compacted", param="input")
+                raise MissingField("input: there are no items before the compaction_trigger to compact", param="input")
             self.seal.check_keys()
         context = await self.models.context_size(target)
         threshold = None if only_compacts else _threshold(request, context, losses)
@@ -70,20 +71,21 @@ def _has_trigger(own: list[ItemParam]) -> bool:
 
 
 def _is_triggered(own: list[ItemParam]) -> bool:
-    """Whether the request wants a compaction and nothing else."""
+    """Whether the request asks for a compaction only."""
     if not _has_trigger(own):
         return False
     place = next(place for place, item in enumerate(own) if type(item) is CompactionTrigger)
     if place != len(own) - 1:
         raise InvalidValue(
-            f"input[{place}]: a compaction_trigger is the last item of its input; more comes here", param=f"input[{place}]"
+            f"input[{place}]: a compaction_trigger must be the last item of the input",
+            param=f"input[{place}]",
         )
     return True
 
 
 def _threshold(request: Request, context: int | None, losses: Losses) -> int | None:
-    """Beyond how many tokens the conversation is summed up; None for never."""
-    found: int | None = None
+    """The number of tokens above which the conversation is compacted; None for never."""
+    lowest: int | None = None
     for place, entry in enumerate(request.context_management or ()):
         path = f"context_management[{place}]"
         kind = entry.get("type")
@@ -98,23 +100,26 @@ def _threshold(request: Request, context: int | None, losses: Losses) -> int | N
                 param=f"{path}.compact_threshold",
             )
         if threshold is None:
-            losses.add(path, "when to compact", "neither compact_threshold nor the size of the model's context is known")
+            losses.add(
+                path, "when to compact", "neither compact_threshold nor the size of the model's context is known"
+            )
         else:
-            found = threshold if found is None else min(found, threshold)
-    return found
+            lowest = threshold if lowest is None else min(lowest, threshold)
+    return lowest
 
 
 def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
-    """Whether the conversation is too long, and would be clearly shorter: what is kept word for word may be most of it."""
+    """Whether the conversation exceeds the threshold and a compaction would shorten it clearly: most of it may be kept
+    verbatim."""
     if estimate_request(request) <= threshold:
         return False
     items = input_items(request)
-    standing, kept = select_verbatim_items(items, verbatim_token_limit(context, threshold))
-    return estimate_items(items) - estimate_items([*standing, *kept]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
+    permanent, verbatim = select_verbatim_items(items, verbatim_token_limit(context, threshold))
+    return estimate_items(items) - estimate_items([*permanent, *verbatim]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
 
 
 def _shown(value: Any) -> str:
     return repr(value)[:50]
 
 
-FULL: Final = 80  # per cent of the context
+FULL: Final = 80  # default threshold, per cent of the context size

@@ -1,4 +1,4 @@
-"""What a turn sends, worked out before anything is sent. Pure."""
+"""Translates a request for its upstream before anything is sent. Pure."""
 
 from __future__ import annotations
 
@@ -18,48 +18,50 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.upstream.server_dialects import ServerDialect
 
-# What the gateway does itself, and no upstream hears of.
+# Parameters that the gateway implements and does not send to upstreams.
 OURS: Final[dict[str, Any]] = dict.fromkeys(
     ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
 )
 
 
 class RetryRequest(Struct, frozen=True, kw_only=True):
-    """A turn once more, without a part that the upstream refused."""
+    """The request for a retry without a part that the upstream refused."""
 
     body: bytes
     losses: Losses
-    wire: Wire | None = None  # the options that leave it out; None: it was in the history of this turn alone
+    wire: Wire | None = None  # wire options without the part; None: the part was in this turn's history
 
 
 class PreparedRequest(Struct, kw_only=True):
-    """A turn before anything was sent. The history is in the body alone, which is let go of once it is sent: the answer may last,
-    and who reads it needs only to know what was offered. So is `build_retry`, which makes the body without a refused part."""
+    """A translated request. Only `body` and `build_retry` hold the history; both are released once the body is sent,
+    because a response may take long and its reader needs only the settings and tools."""
 
     target: Target
-    request: Request  # as the client asked, settled by the gateway
-    upstream_request: Request  # as the upstream is asked
+    request: Request  # the client's, with effective values
+    upstream_request: Request  # the one that the upstream gets
     body: bytes
     losses: Losses
-    build_retry: Callable[[RefusedPart], RetryRequest | None] | None = None  # None: there is nothing that could be left out
+    build_retry: Callable[[RefusedPart], RetryRequest | None] | None = (
+        None  # builds a body without a refused part; None: no part can be left out
+    )
 
 
 def prepare_request(request: Request, target: Target, *, is_stored: bool = False) -> PreparedRequest:
-    """What is sent to the upstream, and what could not be. State is ours to keep: an upstream is told the whole conversation, and
-    to keep none of it."""
+    """Translates a request for its target. The gateway keeps the state: the upstream gets the whole conversation, and
+    `store: false`."""
     losses = Losses()
     profile = target.upstream.profile
     settled = _settle(request, is_stored=is_stored, losses=losses)
-    sent, found = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
-    losses.extend(found)
+    sent, quirk_losses = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
+    losses.extend(quirk_losses)
     wire = target.wire
-    body, found = target.upstream.server_dialect.request_from_hub(sent, wire)
-    losses.extend(found)
-    kept = _without_history(settled)
+    body, dialect_losses = target.upstream.server_dialect.request_from_hub(sent, wire)
+    losses.extend(dialect_losses)
+    without_history = _without_history(settled)
     return PreparedRequest(
         target=target,
-        request=kept,
-        upstream_request=kept if sent is settled else _without_history(sent),
+        request=without_history,
+        upstream_request=without_history if sent is settled else _without_history(sent),
         body=body,
         losses=losses,
         build_retry=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
@@ -79,17 +81,19 @@ def _holds_reasoning(request: Request) -> bool:
 
 
 def _can_leave_out(sent: Request, target: Target) -> bool:
-    """Whether something that servers refuse may be in the body, so that the request is needed until it is taken."""
+    """Whether the body may hold a part that servers refuse, so that a retry must be possible."""
     return target.upstream.server_dialect.wire_after_refusal is not None or _holds_reasoning(sent)
 
 
 def _repeated(sent: Request, target: Target, wire: Wire, refused: RefusedPart) -> RetryRequest | None:
-    """The body without a refused part; None if it is not in there."""
+    """The request without a refused part; None if it has no such part."""
     server_dialect = target.upstream.server_dialect
     if refused == "reasoning":
         return _without_reasoning(sent, server_dialect, wire) if _holds_reasoning(sent) else None
     after = (
-        server_dialect.wire_after_refusal(wire, target.model, refused) if server_dialect.wire_after_refusal is not None else None
+        server_dialect.wire_after_refusal(wire, target.model, refused)
+        if server_dialect.wire_after_refusal is not None
+        else None
     )
     if after is None:
         return None
@@ -105,11 +109,11 @@ def _without_reasoning(sent: Request, server_dialect: ServerDialect, wire: Wire)
 
 
 def _settle(request: Request, *, is_stored: bool, losses: Losses) -> Request:
-    """What a turn may ask of this gateway, with its effective values: they are what the client is told."""
+    """The request with the effective value of `store`, which the client gets back."""
     if request.background and not is_stored:
         why = "this gateway keeps no responses" if request.store is not False else "store is false"
-        said = f"background: got true, but {why}, and what runs in the background must be kept"
-        raise UnsupportedParameter(said, param="background")
+        message = f"background: got true, but {why}, and what runs in the background must be kept"
+        raise UnsupportedParameter(message, param="background")
     if not is_stored and request.store:
         losses.add("store", "the response is not stored", "this gateway keeps no responses")
     return request if request.store is is_stored else replace(request, store=is_stored)

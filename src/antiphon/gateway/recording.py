@@ -1,5 +1,5 @@
-"""What is kept of a turn: the request's own items, each with an id, and the response as it was before anything was left out of it
-for the client. Committed before the client hears of the end, so that what it saw finished is never lost.
+"""Records a turn: the new items of the request, each with an id, and the response before items were withheld from the
+client. The record is committed before the client receives the end, so a finished response is never lost.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ from antiphon.store.interface import ResponseRecord, Store, StoredTurn
 
 
 class ResponseRecorder:
-    """Keeps one response. The new items of its request are encoded at once, since nobody holds them while the answer comes."""
+    """Records one response. The new items of its request are encoded at once, so that they need not be held while the
+    response is read."""
 
     def __init__(
-        self, store: Store | None, owner: str, own: list[ItemParam], stamps: Stamps, joined: JoinedConversation | None = None
+        self,
+        store: Store | None,
+        owner: str,
+        own: list[ItemParam],
+        stamps: Stamps,
+        joined: JoinedConversation | None = None,
     ) -> None:
-        self.has_started = False  # a response is kept once
-        self._store = store  # None: the response is not kept
+        self.has_started = False  # a response is recorded once
+        self._store = store  # None: the response is not stored
         self._owner = owner
         self._stamps = stamps
         self._joined = joined
         self._input, self._item_ids = input_with_ids(own, stamps)
 
     async def save(self, response: Response) -> StoredTurn:
-        """Once this returns, the response is safe; `StorageUnavailable` if it is not. Without a store it is only written down."""
+        """Stores the response, or raises `StorageUnavailable`. Without a store, the turn is only encoded."""
         self.has_started = True
         if self._store is None and self._joined is None:
             return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
@@ -44,8 +50,8 @@ class ResponseRecorder:
         try:
             await self._save(record, item_ids, call_ids, added)
         except asyncio.CancelledError:
-            # The client left, or the server stops. Whoever ends in the middle of this would not know whether the response is kept,
-            # so it is kept once more, in its own place: what comes of that is what came of both.
+            # The client disconnected, or the server stops. Whether the first write was committed is unknown, so write
+            # again: saving is idempotent.
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
@@ -53,7 +59,7 @@ class ResponseRecorder:
         return StoredTurn(id=record.id, input=record.input, output=record.output)
 
     def make_record(self, response: Response) -> tuple[ResponseRecord, list[str], list[str]]:
-        """What a store is given: the response, and the ids by which its items and its calls can be found."""
+        """The record for the store, the ids of its items and the ids of its calls."""
         record = ResponseRecord(
             id=response.id,
             previous=response.previous_response_id,
@@ -67,13 +73,13 @@ class ResponseRecorder:
         return record, item_ids, [item.call_id for item in response.output if isinstance(item, CALLS)]
 
     def make_addition(self, record: ResponseRecord) -> ConversationAddition | None:
-        """What the turn adds to the conversation it belongs to, if it belongs to one and ended well."""
+        """The entries for the conversation of the turn; None if it has none or the turn failed."""
         return make_addition(self._joined.id, record, self._stamps) if self._joined is not None else None
 
     async def _save(
         self, record: ResponseRecord, item_ids: list[str], call_ids: list[str], added: ConversationAddition | None
     ) -> None:
-        """The response and what it adds are safe together, or neither is."""
+        """Stores the response and its conversation entries atomically."""
         if self._store is None:
             if self._joined is not None and added is not None:
                 await self._joined.store.add_entries(self._owner, added.conversation, added.entries)
@@ -84,8 +90,8 @@ class ResponseRecorder:
 
 
 def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[str]]:
-    """The items of a request as the store has them, each with an id, and the ids by which they can be found: their own, and one
-    group for all that came without one."""
+    """The items of a request as JSON, each with an id, and the ids for the index: the items' own ids, and one group id
+    for items that had none."""
     with_ids: list[ItemParam] = []
     ids: list[str] = []
     group = ""
@@ -101,14 +107,14 @@ def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[
 
 
 def response_from_record(record: ResponseRecord) -> Response:
-    """A kept response, whole."""
+    """The response of a record."""
     output: list[Item] = codec.decode_stored(record.output, list[Item])
-    # What is made in the background has its head written when it begins and when it ends, and its status whenever that changes.
+    # A background response has its head written at its start and end, and its status at every change.
     return replace(codec.decode_response(record.head), status=record.status, output=output)
 
 
 def queued_response(record: ResponseRecord) -> Response:
-    """What its client was told when it asked."""
+    """The response as the client received it when it was queued."""
     return replace(response_from_record(record), status=ResponseStatus.QUEUED)
 
 

@@ -1,6 +1,6 @@
-"""What an upstream refused for a model, so that the next request for it is written without that.
+"""Remembers which parts an upstream refused for a model, so that later requests leave them out.
 
-It is held in memory, for each process by itself: at most `MAX_MODELS` models of an upstream, each for an hour.
+The memory is per process: at most `MAX_MODELS` models of an upstream, each for an hour.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from msgspec import Struct
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.profiles.profile import Wire
 
-MAX_MODELS: Final = 1024  # models of one upstream; one more takes the place of the oldest
-MAX_MODEL_NAME: Final = 256  # characters of a name that is remembered: behind a pattern there may be any names
+MAX_MODELS: Final = 1024  # models of one upstream; the oldest is evicted
+MAX_MODEL_NAME: Final = 256  # characters; longer names are not remembered: patterns accept any names
 LIFETIME: Final = 3600.0  # seconds
 
 
 class RememberedRefusals(Struct, frozen=True):
-    """What was refused for one model, and the wire options under which it is not sent."""
+    """The parts refused for one model, and the wire options without them."""
 
     refused: tuple[RefusedPart, ...]
     wire: Wire
@@ -37,15 +37,15 @@ class RefusalMemory:
         self._now = now
 
     def find(self, model: str) -> RememberedRefusals | None:
-        """What is remembered of a model, None if there is nothing or it is too old."""
-        found = self._by_model.get(model)
-        if found is None or self._now() < found.until:
-            return found
+        """The refusals of a model; None if there are none or they have expired."""
+        entry = self._by_model.get(model)
+        if entry is None or self._now() < entry.until:
+            return entry
         del self._by_model[model]
         return None
 
     def remember(self, model: str, refused: RefusedPart, wire: Wire) -> None:
-        """The upstream took a request for this model once `refused` was not in it, as `wire` has it."""
+        """Remembers that the upstream accepted a request for this model without `refused`, written with `wire`."""
         if len(model) > MAX_MODEL_NAME:
             return
         before = self.find(model)

@@ -1,7 +1,7 @@
-"""A turn again, from the bytes that a trace recorded: offline, with the same code that served it.
+"""Replays a recorded turn offline, with the code that serves requests.
 
-Ids, times and padding are made anew, so both sides are compared without them; comment lines and the cuts between pieces do not
-count either. What a trace does not hold, such as the choice of an upstream, is taken as it was.
+Ids, times and padding are new in each run, so they are ignored in the comparison, as are comment lines and piece
+boundaries. Data that a trace does not hold, such as the choice of the upstream, is taken from the recording.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from antiphon.upstream.transport import UpstreamResponse
 
 
 class NotReplayable(AntiphonError):
-    """A trace that holds too little to go through its turn again."""
+    """A trace that lacks data needed for a replay."""
 
 
 class Difference(Struct, frozen=True):
-    """Where the turn of today leaves that of then: both sides, from shortly before they part."""
+    """The first difference between the recorded and the replayed bytes, with some context."""
 
     what: str
     recorded: str
@@ -50,23 +50,23 @@ class Difference(Struct, frozen=True):
 
 
 class ReplayResult(Struct, frozen=True, kw_only=True):
-    """What the turn gives today, and where that is not what was recorded."""
+    """The replayed turn, and its differences from the recording."""
 
-    upstream_body: bytes | None  # None: today nothing would be sent
+    upstream_body: bytes | None  # None: nothing would be sent
     status: int
     answer: bytes
     losses: Losses
     differences: list[Difference]
-    is_cut_short: bool  # the recorded answer breaks off: it is compared as far as it goes
+    is_cut_short: bool  # the recorded stream has no end; compared up to its length
 
 
 def replay_trace(record: RecordedTrace) -> ReplayResult:
-    """Goes through the recorded turn again."""
+    """Replays the recorded turn."""
     return asyncio.run(_replay(record))
 
 
 class RecordedResponse:
-    """An upstream's answer as the trace has it, its bytes cut as they arrived. It also is the network: it gives itself."""
+    """A recorded upstream response with its original piece boundaries. It is also a transport that returns itself."""
 
     def __init__(self, record: RecordedTrace) -> None:
         head = record.upstream_head
@@ -75,8 +75,10 @@ class RecordedResponse:
         self._pieces = [piece.data.raw for piece in record.upstream_pieces]
         self._fault = _fault_in(record)
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
-        del method, url, headers, body, timeouts  # whatever is asked, this was the answer
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> UpstreamResponse:
+        del method, url, headers, body, timeouts  # the recorded response answers every request
         if not self.status:
             raise self._fault or NotReplayable("the upstream never began to answer, and the trace does not say why")
         return self
@@ -88,7 +90,7 @@ class RecordedResponse:
             raise self._fault
 
     def abort(self) -> None:
-        pass  # nothing is held
+        pass  # no resources
 
     async def close(self) -> None:
         pass
@@ -101,17 +103,19 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
     turn: UpstreamTurn | None = None
     body: bytes | None = None
     try:
-        request, found = request_at_path(client.path, dialect, client.body.raw)
-        losses.extend(found)
-        body, turn = _turn(_grounded(request, record), record)
+        request, request_losses = request_at_path(client.path, dialect, client.body.raw)
+        losses.extend(request_losses)
+        body, turn = _turn(_with_history(request, record), record)
         status, answer = 200, await _answer(turn, record, client, dialect, losses)
     except ApiError as error:
         status, answer = dialect.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
     sent = record.upstream_request
-    told = b"".join(piece.data.raw for piece in record.client_pieces)
-    then, now, is_cut_short = _comparable(told, answer) if _is_stream(head) else (told, answer, False)
+    recorded_answer = b"".join(piece.data.raw for piece in record.client_pieces)
+    then, now, is_cut_short = (
+        _comparable(recorded_answer, answer) if _is_stream(head) else (recorded_answer, answer, False)
+    )
     return ReplayResult(
         upstream_body=body,
         status=status,
@@ -127,33 +131,35 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
 
 
 def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
-    """What every replay begins and ends with."""
+    """The recorded client request and response head; raises if the trace cannot be replayed."""
     client, head = record.client_request, record.client_head
     if client is None:
         raise NotReplayable(f"{record.id}: no request was recorded")
     if client.method == "WEBSOCKET":
-        raise NotReplayable(f"{record.id}: a turn on a WebSocket; only those over HTTP can be replayed")
+        raise NotReplayable(f"{record.id}: the turn used a WebSocket; only HTTP turns can be replayed")
     if head is None:
-        raise NotReplayable(f"{record.id}: nothing was answered, so there is nothing to compare with")
+        raise NotReplayable(f"{record.id}: no response was recorded, so there is nothing to compare with")
     if record.notes.get("conversation"):
-        raise NotReplayable(f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it")
+        raise NotReplayable(
+            f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it"
+        )
     if record.omitted_bytes:
         raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.omitted_bytes))}")
     return client, head
 
 
-def _grounded(request: Request, record: RecordedTrace) -> Request:
-    """What the request stood on was looked up then, and is in the trace with it; so is what was left of it."""
+def _with_history(request: Request, record: RecordedTrace) -> Request:
+    """The request with its history, which the trace holds in the hub request."""
     if is_self_contained(request) and request.truncation != "auto":
         return request
     hub = record.hub_request
     if hub is None:
-        raise NotReplayable(f"{record.id}: what the request wanted to go on with was not found, so nothing was translated")
+        raise NotReplayable(f"{record.id}: the history of the request was not found, so nothing was translated")
     return codec.decode_request(hub.body.raw)
 
 
 def _turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]:
-    """What the upstream is asked today, and the turn that asks it."""
+    """The body for the upstream, and the turn."""
     route = record.route
     if route is None:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
@@ -166,7 +172,7 @@ def _turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]
 
 
 def _target(route: Route, left_out: str) -> Target:
-    """The upstream as it was then, with what was known that it refuses."""
+    """The recorded upstream, with the parts that it was known to refuse."""
     profile = load_profile(route.profile)
     upstream = Upstream(
         config=UpstreamConfig(name=route.upstream, dialect=profile.dialect),
@@ -188,32 +194,34 @@ def _target(route: Route, left_out: str) -> Target:
 async def _answer(
     turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
 ) -> bytes:
-    """The body of the answer; what goes wrong before it begins is raised."""
+    """The response body; errors before its first byte are raised."""
     if record.upstream_request is None:
-        raise NotReplayable(f"{record.id}: no upstream was asked, so there is no answer to translate")
+        raise NotReplayable(f"{record.id}: no request was sent to an upstream, so there is no response to translate")
     if turn.prepared.request.stream:
         return await _stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
-    body, found = dialect.response_from_hub(response, turn.prepared.request)
-    losses.extend(found)
+    body, response_losses = dialect.response_from_hub(response, turn.prepared.request)
+    losses.extend(response_losses)
     return body
 
 
 async def _stream(
     turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
 ) -> bytes:
-    asked = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
-    pipe = turn.make_pipe(_writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in asked)
-    # Whether the 200 was out before something failed was a matter of time: only the recorded answer knows.
-    has_begun = record.client_head is not None and record.client_head.status == 200
+    extensions = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
+    pipe = turn.make_pipe(
+        _writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in extensions
+    )
+    # Whether the 200 was sent before a failure depended on timing; the recorded head has the answer.
+    has_started = record.client_head is not None and record.client_head.status == 200
     out: list[bytes] = []
     try:
         await _pump(turn, await turn.send_request(RecordedResponse(record)), pipe, out)
     except ApiError as error:
-        if not has_begun:
+        if not has_started:
             raise
         out.append(pipe.finish(error))
-    if pipe.error is not None and not has_begun:
+    if pipe.error is not None and not has_started:
         raise pipe.error
     losses.extend(pipe.losses)
     return b"".join(out)
@@ -244,10 +252,10 @@ async def _pump(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, out: l
 
 
 def _fault_in(record: RecordedTrace) -> UpstreamFault | None:
-    """How the network failed the turn, which no bytes tell."""
+    """The recorded transport error, which the bytes do not show."""
     match record.notes.get("upstream_fault"):
-        case str() as told:
-            code, _, message = told.partition(": ")
+        case str() as note:
+            code, _, message = note.partition(": ")
             return UpstreamFault(message, code=code, status=504 if code == "upstream_timeout" else None)
         case _:
             return None
@@ -261,19 +269,22 @@ def _padding(length: int) -> str:
     return "-" * (length % 16 + 1)
 
 
-def _comparable(recorded: bytes, made: bytes) -> tuple[bytes, bytes, bool]:
-    """Two streams as lines, one an event, and whether the recorded one breaks off: then of the other just as much is compared."""
-    then, now = _frames(recorded), _frames(made)
+def _comparable(recorded: bytes, replayed: bytes) -> tuple[bytes, bytes, bool]:
+    """Both streams as lines, one per event, and whether the recorded one has no end. If so, the other is cut to its
+    length."""
+    then, now = _frames(recorded), _frames(replayed)
     is_cut_short = not then or then[-1].split(b" ", 1)[0] not in LAST_EVENTS
     return b"\n".join(then), b"\n".join(now[: len(then)] if is_cut_short else now), is_cut_short
 
 
-def _differences(what: str, recorded: bytes, made: bytes) -> list[Difference]:
-    if recorded == made:
+def _differences(what: str, recorded: bytes, replayed: bytes) -> list[Difference]:
+    if recorded == replayed:
         return []
-    same = next((place for place, (then, now) in enumerate(zip(recorded, made, strict=False)) if then != now), None)
-    start = max(0, (min(len(recorded), len(made)) if same is None else same) - BEFORE)
-    return [Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, made)))]
+    same = next((place for place, (then, now) in enumerate(zip(recorded, replayed, strict=False)) if then != now), None)
+    start = max(0, (min(len(recorded), len(replayed)) if same is None else same) - BEFORE)
+    return [
+        Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, replayed)))
+    ]
 
 
 def _frames(stream: bytes) -> list[bytes]:
@@ -282,15 +293,15 @@ def _frames(stream: bytes) -> list[bytes]:
 
 
 def _without_chance(data: bytes) -> bytes:
-    """`data` with its own ids numbered in the order in which they come, and without times and padding."""
+    """`data` with ids numbered in order of appearance, and without times and padding."""
     numbers: dict[bytes, bytes] = {}
-    data = OWN_ID.sub(lambda found: numbers.setdefault(found[0], b"%b_%d" % (found[1], len(numbers))), data)
+    data = OWN_ID.sub(lambda match: numbers.setdefault(match[0], b"%b_%d" % (match[1], len(numbers))), data)
     return PADDING.sub(b"", TIME.sub(rb"\g<1>0", data))
 
 
 BEFORE: Final = 60
 EXCERPT: Final = 300
-# What the last event of a stream is called, in any dialect; `[DONE]` has no name.
+# Names of the last event of a stream, in any dialect; `[DONE]` has no name.
 LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete", b"message_stop", b"error"}
 OWN_ID: Final = re.compile(rb"\b([a-z]{2,8})_[0-9a-f]{32,40}\b")
 TIME: Final = re.compile(rb'("(?:created|created_at|completed_at)":)\d+')

@@ -1,4 +1,6 @@
-"""The log entry of one request: filled while it is served, written once by `ops.logger`. It has no field for content."""
+"""The log entry of one request. It is filled while the request is served, and `ops.logger` writes it once. It has no
+field for content.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from antiphon.protocol.response import Response
 
 
 class RequestLog(Struct, kw_only=True):
-    """What the log says of one request: filled while it is served, written once. What stays None is not written."""
+    """The log entry of one request. Fields that are None are not written."""
 
     request_id: str
     method: str
     path: str  # without the query
-    status: int | None = None  # None: nothing was answered, the client had left
-    time: float = field(default_factory=unix_time)  # when the request came, in seconds since 1970
-    started: float = field(default_factory=perf_counter)  # the same, on the clock that durations are taken from
+    status: int | None = None  # None: no response, the client disconnected
+    time: float = field(default_factory=unix_time)  # arrival, in seconds since 1970
+    started: float = field(default_factory=perf_counter)  # arrival on the monotonic clock, for durations
     duration_ms: float | None = None
     first_event_ms: float | None = None
     owner: str | None = None
@@ -27,22 +29,22 @@ class RequestLog(Struct, kw_only=True):
     response_id: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    cached_tokens: int = 0  # of those in
-    reasoning_tokens: int = 0  # of those out
-    events: int = 0  # of a stream that came to its end
+    cached_tokens: int = 0  # of input_tokens
+    reasoning_tokens: int = 0  # of output_tokens
+    events: int = 0  # events of a complete stream
     losses: int = 0
-    error: str | None = None  # the code of the error that the client was told
+    error: str | None = None  # the error code sent to the client
     client_disconnected: bool = False
-    is_deferred: bool = False  # the turn will be made in the background, and has a line of its own there
-    traceparent: str = ""  # the client's own trace, for who tells of turns elsewhere
+    is_deferred: bool = False  # the turn runs in the background and has its own entry
+    traceparent: str = ""  # the client's trace context, for telemetry
 
     def note_first_event(self) -> None:
-        """The first event goes out; later ones change nothing."""
+        """Sets the time of the first event; later calls do nothing."""
         if self.first_event_ms is None:
             self.first_event_ms = self._elapsed()
 
     def note_response(self, response: Response, events: int = 0) -> None:
-        """What came of it, and in how many events if it was a stream."""
+        """Notes the result, and the number of events of a stream."""
         self.events = events
         if response.error is not None:
             self.error = response.error.code
@@ -54,7 +56,7 @@ class RequestLog(Struct, kw_only=True):
             self.reasoning_tokens = usage.output_tokens_details.reasoning_tokens
 
     def note_end(self) -> None:
-        """The request is over; what happens to its line afterwards takes no time of it."""
+        """Sets the duration; later calls do nothing."""
         if self.duration_ms is None:
             self.duration_ms = self._elapsed()
 

@@ -1,7 +1,8 @@
-"""Reasoning that a client left out of the history it sends, put back from what was kept of its turns (RSN-2). Pure.
+"""Restores reasoning that a client left out of its history from stored responses (RSN-2). Pure.
 
-Some servers refuse a call that is sent back without the thoughts that led to it, and many clients drop these, or their sealed form.
-What was kept is found by the ids of calls and of reasoning items. Only what the server itself has made is put back.
+Some servers refuse a call without the reasoning that led to it, and many clients drop reasoning items or their sealed
+form. Stored reasoning is looked up by the ids of calls and reasoning items. Only reasoning of the same server is
+restored.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ Call = FunctionCallParam | CustomToolCallParam
 
 
 class MissingReasoning(NamedTuple):
-    """By what the reasoning that is not there may be found."""
+    """The ids by which missing reasoning can be looked up."""
 
     item_ids: list[str]
     call_ids: list[str]
 
 
 def find_missing_reasoning(items: list[ItemParam]) -> MissingReasoning:
-    """What a history lacks: the sealed form of reasoning items, and all reasoning before calls."""
+    """The reasoning that a history lacks: the sealed form of reasoning items, and reasoning before calls."""
     missing = MissingReasoning([], [])
     for is_the_models, turn in _turns(items):
         if is_the_models and not any(map(_is_sealed, turn)):
@@ -44,31 +45,33 @@ def find_missing_reasoning(items: list[ItemParam]) -> MissingReasoning:
 
 
 def restore_reasoning(items: list[ItemParam], outputs: list[list[ItemParam]], maker: str) -> list[ItemParam]:
-    """The history with what `outputs` have of its reasoning; the very list that came if they have nothing."""
-    kept = _Kept(outputs, maker)
+    """The history with the reasoning found in `outputs`; the same list if there is none."""
+    earlier = _EarlierOutputs(outputs, maker)
     whole: list[ItemParam] = []
     has_changed = False
     for is_the_models, turn in _turns(items):
-        mended = kept.mended(turn) if is_the_models and not any(map(_is_sealed, turn)) else None
-        has_changed = has_changed or mended is not None
-        whole += mended or turn
+        restored = earlier.restored(turn) if is_the_models and not any(map(_is_sealed, turn)) else None
+        has_changed = has_changed or restored is not None
+        whole += restored or turn
     return whole if has_changed else items
 
 
-class _Kept:
-    """The outputs of earlier turns, by what is looked for in them."""
+class _EarlierOutputs:
+    """Earlier outputs, indexed by reasoning item ids and call ids."""
 
     def __init__(self, outputs: list[list[ItemParam]], maker: str) -> None:
         self._maker = maker
         self._thoughts = {item.id: item for output in outputs for item in output if self._is_own(item) and item.id}
-        self._calls = {item.call_id: (output, at) for output in outputs for at, item in enumerate(output) if _is_call(item)}
+        self._calls = {
+            item.call_id: (output, at) for output in outputs for at, item in enumerate(output) if _is_call(item)
+        }
 
-    def mended(self, turn: list[ItemParam]) -> list[ItemParam] | None:
-        """A turn of the model's with its reasoning; None if none was kept."""
+    def restored(self, turn: list[ItemParam]) -> list[ItemParam] | None:
+        """A model turn with its reasoning; None if none is stored."""
         completed = [self._completed(item) for item in turn]
         if any(map(_is_sealed, completed)):
             return completed
-        bare = [item for item in turn if type(item) is not ReasoningParam]  # its open text is in what was kept
+        bare = [item for item in turn if type(item) is not ReasoningParam]  # the stored items have its plain text
         before: dict[int, list[ItemParam]] = {}
         for at, item in enumerate(bare):
             if _is_call(item):
@@ -77,12 +80,13 @@ class _Kept:
         return [each for at, item in enumerate(bare) for each in (*before.get(at, ()), item)] if before else None
 
     def _completed(self, item: ItemParam) -> ItemParam:
-        """A reasoning item that came without its sealed form."""
+        """Adds the stored sealed form to a reasoning item."""
         thought = self._thoughts.get(item.id or "") if type(item) is ReasoningParam else None
         return replace(item, encrypted_content=thought.encrypted_content) if thought is not None else item
 
     def _led_to(self, call: Call, turn: list[ItemParam], at: int) -> Iterator[tuple[int, ReasoningParam]]:
-        """The thoughts between a call and the one before it, each with its place in the turn: before the words that it led to."""
+        """The reasoning items between the previous call and this one, each with its index in the turn: before the
+        messages that it led to."""
         output, end = self._calls.get(call.call_id, (NOTHING, 0))
         if not output or output[end].name != call.name:  # type: ignore[union-attr]  # what stands there is a call
             return
@@ -102,12 +106,12 @@ class _Kept:
 
 
 def _turns(items: list[ItemParam]) -> Iterator[tuple[bool, list[ItemParam]]]:
-    """Items that stand together, and whether they are the model's."""
+    """Runs of consecutive items, and whether the model produced them."""
     return ((is_the_models, list(turn)) for is_the_models, turn in groupby(items, _is_the_models))
 
 
 def _is_the_models(item: ItemParam) -> bool:
-    # This is asked of every item of a history: `isinstance` costs ten times as much.
+    # Runs for every item of a history; `isinstance` is ten times as slow.
     return item.role == "assistant" if type(item) is MessageParam else type(item) not in OUTPUTS
 
 

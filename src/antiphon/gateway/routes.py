@@ -1,7 +1,7 @@
-"""Which upstream serves a model: the first in the configuration whose rules match.
+"""Routes a model to an upstream: the first in the configuration whose rules match.
 
-All of it is settled at the start: keys are read from the environment once, profiles are loaded once. No field of a request has any
-say in where a connection goes; it only picks one of these targets by the name of a model.
+Keys and profiles are loaded once, at the start. A request only selects one of these targets by model name; no other
+field influences where a connection goes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from antiphon.gateway.refusal_memory import RefusalMemory
 from antiphon.profiles import Profile, Wire, load_profile
 from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
-AGENT_SCHEME: Final = "agent:"  # before the name of one that runs in this process
+AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
 A_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
 
 
 class UpstreamAddress(Struct, frozen=True, kw_only=True):
-    """Where an upstream is, and what opens it; the embedded model's is known only once it runs."""
+    """The address and key of an upstream. For the embedded model, they are known only once it runs."""
 
     base_url: str
     key: str | None = None
@@ -32,7 +32,7 @@ class UpstreamAddress(Struct, frozen=True, kw_only=True):
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
-    """One upstream, ready to be asked. The headers are the whole list of what it is ever sent (allow-list)."""
+    """One upstream, ready for requests. `headers` is the complete list of headers it is sent (allow-list)."""
 
     config: UpstreamConfig
     profile: Profile
@@ -48,54 +48,62 @@ class Upstream(Struct, frozen=True, kw_only=True):
         return self.config.name
 
     def redact_key(self, body: bytes) -> bytes:
-        """What a server said, without the key that it may have said after us, whatever that looks like (ERR-5)."""
+        """A server's body with our key removed, in case the server repeats it (ERR-5)."""
         return body.replace(self.key.encode(), b"[key]") if len(self.key) >= SHORTEST_KEY else body
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where one turn goes: an upstream, and the name under which it knows the model."""
+    """The target of one turn: an upstream, and its name for the model."""
 
     upstream: Upstream
     model: str
 
     @property
     def wire(self) -> Wire:
-        """The profile's wire options, without what the upstream refused for this model a while ago."""
+        """The profile's wire options without parts that the upstream refused for this model."""
         remembered = self.upstream.refusals.find(self.model)
         return self.upstream.profile.wire if remembered is None else remembered.wire
 
 
 class Routes:
-    """Every upstream of a configuration."""
+    """The upstreams of a configuration, and the cached targets of models."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
         self.upstreams = [_upstream(config, each, environ, addresses) for each in config.upstreams]
-        self._known: dict[str, Target] = {}
+        self._targets: dict[str, Target] = {}
 
     def find(self, model: object) -> Target:
-        """The target for a model as a client names it."""
-        known = self._known.get(model) if type(model) is str else None
-        return known or self._look_for(model)
+        """The target for a client-side model name."""
+        target = self._targets.get(model) if type(model) is str else None
+        return target or self._match_rules(model)
 
-    def _look_for(self, model: object) -> Target:
+    def _match_rules(self, model: object) -> Target:
         if not isinstance(model, str) or not model:
-            raise MissingField(f"model is missing: wanted the name of a model, such as {self._examples()}", param="model")
+            raise MissingField(
+                f"model is missing: wanted the name of a model, such as {self._examples()}", param="model"
+            )
         for upstream in self.upstreams:
             name = upstream.config.upstream_model(model)
             if name is not None:
                 target = Target(upstream=upstream, model=name)
-                if len(self._known) < MOST_KNOWN and len(model) < LONGEST_KNOWN:  # behind a pattern there may be any names
-                    self._known[model] = target
+                # Patterns accept any names, so the cache is bounded.
+                if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
+                    self._targets[model] = target
                 return target
         raise ClientFault(
-            f"no upstream serves the model {_shown(model)}; there is {self._examples()} (GET /v1/models lists them all)",
+            f"no upstream serves the model {_shown(model)}; there is {self._examples()} "
+            "(GET /v1/models lists them all)",
             type="not_found",
             code="model_not_found",
             param="model",
         )
 
     def _examples(self) -> str:
-        names = [rule if isinstance(rule, str) else rule.from_ for upstream in self.upstreams for rule in upstream.config.models]
+        names = [
+            rule if isinstance(rule, str) else rule.from_
+            for upstream in self.upstreams
+            for rule in upstream.config.models
+        ]
         return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
@@ -128,6 +136,6 @@ def _shown(model: str) -> str:
     return repr(model if len(model) <= 100 else model[:100] + "…")
 
 
-MOST_KNOWN: Final = 1024
-LONGEST_KNOWN: Final = 256
-SHORTEST_KEY: Final = 8  # that is looked for: less may be a word like any other
+MAX_CACHED_TARGETS: Final = 1024
+MAX_CACHED_NAME: Final = 256
+SHORTEST_KEY: Final = 8  # shorter keys are not redacted: they may be ordinary words

@@ -1,7 +1,7 @@
-"""What the content of a compaction is sealed with: AES-256-GCM, so that clients can neither read nor change it (CMP-2).
+"""Seals compactions with AES-256-GCM, so that clients can neither read nor change them (CMP-2).
 
-A seal says which key made it, and is bound to its owner: what is somebody else's does not open. The first key seals, all of them
-open, so that keys can be changed while old seals are still about.
+A sealed text has the id of its key and is bound to its owner: another owner cannot open it. The first key seals, all
+keys open, so that keys can be rotated.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ KeySource = Callable[[], Sequence[bytes]]
 
 
 class Seal:
-    """Seals and opens. The keys are looked for when one is needed first: most gateways never compact anything."""
+    """Encrypts and decrypts compactions. Loads the keys at the first use: most gateways never compact."""
 
     def __init__(self, keys: KeySource) -> None:
         self._keys = keys
-        self._ciphers: dict[bytes, AESGCM] = {}  # by the id of the key; the first seals
+        self._ciphers: dict[bytes, AESGCM] = {}  # by key id; the first one encrypts
 
     def encrypt(self, owner: str, content: bytes) -> str:
-        """`content` as text that only this owner's requests can bring back."""
+        """Encrypts `content` to text that only requests of this owner can decrypt."""
         id, cipher = next(iter(self._ready().items()))
         nonce = secrets.token_bytes(NONCE)
         sealed = id + nonce + cipher.encrypt(nonce, content, _bound_to(id, owner))
         return SEAL_MARK + urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def decrypt(self, owner: str, sealed: str) -> bytes | None:
-        """The content; None if it is damaged, forged, somebody else's, or older than the oldest key."""
-        from cryptography.exceptions import InvalidTag  # the package takes a while to load, which most need not wait for
+        """The content; None if it is damaged, forged, of another owner, or sealed with a removed key."""
+        from cryptography.exceptions import InvalidTag  # imported here: the package loads slowly
 
         text = sealed.removeprefix(SEAL_MARK)
         try:
@@ -51,7 +51,7 @@ class Seal:
         id, nonce, rest = data[:KEY_ID], data[KEY_ID : KEY_ID + NONCE], data[KEY_ID + NONCE :]
         try:
             cipher = self._ready().get(id)
-        except UnsupportedParameter:  # without a key nothing can be ours
+        except UnsupportedParameter:  # without keys, nothing was sealed here
             return None
         if cipher is None or not sealed.startswith(SEAL_MARK) or len(rest) < TAG:
             return None
@@ -61,7 +61,7 @@ class Seal:
             return None
 
     def check_keys(self) -> None:
-        """Raises what keeps this gateway from sealing anything, before any work is done for it."""
+        """Raises if this gateway cannot seal, before any work is done."""
         self._ready()
 
     def _ready(self) -> dict[bytes, AESGCM]:
@@ -73,13 +73,13 @@ class Seal:
 
 
 def has_seal_mark(content: str) -> bool:
-    """Whether a gateway like this one sealed it, or somebody who would like us to think so."""
+    """Whether the content has the mark of an Antiphon seal. The mark alone proves nothing."""
     return ANY_MARK.match(content) is not None
 
 
 def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
-    """Where the keys are: in the environment, else in a file beside the SQLite database, else, where nothing is kept and there is
-    one process, in its memory alone."""
+    """The source of the keys: the environment, else a file beside the SQLite database, else, with one process and no
+    store, memory."""
     if config.compaction.keys_env:
         return lambda: config.compaction.keys(environ)
     file = sqlite_path(config.store, environ)
@@ -91,7 +91,7 @@ def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
 
 
 def load_or_create_key(file: Path) -> bytes:
-    """The key in a file, which is made if it is not there: by one of all who look for it at once."""
+    """The key in a file. Creates the file if it does not exist; safe with concurrent processes."""
     try:
         if not file.exists():
             _make(file)
@@ -106,7 +106,7 @@ def load_or_create_key(file: Path) -> bytes:
 
 
 def _make(file: Path) -> None:
-    """Written aside and then put in its place: whoever finds it finds all of it, and whoever comes second finds the first one's."""
+    """Writes a temporary file and links it: readers see the whole key, and of concurrent writers the first one wins."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     aside = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
     with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as written:
@@ -123,12 +123,12 @@ def _make(file: Path) -> None:
 
 def _no_key() -> Sequence[bytes]:
     raise UnsupportedParameter(
-        "this gateway cannot compact: it has no key to seal what it makes. Whoever runs it names one in [compaction] keys_env"
+        "this gateway cannot compact: it has no key to seal compactions with; set keys_env in [compaction]"
     )
 
 
-def _unusable(said: str) -> ConfigError:
-    return ConfigError(f"{said}; mend it, or name a key in [compaction] keys_env")
+def _unusable(problem: str) -> ConfigError:
+    return ConfigError(f"{problem}; repair it, or set keys_env in [compaction]")
 
 
 def _id_of(key: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Items and calls of earlier responses, looked up by id.
+"""Looks up items and calls of earlier responses by id.
 
-Each id is looked up once. A response that has one of them is read for all of them, once to learn their sizes and at most once more
-for those that are used; of its JSON only these are decoded.
+Each id is looked up once. A response is read once for the sizes of all wanted items in it, and at most once more for
+the items that are used. Only these items are decoded.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Kind = Literal["item", "call"]
 
 
 class StoredItems:
-    """The items (`item`, by their ids) or calls (`call`, by their call ids) that one request refers to. `ids` are all that may be
-    asked for, in that order; items of up to `limit` bytes are held until they are used."""
+    """The items (`item`, by id) or calls (`call`, by call id) that one request refers to. `ids` lists every id that may
+    be requested, in that order. Items of up to `limit` bytes in total are cached until they are used."""
 
     def __init__(self, store: Store | None, owner: str, kind: Kind, ids: Sequence[str], limit: int) -> None:
         self._store = store
         self._owner = owner
         self._kind = kind
         self._ids = list(dict.fromkeys(ids)) if store is not None else []
-        self._located = 0  # how many of them were looked up
-        self._numbers: dict[str, int] = {}  # of the responses that have them
-        self._in_response: dict[int, set[str]] = {}  # the same the other way round
+        self._located = 0  # number of ids that were looked up
+        self._numbers: dict[str, int] = {}  # id → number of the response that has the item
+        self._in_response: dict[int, set[str]] = {}  # number of a response → ids
         self._sizes: dict[str, int] = {}
-        self._held: dict[str, bytes] = {}
+        self._raw_items: dict[str, bytes] = {}
         self._room = limit
 
     async def size_of(self, id: str) -> int | None:
-        """The bytes of an item; None if there is none of this id."""
+        """The size of an item in bytes; None if no item has this id."""
         while id not in self._numbers and self._located < len(self._ids):
             await self._locate()
         if id in self._numbers and id not in self._sizes:
@@ -45,48 +45,53 @@ class StoredItems:
         return self._sizes.get(id)
 
     async def items(self, ids: Collection[str]) -> dict[str, ItemParam]:
-        """The items of ids whose sizes were asked for."""
-        found = {id: self._held[id] for id in ids if id in self._held}
-        for number in {self._numbers[id] for id in ids if id not in found}:
-            await self._read(number, lambda id, raw: found.update({id: raw}) if id in ids else None)
-        return {id: codec.decode_stored(raw, ItemParam) for id, raw in found.items()}
+        """The items of ids whose sizes were requested before."""
+        raw_items = {id: self._raw_items[id] for id in ids if id in self._raw_items}
+        for number in {self._numbers[id] for id in ids if id not in raw_items}:
+            await self._read(number, lambda id, raw: raw_items.update({id: raw}) if id in ids else None)
+        return {id: codec.decode_stored(raw, ItemParam) for id, raw in raw_items.items()}
 
     def _hold(self, id: str, raw: bytes) -> None:
         self._sizes[id] = len(raw)
         if len(raw) <= self._room:
             self._room -= len(raw)
-            self._held[id] = raw
+            self._raw_items[id] = raw
 
     async def _locate(self) -> None:
-        """Looks up the next ids, without reading what they lead to."""
+        """Looks up the next batch of ids, without reading the responses."""
         assert self._store is not None  # without one there are no ids
         ids = self._ids[self._located : self._located + AT_ONCE]
         self._located += len(ids)
         if self._kind == "call":
-            found = await self._store.find_calls(self._owner, ids)
+            numbers = await self._store.find_calls(self._owner, ids)
         else:
             groups = {id: group_id_of(id) for id in ids}
-            known = await self._store.find_items(self._owner, [*ids, *groups.values()])
-            found = {id: known[name] for id, group in groups.items() for name in (group, id) if name in known}
-        self._numbers |= found
-        for id, number in found.items():
+            numbers_by_name = await self._store.find_items(self._owner, [*ids, *groups.values()])
+            numbers = {
+                id: numbers_by_name[name]
+                for id, group in groups.items()
+                for name in (group, id)
+                if name in numbers_by_name
+            }
+        self._numbers |= numbers
+        for id, number in numbers.items():
             self._in_response.setdefault(number, set()).add(id)
 
     async def _read(self, number: int, use: Callable[[str, bytes], Any]) -> None:
-        """Reads one response, and gives what is wanted of it to `use`."""
+        """Reads one response and passes each wanted item to `use`."""
         assert self._store is not None
         turn = await self._store.get_turn(self._owner, number)
         wanted = self._in_response[number]
-        found: dict[str, list[Raw]] = {}
+        raws_by_id: dict[str, list[Raw]] = {}
         for id, raw in self._members(turn) if turn is not None else ():
             if id in wanted:
-                found.setdefault(id, []).append(raw)
-        for id, raws in found.items():
-            if len(raws) == 1 or self._kind == "item":  # D-3: of two calls nobody knows which is meant
+                raws_by_id.setdefault(id, []).append(raw)
+        for id, raws in raws_by_id.items():
+            if len(raws) == 1 or self._kind == "item":  # D-3: a call id that occurs twice is ambiguous
                 use(id, bytes(raws[0]))
 
     def _members(self, turn: StoredTurn) -> Iterator[tuple[str, Raw]]:
-        """The items of a response as they are kept, each with what it is looked up by."""
+        """The stored items of a response, each with its lookup id."""
         for array in (turn.input, turn.output):
             for raw in msgspec.json.decode(array, type=list[Raw]):
                 names = msgspec.json.decode(raw, type=_Names)
@@ -96,12 +101,12 @@ class StoredItems:
 
 
 class _Names(Struct):
-    """What an item is looked up by."""
+    """The members of an item that it is looked up by."""
 
     type: Any = None
     id: Any = None
     call_id: Any = None
 
 
-AT_ONCE: Final = 10_000  # ids in one question
+AT_ONCE: Final = 10_000  # ids per query
 CALL_TYPES: Final = ("function_call", "custom_tool_call")

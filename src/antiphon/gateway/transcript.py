@@ -1,7 +1,7 @@
-"""A conversation as a text that a model can be asked about: who said what, what was called, what came of it. Pure.
+"""A conversation as plain text that a model can summarize: messages, calls and outputs. Pure.
 
-Calls and outputs are told in words, so that no server's rules for them are in the way; media become notes of what they were. What
-is too long is cut in its middle, and if all of it is too long, the oldest goes.
+Calls and outputs become text, so that no server's rules for them apply; media become placeholders. Long items are cut
+in the middle. If the whole is still too long, the oldest items are dropped.
 """
 
 from __future__ import annotations
@@ -38,24 +38,26 @@ from antiphon.protocol.items import (
 
 class Transcript(NamedTuple):
     text: str
-    omitted_items: int  # of the oldest items
-    media_parts: int  # parts that are told by a note
+    omitted_items: int  # number of oldest items left out
+    media_parts: int  # parts replaced by placeholders
 
 
 def make_transcript(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
-    """The conversation in at most `room` tokens, if it must. Words that hold all the way through are not in it: they are kept."""
-    told = [item for item in items if not is_permanent(item)]
-    media = sum(map(_media_in, told))
-    head = [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
+    """The transcript in at most `room` tokens. Permanent items are not in it: they are kept verbatim."""
+    shown = [item for item in items if not is_permanent(item)]
+    media = sum(map(_media_in, shown))
+    head = (
+        [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
+    )
     blocks: list[str] = []
     for longest in LONGEST:
-        blocks = [block for item in told if (block := _told(item, longest))]
+        blocks = [block for item in shown if (block := _format_item(item, longest))]
         if room is None or _tokens([*head, *blocks]) <= room:
             return Transcript("\n\n".join([*head, *blocks]), 0, media)
     left_out = 0
-    assert room is not None  # or the first form would have done
+    assert room is not None  # with None, the first attempt fits
     while len(blocks) > 1 and _tokens([*head, *blocks]) > room:
-        gone = max(1, len(blocks) // 8)  # not one by one: each look costs as much as the text is long
+        gone = max(1, len(blocks) // 8)  # in batches: each check takes time linear in the text
         left_out += gone
         del blocks[:gone]
     note = [f"[{left_out} older items are left out here: there was no room for them]"] if left_out else []
@@ -66,7 +68,7 @@ def _tokens(blocks: list[str]) -> int:
     return sum(estimate_text(block) + 1 for block in blocks)
 
 
-def _told(item: ItemParam, longest: int) -> str:
+def _format_item(item: ItemParam, longest: int) -> str:
     match item:
         case MessageParam():
             who = "what the conversation was before this" if is_summary(item) else item.role
@@ -80,7 +82,7 @@ def _told(item: ItemParam, longest: int) -> str:
         case ReasoningParam():
             thoughts = _words([*item.summary, *(item.content or ())])
             return f"[the assistant thought]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
-        case CompactionParam() | CompactionTrigger():  # another server's, which nobody here can read
+        case CompactionParam() | CompactionTrigger():  # of another server; cannot be read
             return ""
         case _:
             return f"[{type_of(item)}]\n{_cut(codec.encode(item).decode(), BRIEF)}"
@@ -108,7 +110,7 @@ def _media_in(item: ItemParam) -> int:
 
 
 def _cut(text: str, longest: int) -> str:
-    """The beginning and the end of a long text: what it is stands in the one, what came of it in the other."""
+    """The beginning and the end of a long text: the beginning says what it is, the end has the result."""
     if len(text) <= longest:
         return text
     start, end = longest * 2 // 3, longest // 3
@@ -116,5 +118,5 @@ def _cut(text: str, longest: int) -> str:
 
 
 WORDS: Final = (InputText, OutputTextParam, Text, SummaryText, ReasoningText, Refusal, ToolUse, ToolResult)
-LONGEST: Final = (16_000, 4_000, 1_000)  # characters of one item, as much as there is room for
+LONGEST: Final = (16_000, 4_000, 1_000)  # characters of one item; the first limit that fits is used
 BRIEF: Final = 2_000

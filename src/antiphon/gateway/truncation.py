@@ -1,7 +1,8 @@
-"""`truncation: auto`: a conversation that is longer than the model's context loses its oldest steps, and says so (REQ-2). Pure.
+"""`truncation: auto`: drops the oldest steps of a conversation that exceeds the model's context, and reports them as
+losses (REQ-2). Pure.
 
-What stays whatever happens: the words of the system and of developers, tools, a summary, what the user said last, the last step. A
-call goes with its output. `disabled`, which is the default, never comes here.
+These always stay: system and developer messages, tools, a summary, the last user message, the last step. A call and its
+output are dropped together. With `disabled`, the default, this module is not used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from antiphon.protocol.request import Request, input_items
 
 
 def truncate_request(request: Request, room: int, losses: Losses) -> Request:
-    """The request with as few steps less as it takes to fit into `room` tokens; the same one if it fits, or if nothing can go."""
+    """The request with the fewest dropped steps that fit into `room` tokens; the same object if it fits or nothing can
+    be dropped."""
     excess = estimate_request(request) - room
     if excess <= 0:
         return request
@@ -30,32 +32,36 @@ def truncate_request(request: Request, room: int, losses: Losses) -> Request:
     if not dropped:
         return request
     for first, last in _runs(dropped):
-        what = f"{last - first + 1} of the oldest items, from input[{first}] to input[{last}]" if last > first else "an old item"
+        what = (
+            f"{last - first + 1} of the oldest items, from input[{first}] to input[{last}]"
+            if last > first
+            else "an old item"
+        )
         losses.add(f"input[{first}]", what, f"truncation is auto, and there is room for about {room} tokens")
     return replace(request, input=[item for place, item in enumerate(items) if place not in dropped])
 
 
 def input_token_limit(context: int, request: Request) -> int:
-    """How long the input may be, if the answer is to fit as well."""
+    """The tokens available for the input if the answer is to fit too."""
     answer = request.max_output_tokens or min(ANSWER, context // 4)
     return max(context - answer, context // 4)
 
 
 def _droppable(items: list[ItemParam]) -> list[list[int]]:
-    """The steps that may go, the oldest first, each by its places."""
-    spoken = last_user_index(items)
+    """The steps that may be dropped, the oldest first, each as item indexes."""
+    last_user = last_user_index(items)
     steps = split_steps(items)
     return [
         step.indexes
         for step in steps[:-1]
         if not step.open_calls
-        and spoken not in step.indexes
+        and last_user not in step.indexes
         and not any(is_permanent(items[place]) or is_summary(items[place]) for place in step.indexes)
     ]
 
 
 def _runs(places: set[int]) -> list[tuple[int, int]]:
-    """Places in a row, each run by its first and its last."""
+    """Runs of consecutive indexes, each as first and last."""
     runs: list[tuple[int, int]] = []
     for place in sorted(places):
         if runs and runs[-1][1] == place - 1:
@@ -65,4 +71,4 @@ def _runs(places: set[int]) -> list[tuple[int, int]]:
     return runs
 
 
-ANSWER = 1024  # tokens that an answer is given if the request does not say
+ANSWER = 1024  # tokens reserved for the answer if the request sets no limit

@@ -1,8 +1,8 @@
-"""One turn, from a hub request to what the client is told: prepared purely, then asked of the upstream, then read.
+"""One turn: sends the prepared request to the upstream and reads the response.
 
-A turn asks its upstream once, and once more only if that refuses what the request says of reasoning. Whether the client wants a
-stream and whether the upstream answers with one are two questions: each of the four cases is served, since servers that ignore
-`stream` exist in both directions.
+A turn sends one request, and one more only if the upstream refuses something about reasoning. The client may want a
+stream or not, and the upstream may stream or not: all four cases work, since servers that ignore `stream` exist in both
+directions.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from antiphon.trace.writer import Trace
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
 
-MAX_ERROR: Final = 256 * 1024  # of an answer that is no answer
-MAX_EXPLAINED: Final = 1024 * 1024  # of a refused body that is looked through
-OMISSIONS_NOTE: Final = "left_out"  # a note in traces
+MAX_ERROR: Final = 256 * 1024  # bytes of an error body that are read
+MAX_EXPLAINED: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
+OMISSIONS_NOTE: Final = "left_out"  # the name of a trace note
 
 
 class UpstreamTurn:
-    """A prepared turn, on its way."""
+    """A prepared turn and its exchange with the upstream."""
 
     def __init__(
         self,
@@ -48,12 +48,12 @@ class UpstreamTurn:
         recorder: ResponseRecorder | None = None,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
-        self.recorder = recorder  # None: the response is not kept
+        self.recorder = recorder  # None: the response is not stored
         self.prepared = prepared
         self.opening = initial_response(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
         self.losses = prepared.losses
-        self.extra_headers: dict[str, str] = {}  # that the upstream is sent besides its own
-        self.allows_lossy_retry = True  # though something is lost by it, if what is said of reasoning is refused
+        self.extra_headers: dict[str, str] = {}  # sent besides the upstream's own headers
+        self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
         self.on_retry: Callable[[ApiError], None] | None = None
         self._stamps = stamps
         self._policy = Policy.for_request(prepared.request, pad=pad)
@@ -62,8 +62,8 @@ class UpstreamTurn:
         self._answer: UpstreamResponse | None = None
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
-        """Sends the request; raises what the upstream says instead of an answer. RSN-3: one that does not take what is said of
-        reasoning is asked once more without it, before the client has heard of anything."""
+        """Sends the request; raises the upstream's error if it refuses. RSN-3: if it refuses something about reasoning,
+        retries once without that part, before the client has received anything."""
         body, self.prepared.body = self.prepared.body, b""
         repeat, self.prepared.build_retry = self.prepared.build_retry, None
         try:
@@ -82,7 +82,7 @@ class UpstreamTurn:
         return answer
 
     def note_omissions(self) -> None:
-        """Who reads or replays the trace has to know what was left out because the upstream refused it, now or a while ago."""
+        """Notes in the trace which parts were left out because the upstream refused them, now or earlier."""
         remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
         if self._trace is not None and remembered is not None:
             self._trace.note(OMISSIONS_NOTE, " ".join(remembered.refused))
@@ -120,13 +120,13 @@ class UpstreamTurn:
         return answer
 
     def abort(self) -> None:
-        """Lets go of the upstream, if it is still talking."""
+        """Aborts the exchange with the upstream, if it is still open."""
         if self._answer is not None:
             self._answer.abort()
 
     @property
     def has_complete_response(self) -> bool:
-        """Whether nothing more can come from the upstream, and nobody wants to see what has."""
+        """Whether the upstream's body has arrived in full and no trace needs its pieces."""
         return self._trace is None and getattr(self._answer, "is_complete", False)
 
     def make_reader(self) -> StreamReader:
@@ -144,7 +144,8 @@ class UpstreamTurn:
         on_violation: Callable[[Violation], None] | None = None,
         separator: bytes = b"",
     ) -> Pipe:
-        """For a client that wants a stream. If the response is kept, its end waits until it is."""
+        """The pipe for a client that wants a stream. If the response is stored, the terminal event is held back until
+        it is."""
         return Pipe(
             self.make_reader(),
             self._policy,
@@ -157,26 +158,32 @@ class UpstreamTurn:
         )
 
     async def read_response(self, answer: UpstreamResponse) -> Response:
-        """For a client that wants none: the response, kept if it is to be, or the error it failed with."""
-        response = await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
-        told = self._policy.apply_to_response(response)
+        """For a client that wants no stream: stores the response if required and returns it, or raises its error."""
+        response = (
+            await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
+        )
+        client_response = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
-        if told.status == ResponseStatus.FAILED and told.error is not None:
-            # TOOL-3: of all that can fail a response, only the policy comes this late.
-            raise ApiError(told.error.message, type="model_error", code=told.error.code)
+        if client_response.status == ResponseStatus.FAILED and client_response.error is not None:
+            # TOOL-3: only the policy can fail a response this late.
+            raise ApiError(client_response.error.message, type="model_error", code=client_response.error.code)
         if self.recorder is not None:
-            await self.recorder.save(replace(told, output=self._policy.without_withheld_items(response).output))
-        return told
+            await self.recorder.save(
+                replace(client_response, output=self._policy.without_withheld_items(response).output)
+            )
+        return client_response
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
-        """The events of an answer that is no stream though one was asked for."""
+        """The events of a response that was not streamed although a stream was requested."""
         waited = self.opening.status == ResponseStatus.QUEUED
         return replay(self._read_whole(await self.read_body(answer)), was_queued=waited)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit
-        take_body: Callable[[], bytes | None] | None = getattr(answer, "take_body", None) if self._trace is None else None
-        whole = take_body() if take_body is not None else None  # it came with the head, as most do
+        take_body: Callable[[], bytes | None] | None = (
+            getattr(answer, "take_body", None) if self._trace is None else None
+        )
+        whole = take_body() if take_body is not None else None  # most bodies arrive together with the head
         if whole is None:
             whole = await self._gather(answer, limit)
         if len(whole) > limit:
@@ -185,7 +192,7 @@ class UpstreamTurn:
         return whole
 
     async def _gather(self, answer: UpstreamResponse, limit: int) -> bytes:
-        """A body that comes by and by; of one that is too long, enough to see it."""
+        """Reads a body in pieces; stops soon after `limit`."""
         pieces: list[bytes] = []
         room = limit
 
@@ -199,11 +206,11 @@ class UpstreamTurn:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def body_pieces(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
-        """The body of an answer, seen by the trace if there is one."""
+        """The pieces of a body, recorded by the trace if there is one."""
         return answer.pieces() if self._trace is None else self._traced(answer, self._trace)
 
     def body_flow(self, answer: UpstreamResponse) -> Flow:
-        """The same for a sink, and at less cost if there is no trace."""
+        """The same as a flow for a sink; faster if there is no trace."""
         return flow_of(answer) if self._trace is None else flow_of_pieces(self._traced(answer, self._trace))
 
     async def _traced(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
@@ -223,7 +230,7 @@ class UpstreamTurn:
             self.on_retry(error)
 
     def _note_fault(self, fault: UpstreamFault) -> None:
-        """What went wrong on the way, which no byte tells who reads the trace."""
+        """Notes a transport error in the trace, since the recorded bytes do not show it."""
         if self._trace is not None:
             self._trace.note("upstream_fault", f"{fault.code}: {fault.message}")
 
@@ -234,10 +241,12 @@ class UpstreamTurn:
         )
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
-            said = f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
-            raise UpstreamFault(said, code="upstream_invalid_response")
+            message = (
+                f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
+            )
+            raise UpstreamFault(message, code="upstream_invalid_response")
         if response.status == ResponseStatus.FAILED and response.error is not None:
-            # A server may say in an answer of 200 that it failed; a client that waits for an answer is told so by the status.
+            # A server may report a failure with status 200; a client that does not stream gets an error status.
             body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
             raise upstream.server_dialect.error_to_hub(0, {}, body)
         return response
@@ -250,12 +259,11 @@ class UpstreamTurn:
             async for piece in self.body_pieces(answer):
                 last = reader.feed_runs(piece)
                 if last and isinstance(last[-1], TerminalEvent):
-                    break  # whatever the upstream does with its connection now
+                    break  # the response is complete; ignore the rest of the body
         except UpstreamFault as error:
-            fault = (
-                error.without_traceback()
-            )  # what had come to its end before is complete all the same, as it is for a client that streams
-        # The terminal event holds the whole response: those before it are not kept.
+            # A response that ended before the fault is complete, as it is for a client that streams.
+            fault = error.without_traceback()
+        # The terminal event holds the whole response, so earlier events are not needed.
         last = [*last[-1:], *reader.finish(fault)]
         self.losses.extend(reader.losses)
         if reader.error is not None:
@@ -264,11 +272,11 @@ class UpstreamTurn:
         return end.response
 
     async def _refusal(self, answer: UpstreamResponse, sent: bytes) -> ApiError:
-        """ERR-4: an answer that is not 200, by its meaning. A redirect is none: nobody is followed anywhere."""
+        """ERR-4: the error for a status other than 200. Redirects are errors: they are not followed."""
         try:
             body = await self.read_body(answer, MAX_ERROR)
         except UpstreamFault:
-            body = b""  # the status alone says enough
+            body = b""  # the status is enough
         if is_compressed(answer):
             body = b""
         if 200 <= answer.status < 400:
@@ -280,7 +288,7 @@ class UpstreamTurn:
         return error
 
     def _explain(self, error: ApiError, sent: bytes, status: int, body: bytes) -> None:
-        """C-6: what the server disliked, in a sentence after its own words, and all of it in the trace."""
+        """C-6: appends the diagnosis of a refused request to the server's message, and notes all findings."""
         if not isinstance(error, ClientFault) or error.code == "context_length_exceeded" or len(sent) > MAX_EXPLAINED:
             return
         profile = self.prepared.target.upstream.profile
@@ -288,13 +296,13 @@ class UpstreamTurn:
         if self._trace is not None:
             for finding in findings:
                 self._trace.note("diagnosis", str(finding))
-        told = summary_sentence(findings)
-        if told and refused_part(error) is None:  # there, the words decide whether it is asked again
-            error.message = f"{error.message.rstrip()} {told}"
+        explanation = summary_sentence(findings)
+        if explanation and refused_part(error) is None:  # there, the message decides whether to retry
+            error.message = f"{error.message.rstrip()} {explanation}"
 
 
 def is_stream(answer: UpstreamResponse) -> bool:
-    """Whether a body is to be read as events. Servers that do not say what it is get the benefit of the doubt by the caller."""
+    """Whether a body is an event stream by its content type. Callers decide for servers that send no content type."""
     return answer.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
@@ -303,10 +311,14 @@ def is_json(answer: UpstreamResponse) -> bool:
 
 
 def is_html(answer: UpstreamResponse) -> bool:
-    """Whether it is for people: what a proxy or a login in between says, with a 200 as often as not."""
+    """Whether a body is an HTML page, as proxies and login pages send, often with status 200."""
     return answer.headers.get("content-type", "").lower().startswith("text/html")
 
 
 def is_compressed(answer: UpstreamResponse) -> bool:
-    """Whether the body is compressed. Answers are asked for as they are, and nothing here unpacks what might be a bomb."""
-    return "content-encoding" in answer.headers and answer.headers["content-encoding"].strip().lower() not in ("", "identity")
+    """Whether the body is compressed. Requests ask for identity encoding, and nothing here decompresses (a body may be
+    a decompression bomb)."""
+    return "content-encoding" in answer.headers and answer.headers["content-encoding"].strip().lower() not in (
+        "",
+        "identity",
+    )

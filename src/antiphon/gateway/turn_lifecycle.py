@@ -1,5 +1,5 @@
-"""How a turn begins and how it ends, on HTTP and on WebSocket alike: what it stands on is looked up first, and what it came to is
-kept before the client hears that it is over.
+"""Prepares, finishes and abandons turns, for HTTP and WebSocket alike. The history is resolved first, and the response
+is stored before the client receives its end.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.store.interface import StoredTurn as Kept
+from antiphon.store.interface import StoredTurn
 from antiphon.trace.writer import Trace
 from antiphon.upstream.transport import Flow
 
 
 class PreparedTurn:
-    """A turn that may be asked, and all that it continues."""
+    """A turn that is ready to be sent, and the turns that it continues."""
 
     def __init__(self, turn: UpstreamTurn, before: PastTurns) -> None:
         self.turn = turn
@@ -55,21 +55,21 @@ async def prepare_turn(
     keeps_history: bool = False,
     strict: bool | None = None,
 ) -> PreparedTurn:
-    """Everything that can be wrong with a request comes out here, before the upstream sees any of it. With `keeps_history`
-    the turn is recorded although it is not stored; `strict` refuses it if the translation loses anything, None leaves that to
-    the upstream's setting."""
+    """Validates and prepares a request; raises every client error before the upstream is contacted. With
+    `keeps_history` the turn is recorded although it is not stored. `strict` refuses lossy translation; None means the
+    upstream's setting."""
     log_entry.model = request.model or None
     target = services.routes.find(request.model)
     upstream = target.upstream
     log_entry.upstream = upstream.name
     if strict is None:
         strict = upstream.config.losses == "strict"
-    came = list(losses) if strict else []
+    incoming_losses = list(losses) if strict else []
     if trace is not None:
         config = upstream.config
         trace.route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
     if request.stream_options and not request.stream:
-        raise ClientFault("stream_options: only a request with `stream: true` may have them", param="stream_options")
+        raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
     stored = services.store if request.store is not False else None
     conversation = conversation_id_of(request)
     before: PastTurns = []
@@ -78,30 +78,38 @@ async def prepare_turn(
     maker = wire.maker if stored is not None and wire.wants_reasoning_back else None
     if not is_self_contained(request) or (maker is not None and lacks_reasoning(request)):
         allow_orphans = getattr(upstream.profile.wire, "orphan_outputs", "error") != "error"
-        opener = CompactionOpener(seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses")
-        found = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
-        request, own, before, raw = found.request, found.new_items, found.past_turns, found.sealed_items
-        losses.extend(found.losses)
+        opener = CompactionOpener(
+            seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses"
+        )
+        resolved = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
+        request, own, before, raw = resolved.request, resolved.new_items, resolved.past_turns, resolved.sealed_items
+        losses.extend(resolved.losses)
     plan = None
     if needs_context_plan(request, own):
         own = input_items(request) if own is None else own
-        plan = await services.planner.make_plan(request, own if raw is None else raw, own, target, archive.owner, losses)
+        plan = await services.planner.make_plan(
+            request, own if raw is None else raw, own, target, archive.owner, losses
+        )
         request = plan.request
     if trace is not None:
         trace.hub_request(codec.encode(request))
         trace.note("kept", int(stored is not None))
     prepared = prepare_request(request, target, is_stored=stored is not None)
     if strict:
-        _refuse_losses([*came, *prepared.losses])
+        _refuse_losses([*incoming_losses, *prepared.losses])
     if plan is not None and plan.compactor is not None:
-        prepared.losses = Losses()  # what is sent will be another conversation
+        prepared.losses = Losses()  # the compacted conversation is translated later
     prepared.losses.extend(losses)
     recorder = None
     joined = (
-        JoinedConversation(id=conversation, store=archive.store) if conversation is not None and archive.store is not None else None
+        JoinedConversation(id=conversation, store=archive.store)
+        if conversation is not None and archive.store is not None
+        else None
     )
     if stored is not None or joined is not None or keeps_history:
-        recorder = ResponseRecorder(stored, archive.owner, input_items(request) if own is None else own, services.stamps, joined)
+        recorder = ResponseRecorder(
+            stored, archive.owner, input_items(request) if own is None else own, services.stamps, joined
+        )
     turn = (
         UpstreamTurn(prepared, services.stamps, services.pad, trace, recorder, services.output_limits)
         if plan is None
@@ -120,36 +128,37 @@ async def prepare_turn(
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:
-    said = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
-    services.logger.event("reasoning_refused", level="warning", **said)
+    fields = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
+    services.logger.event("reasoning_refused", level="warning", **fields)
 
 
 def _refuse_losses(losses: list[Loss]) -> None:
-    """REQ-6: what a turn does to its conversation by the client's own wish (`truncation`) is no loss of translation."""
+    """REQ-6: refuses translation losses. What `truncation` drops at the client's request is no translation loss."""
     if losses:
-        told = "; ".join(map(str, losses[:MOST_TOLD])) + ("; …" if len(losses) > MOST_TOLD else "")
+        listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")
         raise ClientFault(
-            f"losses are to be refused, and this upstream cannot be told all: {told}",
+            f"losses are to be refused, and this upstream cannot be told all: {listed}",
             code="lossy_translation",
             param=losses[0].path,
         )
 
 
-async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, Kept | None]:
-    """The end of a stream, once its response is safe, and what was kept; else that it could not be kept, which is its failure."""
+async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, StoredTurn | None]:
+    """Stores the response, then returns the end of the stream and the stored turn. If storing fails, the stream ends
+    with a failure."""
     if turn.recorder is None or pipe.recorded_response is None:
         return b"", None
     try:
-        kept = await turn.recorder.save(pipe.recorded_response)
+        stored_turn = await turn.recorder.save(pipe.recorded_response)
     except StorageUnavailable as error:
         services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
         return (pipe.fail(error) if pipe.is_holding_end else b""), None
-    return pipe.release(), kept
+    return pipe.release(), stored_turn
 
 
 async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe | None) -> None:
-    """A turn whose client left: what there is of it is kept as a failed response, so that every turn that began has one end. The
-    upstream does not wait for that."""
+    """Stores the turn of a client that disconnected as a failed response, so that every started turn has an end. Aborts
+    the upstream first."""
     turn.abort()
     if turn.recorder is None or turn.recorder.has_started:
         return
@@ -168,7 +177,7 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
 
 
 async def drain_upstream(turn: UpstreamTurn, flow: Flow) -> None:
-    """Lets the upstream's body come to its end, so that its connection can be used again."""
+    """Reads the upstream's body to its end, so that its connection can be reused."""
     if turn.has_complete_response:
         return
     timer = asyncio.get_running_loop().call_later(DRAIN_TIMEOUT, turn.abort)
@@ -183,22 +192,26 @@ def _anything(piece: bytes) -> bool:
 
 
 def shutdown_error() -> ApiError:
-    """What a client is told whose answer could not be finished in the time there was."""
+    """The error for turns that did not finish before the shutdown."""
     return ApiError("the gateway is being stopped", code="server_shutdown", status=503)
 
 
 def violation_reporter(services: GatewayContext, request_id: str) -> Callable[[Violation], None] | None:
-    """`serve --debug`: what is wrong with a stream of ours is a line in the log."""
+    """`serve --debug`: logs grammar violations of our own streams."""
     if not services.debug:
         return None
 
     def report(violation: Violation) -> None:
         services.logger.event(
-            "grammar_violation", request_id=request_id, row=violation.row, message=violation.message, sequence=violation.sequence
+            "grammar_violation",
+            request_id=request_id,
+            row=violation.row,
+            message=violation.message,
+            sequence=violation.sequence,
         )
 
     return report
 
 
-MOST_TOLD: Final = 20  # losses
-DRAIN_TIMEOUT: Final = 0.5  # seconds that an upstream has to end its body once it has said everything
+MAX_LISTED_LOSSES: Final = 20  # losses in an error message
+DRAIN_TIMEOUT: Final = 0.5  # seconds that an upstream has to end its body after the terminal event

@@ -1,7 +1,7 @@
-"""Who may ask: one layer before every route, for HTTP and WebSocket scopes alike.
+"""Access control before every route, for HTTP and WebSocket scopes alike.
 
-`Host` guards a server on a loopback address against pages that point a name of theirs at it, `Origin` keeps browsers out unless
-their page is in the configuration, a key says who the owner is. Nothing here tells one refusal of a key from another.
+The `Host` check protects loopback servers against DNS rebinding. The `Origin` check refuses browsers unless their page
+is configured. The key identifies the owner. All key errors give the same response.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from antiphon.errors import ClientFault
 from antiphon.http.asgi import Headers, Scope, header_values
 from antiphon.profiles.client_headers import KEY_HEADERS
 
-ANONYMOUS_OWNER: Final = "anybody"  # the owner where no keys are configured
+ANONYMOUS_OWNER: Final = "anybody"  # the owner if no keys are configured
 
 
 class Caller(NamedTuple):
-    """Who asks, by the key of the request."""
+    """The owner of a request's key."""
 
     owner: str
-    style: SelectableEventStyle | None  # API-6: that is set for the key
+    style: SelectableEventStyle | None  # API-6: the style configured for the key
 
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
-    """The rules, settled at the start."""
+    """The access rules, fixed at the start."""
 
-    hosts: frozenset[str] | None  # None: any, since keys guard a public address
+    hosts: frozenset[str] | None  # None: any, since a public address requires keys
     origins: frozenset[bytes]
-    callers: dict[bytes, Caller]  # by the hash of the key
+    callers: dict[bytes, Caller]  # by key hash
 
     @classmethod
     def from_config(cls, config: Config, environ: Mapping[str, str]) -> AccessPolicy:
@@ -49,13 +49,14 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         )
 
     def check_host_and_origin(self, scope: Scope) -> None:
-        """Refuses a scope whose `Host` or `Origin` is not ours."""
+        """Refuses a scope whose `Host` or `Origin` is not allowed."""
         match header_values(scope, b"host"):
             case [host] if self._knows_host(host):
                 pass
             case _:
                 raise ClientFault(
-                    "the Host header names a host that this gateway does not answer for; see allowed_hosts in the configuration",
+                    "the Host header names a host that this gateway does not answer for; "
+                    "see allowed_hosts in the configuration",
                     code="forbidden_host",
                     status=403,
                 )
@@ -68,68 +69,74 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
             )
 
     def authenticate(self, scope: Scope, *, in_query: bool = False) -> Caller:
-        """HTTP-6: whose key it is. One answer for a missing, a wrong and a malformed one. With `in_query` it may stand in the
-        address, as it does for clients that know no better."""
+        """HTTP-6: the owner of the key. Missing, wrong and malformed keys give the same error. With `in_query` the key
+        may be in the query, for clients that can send it nowhere else."""
         if not self.callers:
             return Caller(ANONYMOUS_OWNER, None)
         for key in [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]:
-            # The hash is looked up, not the key: how long that takes says nothing about any key that exists.
+            # Looking up the hash, not the key, leaks no timing information about existing keys.
             caller = self.callers.get(key_hash(key))
             if caller is not None:
                 return caller
         raise ClientFault(
-            "a valid key is needed: send it as `Authorization: Bearer …` or as `x-api-key`", code="invalid_api_key", status=401
+            "a valid key is needed: send it as `Authorization: Bearer …` or as `x-api-key`",
+            code="invalid_api_key",
+            status=401,
         )
 
     def cors_headers(self, scope: Scope) -> Headers:
-        """What a browser needs to see, for the pages that may call."""
+        """The CORS headers for allowed origins."""
         origins = header_values(scope, b"origin")
         if len(origins) != 1 or origins[0].lower() not in self.origins:
             return []
         exposed = b"x-request-id, antiphon-losses, antiphon-estimated, retry-after"
-        return [(b"access-control-allow-origin", origins[0]), (b"vary", b"origin"), (b"access-control-expose-headers", exposed)]
+        return [
+            (b"access-control-allow-origin", origins[0]),
+            (b"vary", b"origin"),
+            (b"access-control-expose-headers", exposed),
+        ]
 
     def _knows_host(self, host: bytes) -> bool:
-        name = _named_once(host) if len(host) < MAX_HOST else _named(host)
+        name = _cached_host_name(host) if len(host) < MAX_HOST else _host_name(host)
         return name is not None and (self.hosts is None or name in self.hosts)
 
 
 def _keys_in(scope: Scope) -> list[bytes]:
-    """The keys that a request brings, each place at most once: two headers of one name are an attempt at something."""
-    found: list[bytes] = []
+    """The keys in the headers of a request. Empty if a header is repeated, which looks like an attack."""
+    keys: list[bytes] = []
     match header_values(scope, b"authorization"):
         case [value]:
             scheme, _, key = value.partition(b" ")
             if scheme.lower() == b"bearer" and key.strip():
-                found.append(key.strip())
+                keys.append(key.strip())
         case [_, *_]:
             return []
     for name in KEY_HEADERS:
         match header_values(scope, name):
             case [value] if value:
-                found.append(value)
+                keys.append(value)
             case [_, _, *_]:
                 return []
-    return found
+    return keys
 
 
 def _key_in_query(scope: Scope) -> list[bytes]:
-    """`?key=…`, if it stands there once."""
+    """The value of `?key=…`, if it occurs once."""
     query: bytes = scope["query_string"]
     try:
-        found = parse_qs(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1").get("key", [])
+        values = parse_qs(query.decode("latin-1"), max_num_fields=MAX_FIELDS, encoding="latin-1").get("key", [])
     except ValueError:
         return []
-    return [found[0].encode("latin-1")] if len(found) == 1 else []
+    return [values[0].encode("latin-1")] if len(values) == 1 else []
 
 
-def _named(host: bytes) -> str | None:
-    """The name or address in a `Host`, without its port; None if that is not what it holds."""
-    found = HOST.fullmatch(host)
-    return None if found is None else _bare(found[1].decode())
+def _host_name(host: bytes) -> str | None:
+    """The name or address in a `Host` header, without its port; None if it is invalid."""
+    match = HOST.fullmatch(host)
+    return None if match is None else _bare(match[1].decode())
 
 
-_named_once: Final = lru_cache(maxsize=256)(_named)
+_cached_host_name: Final = lru_cache(maxsize=256)(_host_name)
 
 
 def _bare(host: str) -> str:
@@ -137,6 +144,6 @@ def _bare(host: str) -> str:
 
 
 HOST: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
-MAX_FIELDS: Final = 50  # of a query
-MAX_HOST: Final = 260  # of what is remembered: a name has at most 253 characters
+MAX_FIELDS: Final = 50  # fields of a query
+MAX_HOST: Final = 260  # bytes of a cached value: a name has at most 253 characters
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})

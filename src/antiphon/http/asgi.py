@@ -1,6 +1,7 @@
-"""The little of ASGI that we use, with names; and the answers that are made in one piece.
+"""Types and helpers for the part of ASGI that is used, and responses that are sent in one piece.
 
-Every answer that is not 2xx is a JSON error (docs/errors.md, invariant 3), every answer has the id of its request (HTTP-8).
+Every response that is not 2xx is a JSON error (docs/errors.md, invariant 3), and every response has the id of its
+request (HTTP-8).
 """
 
 from __future__ import annotations
@@ -18,39 +19,39 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-DIRECT: Final = "antiphon.direct"  # where a scope of our own server has a `DirectConnection`
-HEADERS_BY_NAME: Final = "antiphon.headers"  # where a scope has its headers by name, once somebody asked for one
+DIRECT: Final = "antiphon.direct"  # scope key of the `DirectConnection` of our own server
+HEADERS_BY_NAME: Final = "antiphon.headers"  # scope key of the headers by name, set at the first lookup
 JSON: Final = (b"content-type", b"application/json")
 
 
 class DirectConnection(Protocol):
-    """What our own server offers beyond ASGI, to spare tasks and coroutines."""
+    """Extensions of our own server beyond ASGI, which save tasks and coroutines."""
 
-    task: asyncio.Task[None] | None  # that runs the application for this request, if there is one for it alone
+    task: asyncio.Task[None] | None  # runs the application for this request, if it has its own
 
     @property
     def is_write_paused(self) -> bool:
-        """Whether the client does not read what waits for it: now is no time to send."""
+        """Whether the write buffer is full because the client does not read."""
         ...
 
     def respond_now(self, status: int, headers: Headers, body: bytes) -> None:
-        """A whole answer, at once."""
+        """Sends a whole response without waiting."""
         ...
 
     def send_now(self, message: Message) -> None:
-        """Sends at once. The first bytes of a body must follow their head in the same step."""
+        """Sends without waiting. The first bytes of a body must follow their head in the same event loop step."""
         ...
 
     def write_now(self, data: bytes) -> bool:
-        """The next piece of a body whose head is sent. False if the client does not read: nothing was sent."""
+        """Writes a piece of a body whose head was sent. False if the client does not read; then nothing was sent."""
         ...
 
     def call_on_disconnect(self, call: Callable[[], None]) -> None:
-        """`call` is called once, if the client leaves before the end of the answer."""
+        """Calls `call` once if the client disconnects before the end of the response."""
         ...
 
     def abort_response(self) -> None:
-        """Ends an answer that was begun where it is, so that its client sees that it was cut."""
+        """Closes the connection in the middle of a response, so that the client sees that it was cut."""
         ...
 
 
@@ -65,20 +66,20 @@ def header_values(scope: Scope, name: bytes) -> Sequence[bytes]:
 
 
 def first_header(scope: Scope, name: bytes) -> bytes:
-    """A header's first value, empty if there is none."""
+    """The first value of a header; empty if there is none."""
     values = header_values(scope, name)
     return values[0] if values else b""
 
 
 async def send_response(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-    """An answer in one piece."""
+    """Sends a response in one piece."""
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": body})
 
 
 def error_headers(error: ApiError) -> Headers:
-    """What goes with an error besides its body. ERR-2: whoever is told to wait is told how long."""
+    """The headers of an error. ERR-2: `retry-after` for errors that the client should retry."""
     headers = [JSON]
     if error.status == 429 or (error.status == 503 and error.retry_after is not None):
         headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after or 0))).encode()))
@@ -88,7 +89,7 @@ def error_headers(error: ApiError) -> Headers:
 
 
 class MethodNotAllowed(ApiError):
-    """The path exists, the method does not; `allowed` goes into `Allow`."""
+    """The path does not support the method; `allowed` is the value of `Allow`."""
 
     default_type = "invalid_request"
     default_code = "method_not_allowed"

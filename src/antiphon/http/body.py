@@ -1,4 +1,4 @@
-"""The body of a request: JSON, whole, and no longer than the limit (HTTP-1)."""
+"""Reads request bodies: JSON, complete, and within the size limit (HTTP-1)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from antiphon.http.asgi import Receive, Scope, first_header, header_values
 
 
 class ClientDisconnected(Exception):
-    """Nobody is there to be answered."""
+    """The client disconnected."""
 
 
 def check_body_headers(scope: Scope, limit: int) -> None:
-    """Refuses a body by what the head says of it, before any of it is read."""
+    """Refuses a body by its headers, before any of it is read."""
     if header_values(scope, b"content-encoding"):
-        raise _unsupported("content-encoding: request bodies are taken as they are; send the JSON unencoded")
+        raise _unsupported("content-encoding: request bodies must not be encoded; send plain JSON")
     kind = first_header(scope, b"content-type")
-    if kind != b"application/json":  # as nearly all write it
+    if kind != b"application/json":  # the usual form
         _check_type(kind)
     length = first_header(scope, b"content-length")
     if length.isdigit() and int(length[:20]) > limit:
@@ -23,16 +23,16 @@ def check_body_headers(scope: Scope, limit: int) -> None:
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body, however many pieces it comes in."""
+    """The whole body, of any number of pieces."""
     message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):  # as nearly all come
+    if message["type"] == "http.request" and not message.get("more_body"):  # the usual case: one piece
         return _within(bytes(message.get("body", b"")), limit)
     pieces: list[bytes] = []
-    held = 0
+    size = 0
     while message["type"] == "http.request":
         piece = message.get("body", b"")
-        held += len(piece)
-        if held > limit:
+        size += len(piece)
+        if size > limit:
             raise _too_large(limit)
         pieces.append(piece)
         if not message.get("more_body"):
@@ -44,11 +44,11 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 def _check_type(value: bytes) -> None:
     kind, _, parameters = value.partition(b";")
     if kind.strip().lower() != b"application/json":
-        came = kind.strip().decode("latin-1")[:100] or "nothing"
-        raise _unsupported(f"content-type: got {came!r}, wanted 'application/json'")
+        shown = kind.strip().decode("latin-1")[:100] or "nothing"
+        raise _unsupported(f"content-type: got {shown!r}, wanted 'application/json'")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
-        raise _unsupported("content-type: JSON is UTF-8, no other charset can be read")
+        raise _unsupported("content-type: unsupported charset; expected UTF-8")
 
 
 def _within(body: bytes, limit: int) -> bytes:
@@ -58,7 +58,9 @@ def _within(body: bytes, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ClientFault:
-    return ClientFault(f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413)
+    return ClientFault(
+        f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413
+    )
 
 
 def _unsupported(message: str) -> ClientFault:

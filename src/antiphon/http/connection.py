@@ -1,7 +1,7 @@
-"""HTTP/1.1 as we speak it: uvicorn's protocol, with edges that a server on the open network needs.
+"""The HTTP/1.1 server protocol: uvicorn's, hardened for open networks. Knows no endpoint.
 
-What the parser refuses is told in our own shape (ERR-1); heads are bounded in size and in time, framing that two readers could
-understand in two ways is refused, and a client that does not read is cut in the end. Nothing here knows any endpoint.
+Parser errors are answered as JSON errors (ERR-1). Heads are limited in size and time, ambiguous framing is refused, and
+clients that do not read are disconnected.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from antiphon.http.websocket_handshake import BadHandshake
 
 HEAD_LIMIT: Final = 64 * 1024
 MAX_HEADERS: Final = 100
-MAX_PIPELINED: Final = 8  # requests that may wait behind one that is being answered
-# Together with what is held of the upstream, and one event that is being written, this stays under 256 KiB for each client.
+MAX_PIPELINED: Final = 8  # requests queued behind the current one
+# Together with the upstream buffer and one event being written, this stays under 256 KiB per client.
 WRITE_HIGH: Final = 64 * 1024
 WRITE_LOW: Final = 16 * 1024
 
@@ -35,34 +35,34 @@ LOG: Final = logging.getLogger("antiphon.http")
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection of a client."""
+    """One client connection."""
 
-    #: Seconds a head may take from its first byte (or a new connection until its first head).
+    #: Seconds for a head from its first byte, or for a new connection until its first head.
     head_timeout = 20.0
     #: Seconds between two pieces of a body.
     body_timeout = 60.0
-    #: Seconds a client may take nothing of what waits for it.
+    #: Seconds for which a client may read nothing while data is pending.
     stall_timeout = 60.0
-    #: Seconds a client has to read the answer that cuts it short.
+    #: Seconds for a client to read the error that ends the connection.
     drain_timeout = 1.5
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.url = b""
-        self._latest: RequestCycle | None = None  # the request whose head came last
-        self._running: RequestCycle | None = None  # the request that is being answered
-        self._waiting: list[RequestCycle] = []  # requests that came before it was
-        self._in_head = True  # between the end of one request and the end of the next one's head
+        self._latest: RequestCycle | None = None  # the request with the last head
+        self._running: RequestCycle | None = None  # the request being answered
+        self._waiting: list[RequestCycle] = []  # pipelined requests
+        self._in_head = True  # from the end of a request to the end of the next head
         self._head_size = 0
-        self._taken = 0  # bytes that the parser took and has given nothing for
-        self._parting = False  # nothing more is read from this client
+        self._taken = 0  # bytes fed to the parser since its last callback
+        self._parting = False  # no more input is processed
         self._last_words = b""
-        self._idle_since: float | None = None  # None while there is something to do
+        self._idle_since: float | None = None  # None while a request is active
         self._idle_timer: asyncio.TimerHandle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._drain_timer: asyncio.TimerHandle | None = None
-        self._socket: WebSocket | None = None  # what the connection has become
+        self._socket: WebSocket | None = None  # set after an upgrade
 
     # The connection
 
@@ -84,22 +84,22 @@ class HttpProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
 
-    # The end of a client's bytes is taken as its leaving (`eof_received` is uvicorn's, which closes): whoever closes a socket sends
-    # the same FIN as whoever closes half of it, and a client that left must not go on costing its upstream (docs/decisions/0005).
+    # EOF counts as a disconnect (uvicorn's `eof_received` closes): closing a socket sends the same FIN as closing half
+    # of it, and a client that has disconnected must not keep its upstream busy (docs/decisions/0005).
 
     def data_received(self, data: bytes) -> None:
         if self._parting:
             return
         self._idle_since = None
-        for start in range(0, len(data), HEAD_LIMIT):  # a read may be larger than any head, and is measured in between
+        for start in range(0, len(data), HEAD_LIMIT):  # a read may exceed the head limit, so it is checked in parts
             rest = data[start : start + HEAD_LIMIT]
             while rest and not self._parting:
                 rest = self._feed(rest)
         self._watch_head()
 
     def _feed(self, data: bytes) -> bytes:
-        """Gives bytes to the parser; returns those that have to be given again."""
-        if self._socket is not None:  # what came right behind the upgrade
+        """Feeds bytes to the parser; returns the bytes that must be fed again."""
+        if self._socket is not None:  # bytes after the upgrade
             self._socket.data_received(data)
             return b""
         self._taken += len(data)
@@ -114,12 +114,12 @@ class HttpProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(_fault_of(error))
         else:
-            if self._taken > HEAD_LIMIT:  # of a head, of trailers, of what stands between chunks
+            if self._taken > HEAD_LIMIT:  # head, trailers, or chunk extensions
                 self._refuse(_too_large())
         return b""
 
     def _head_without_upgrade(self) -> bytes:
-        """The head once more, for a parser that is not to stop behind it: an upgrade that we do not know is no upgrade."""
+        """The head without its upgrade header, for a new parser. An unknown upgrade is ignored."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
@@ -127,24 +127,26 @@ class HttpProtocol(HttpToolsProtocol):
         return b"\r\n".join([*lines, b"", b""])
 
     def _admit_websocket(self, method: str, version: str) -> WebSocket:
-        """The application says, through its `websockets`, whether there is one for this client."""
+        """Asks the application's `websockets` to accept the upgrade."""
         websockets: WebSocketRoutes | None = getattr(self.app, "websockets", None)
         if websockets is None:
-            raise ClientFault("there is no WebSocket here: send the request with POST", code="upgrade_required", status=426)
+            raise ClientFault(
+                "there is no WebSocket here: send the request with POST", code="upgrade_required", status=426
+            )
         if self._running is not None:
-            raise BadHandshake("it has to wait until every earlier request of its connection is answered")
+            raise BadHandshake("earlier requests on this connection are not answered yet")
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
         return websockets.accept(cast(Scope, self.scope))
 
     def _hand_over_to(self, socket: WebSocket) -> None:
-        """From here on the connection is a WebSocket, and nothing of ours may act on it."""
+        """Turns the connection into a WebSocket and stops all HTTP timers."""
         self._stop_timers()
         self.connections.discard(self)
         self.parser = None  # type: ignore[assignment]
         socket.open(self.transport, self.connections, self.server_state.default_headers)
-        if self.flow.write_paused:  # by an earlier answer
+        if self.flow.write_paused:  # by an earlier response
             socket.pause_writing()
 
     # What the parser says
@@ -174,7 +176,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer: nobody asked for any, and no header may change behind the back of who read it
+            return  # a trailer: ignored, so that headers do not change after they were read
         self._head_size += len(name) + len(value) + 4
         if self._head_size > HEAD_LIMIT or len(self.headers) == MAX_HEADERS:
             raise _too_large()
@@ -190,27 +192,29 @@ class HttpProtocol(HttpToolsProtocol):
         _check_framing(version, self.headers)
         if self.parser.should_upgrade():
             if method == "CONNECT":
-                raise ClientFault("CONNECT: this is no proxy")
+                raise ClientFault("CONNECT: this server is not a proxy")
             if _asks_for_websocket(self.headers):
                 self._socket = self._admit_websocket(method, version)
-            return  # the parser stops here; `_feed` goes on, with a WebSocket or without the upgrade
+            return  # the parser stops here; `_feed` continues
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
         self._in_head = False
         keep_alive = version == "1.1" and self.parser.should_keep_alive()
         scope = cast(Scope, self.scope)
-        cycle = self._latest = RequestCycle(self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue)
+        cycle = self._latest = RequestCycle(
+            self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue
+        )
         if self._running is None:
             self._start(cycle)
             return
         self._waiting.append(cycle)
-        if len(self._waiting) >= MAX_PIPELINED:  # not earlier: who does not read does not see that the client left
+        if len(self._waiting) >= MAX_PIPELINED:  # not earlier: a paused socket does not notice a disconnect
             self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
         self._taken = 0
-        assert self._latest is not None  # its head came before
+        assert self._latest is not None  # set by its head
         self._latest.add_body(body)
 
     def on_message_complete(self) -> None:
@@ -221,8 +225,8 @@ class HttpProtocol(HttpToolsProtocol):
             self._latest.end_body()
 
     def _set_target(self) -> None:
-        target = _known_target(self.url) if len(self.url) <= SHORT else _target(self.url)
-        if target.host:  # RFC 9112, 3.2.2: a target that names its host does so in place of the header
+        target = _cached_target(self.url) if len(self.url) <= SHORT else _target(self.url)
+        if target.host:  # RFC 9112, 3.2.2: an absolute target replaces the Host header
             self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
         self.scope["path"] = self.root_path + target.path
         self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
@@ -249,8 +253,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def shutdown(self) -> None:
-        """The server stops: this connection may finish what it was asked. The application is told here, since nobody else tells it
-        before everybody has been waited for."""
+        """The server stops: this connection finishes its current request. Also notifies the application, which nothing
+        else does before all connections have drained."""
         start_shutdown = getattr(self.app, "start_shutdown", None)
         if start_shutdown is not None:
             start_shutdown()
@@ -261,7 +265,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start(self, cycle: RequestCycle) -> None:
         self._running = cycle
-        if not self.flow.write_paused:  # what waits may grow from here on
+        if not self.flow.write_paused:  # the write buffer may grow again
             self._forget_reader()
         task = cycle.task = self.loop.create_task(cycle.run(cast(Any, self.app)))
         task.add_done_callback(self.tasks.discard)
@@ -269,7 +273,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _wait_for_more(self) -> None:
         self._idle_since = self.loop.time()
-        if self._idle_timer is None:  # one for many requests: it looks at the clock when it is due
+        if self._idle_timer is None:  # one timer for many requests: it checks the time when it fires
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
 
     def _look_whether_idle(self) -> None:
@@ -283,7 +287,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, fault: ApiError) -> None:
-        """Nothing more is read from this client. It is told why, after everything that it asked for before."""
+        """Stops reading and sends an error, after the responses to earlier requests."""
         self._parting = True
         self._last_words = self._answer(fault)
         if not self._in_head:
@@ -292,12 +296,12 @@ class HttpProtocol(HttpToolsProtocol):
             self._part()
 
     def _give_up_body(self) -> None:
-        """The request whose body broke is served no further."""
+        """Drops the request whose body is invalid."""
         if self._waiting:
             self._waiting.pop()
             return
         running, self._running = self._running, None
-        assert running is not None  # who is answered before the end of its body is parted with
+        assert running is not None  # a request answered before its body ended closes the connection
         if running.is_started:
             self._last_words = b""
         running.on_disconnect()
@@ -307,8 +311,8 @@ class HttpProtocol(HttpToolsProtocol):
         self.close()
 
     def close(self) -> None:
-        """Closes, once everything is written. A client in the middle of sending gets a moment to read what it was told: closing on
-        bytes that nobody read resets the connection, and takes the answer along."""
+        """Closes the connection once everything is written. A client that is still sending gets time to read the
+        response: closing with unread input resets the connection and discards the response."""
         self._idle_since = None
         self._waiting.clear()
         if self._in_head and not self._parting:
@@ -322,13 +326,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def _answer(self, fault: ApiError) -> bytes:
-        """HTTP-8: a refusal of our own, with the id by which the log has it."""
+        """HTTP-8: an error response of the connection itself, with a request id for the log."""
         status, body = dialect_at_path(self._path).error_from_hub(fault)
         id = new_id("req")
         peer = self.client[0] if self.client else None
         LOG.info(
             "refused",
-            extra={"fields": {"request_id": id, "status": status, "error": fault.code, "why": fault.message, "peer": peer}},
+            extra={
+                "fields": {"request_id": id, "status": status, "error": fault.code, "why": fault.message, "peer": peer}
+            },
         )
         headers = [
             *self.server_state.default_headers,
@@ -339,13 +345,14 @@ class HttpProtocol(HttpToolsProtocol):
 
     @property
     def _path(self) -> str:
-        """That of the request whose head came last, as far as it came."""
+        """The path of the last head, as far as it was received."""
         return self.url.partition(b"?")[0].decode("latin-1")
 
     # Clients that are slow
 
     def _watch_head(self) -> None:
-        """A request that came in one piece, as most do, costs no timer. A head has its time as a whole, a body for each piece."""
+        """Sets the timer for a head (as a whole) or for the next piece of a body. A request in one piece, the usual
+        case, needs none."""
         waits_for_head = self._in_head and self._taken > 0 and not self._parting
         if waits_for_head and self._head_timer is not None:
             return
@@ -365,7 +372,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _body_is_late(self) -> None:
         self._head_timer = None
-        if self.flow.read_paused:  # it is us who do not read
+        if self.flow.read_paused:  # reading is paused by us
             self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
         else:
             self._refuse(ClientFault(f"the rest of the body did not come within {self.body_timeout:g} s"))
@@ -377,12 +384,12 @@ class HttpProtocol(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._running is None:
-            self._watch_reader()  # until it has taken the last of it
+            self._watch_reader()  # until it has read everything
         else:
             self._forget_reader()
 
     def _watch_reader(self) -> None:
-        """From here on nothing is written, until `_forget_reader`."""
+        """Starts the stall timer; nothing is written until `_forget_reader`."""
         self._forget_reader()
         if waiting := self.transport.get_write_buffer_size():
             self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_reader, waiting)
@@ -393,7 +400,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._stall_timer = None
 
     def _check_reader(self, before: int) -> None:
-        """What waits can only have become less."""
+        """Disconnects a client that has read nothing since the last check."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
             self._stall_timer = None
@@ -401,13 +408,14 @@ class HttpProtocol(HttpToolsProtocol):
             self._watch_reader()
         else:
             LOG.info(
-                "a client that takes nothing is cut", extra={"fields": {"waiting_bytes": waiting, "seconds": self.stall_timeout}}
+                "a client that takes nothing is cut",
+                extra={"fields": {"waiting_bytes": waiting, "seconds": self.stall_timeout}},
             )
             self.transport.abort()
 
 
 class _Target(Struct, frozen=True):
-    """What stands in a request line between the method and the version."""
+    """The target of a request line."""
 
     path: str
     raw_path: bytes
@@ -421,19 +429,19 @@ def _target(url: bytes) -> _Target:
         raw_path = parsed.path or b""
         path = raw_path.decode("ascii")
     except (httptools.HttpParserInvalidURLError, UnicodeDecodeError):
-        raise ClientFault("the request line: its target is no path") from None
+        raise ClientFault("the request line: the target is not a path") from None
     host = b""
     if parsed.schema:
         host = parsed.host if not parsed.port else b"%b:%d" % (parsed.host, parsed.port)
     return _Target(urllib.parse.unquote(path) if "%" in path else path, raw_path, parsed.query or b"", host)
 
 
-# The same few targets come again and again.
-_known_target: Final = lru_cache(maxsize=256)(_target)
+# Few distinct targets occur.
+_cached_target: Final = lru_cache(maxsize=256)(_target)
 
 
 def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
-    """RFC 9112, 6: what the parser lets through although not every reader would find the same end of the request."""
+    """RFC 9112, 6: refuses framing that the parser accepts but other readers may interpret differently."""
     if version not in ("1.0", "1.1"):
         raise ClientFault(f"HTTP/{version}: wanted HTTP/1.1")
     codings = [value for name, value in headers if name == b"transfer-encoding"]
@@ -446,21 +454,21 @@ def _asks_for_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _fault_of(error: httptools.HttpParserError) -> ApiError:
-    """What the parser, or one of our answers to it, has to say."""
+    """The error behind a parser error, which may come from one of our callbacks."""
     if isinstance(error.__context__, ApiError):
         return error.__context__
     if isinstance(error, httptools.HttpParserCallbackError):
         LOG.error("reading a request failed", exc_info=error)
-        return ApiError("something went wrong on our side")
-    return ClientFault(f"this is no HTTP/1.1 request: {error}")
+        return ApiError("internal error; see the log for this request id")
+    return ClientFault(f"invalid HTTP/1.1 request: {error}")
 
 
 def _too_large() -> ClientFault:
-    said = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
-    return ClientFault(said, code="headers_too_large", status=431)
+    message = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
+    return ClientFault(message, code="headers_too_large", status=431)
 
 
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
-# RFC 9110, 15.5.22: who asks for an upgrade names it.
+# RFC 9110, 15.5.22: a 426 response names the required upgrade.
 PARTING: Final[dict[int, Headers]] = {426: [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")]}
 SHORT: Final = 200

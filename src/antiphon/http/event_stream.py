@@ -1,8 +1,8 @@
-"""A stream to one client: begun late, never silent for long, ended once (HTTP-7).
+"""A server-sent event stream to one client: late head, keep-alive comments, one end (HTTP-7).
 
-The 200 is sent with the first bytes of the body. Without any bytes for `FIRST_BYTE_TIMEOUT` seconds it is sent with a comment line,
-and so is a comment after each `KEEPALIVE_INTERVAL` seconds without a write. One timer does both; it never interrupts a write.
-`try_write` is `write` for callers that cannot wait.
+The 200 is sent with the first bytes of the body. After `FIRST_BYTE_TIMEOUT` seconds without any, it is sent with a
+comment line. A comment is also sent after each `KEEPALIVE_INTERVAL` seconds without a write. One timer does both; it
+never interrupts a write. `try_write` is `write` for callers that cannot wait.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL
 SSE_HEADERS: Final[Headers] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),  # proxies that would hold events back
+    (b"x-accel-buffering", b"no"),  # keeps proxies from buffering events
 ]
 KEEPALIVE_COMMENT: Final = sse.comment("waiting for the model")
 
 
 class EventStream:
-    """The client's side of a stream."""
+    """Writes a stream to a client."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class EventStream:
         keepalive: bytes = KEEPALIVE_COMMENT,
     ) -> None:
         self._send = send
-        self._send_now = send_now  # the same at once, false if that cannot be
-        self._write_now = write_now  # the same for a piece of the body, if there is such a way
+        self._send_now = send_now  # sends without waiting; False if that is not possible
+        self._write_now = write_now  # writes a piece of the body without waiting, if available
         self._headers = headers
-        self._keepalive = keepalive  # what a client reads over
+        self._keepalive = keepalive  # bytes that clients ignore
         self._keepalive_interval = keepalive_interval
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
@@ -50,7 +50,7 @@ class EventStream:
         self.has_ended = False
 
     async def write(self, data: bytes) -> None:
-        """Sends what there is, after the head if it is the first."""
+        """Writes data, after the head if it is the first."""
         if self._comment is not None:
             await self._comment
         if not self.has_started:
@@ -59,7 +59,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     def try_write(self, data: bytes) -> bool:
-        """Sends what there is in this very moment; false if that is not possible, and then it is still to be written."""
+        """Writes data without waiting; False if that is not possible, and nothing was written."""
         if self._write_now is None or self._comment is not None:
             return False
         if not self.has_started:
@@ -70,7 +70,7 @@ class EventStream:
         return self._write_now(data)
 
     async def end(self, data: bytes) -> None:
-        """The last bytes, and the end."""
+        """Writes the last bytes and ends the stream."""
         self.close()
         if self._comment is not None:
             await self._comment
@@ -80,7 +80,7 @@ class EventStream:
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
     def close(self) -> None:
-        """No comments from here on. Harmless at any time."""
+        """Stops keep-alive comments. Can be called at any time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -95,7 +95,8 @@ class EventStream:
             self._timer = self._loop.call_later(self._keepalive_interval - silent, self._on_time)
             return
         self._timer = self._loop.call_later(self._keepalive_interval, self._on_time)
-        if self._comment is None and not self.try_write(self._keepalive):  # a comment that is not out yet: the client does not read
+        # A pending comment means that the client does not read.
+        if self._comment is None and not self.try_write(self._keepalive):
             self._comment = self._loop.create_task(self._say_waiting())
 
     async def _say_waiting(self) -> None:

@@ -1,4 +1,4 @@
-"""One request and its answer: what every endpoint has in hand, and what is noted about it for the log and the trace."""
+"""One request and its response: what every endpoint uses, and what the log and the trace record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import ClientDialect
 from antiphon.gateway.request_log import RequestLog
-from antiphon.http.asgi import DIRECT, DirectConnection, Headers, Message, Receive, Scope, Send, error_headers, send_response
+from antiphon.http.asgi import (
+    DIRECT,
+    DirectConnection,
+    Headers,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    error_headers,
+    send_response,
+)
 from antiphon.http.body import check_body_headers, read_body
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
@@ -20,40 +30,42 @@ PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 
 
 class Exchange:
-    """An endpoint answers through this, so that everything it sends has its id, and is seen by the trace."""
+    """Endpoints respond through this object. It adds the request id to every response, and records it in the trace."""
 
-    def __init__(self, id: str, scope: Scope, receive: Receive, send: Send, dialect: ClientDialect, extra: Headers) -> None:
+    def __init__(
+        self, id: str, scope: Scope, receive: Receive, send: Send, dialect: ClientDialect, extra: Headers
+    ) -> None:
         self.id = id
         self.scope = scope
         self.receive = receive
-        self.dialect = dialect  # what the client speaks
+        self.dialect = dialect  # of the client
         self.log_entry = RequestLog(request_id=id, method=scope["method"], path=scope["path"])
-        self.key_style: SelectableEventStyle | None = None  # API-6: that is set for the client's key
+        self.key_style: SelectableEventStyle | None = None  # API-6: configured for the client's key
         self.trace: Trace | None = None
-        self.path_parameters: list[str] = []  # what the path names, where it names one of many, or one of many in one of many
-        self.is_disconnected = False  # the client went away
-        self.is_complete = False  # the last byte of the answer is handed over
+        self.path_parameters: list[str] = []  # ids in the path
+        self.is_disconnected = False  # the client disconnected
+        self.is_complete = False  # the last byte of the response was written
         self._send = send
         self._direct: DirectConnection | None = scope.get(DIRECT)
         self._extra = [(b"x-request-id", id.encode()), *extra]
         if dialect.id_header:
             self._extra.append((dialect.id_header, id.encode()))
         self._watcher: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[None] | None = None  # that a client's leaving ends
+        self._task: asyncio.Task[None] | None = None  # cancelled when the client disconnects
 
     @property
     def path_parameter(self) -> str:
-        """The first thing that the path names."""
+        """The first id in the path."""
         return self.path_parameters[0]
 
     @property
     def owner(self) -> str:
-        """Who asks; only where the route wants a key."""
+        """The owner of the key; only on routes that require one."""
         assert self.log_entry.owner is not None
         return self.log_entry.owner
 
     async def read_body(self, limit: int) -> bytes:
-        """The JSON that came, whole, as the trace will have it."""
+        """Reads the whole body and records it in the trace."""
         check_body_headers(self.scope, limit)
         body = await read_body(self.receive, limit)
         if self.trace is not None:
@@ -61,13 +73,14 @@ class Exchange:
         return body
 
     async def send(self, message: Message) -> None:
-        """What an endpoint sends; heads get what every answer has."""
+        """Sends a message; adds the common headers to a head."""
         if not self.send_now(message):
             self._note(message)
             await self._send(message)
 
     def send_now(self, message: Message) -> bool:
-        """The same in this very moment, if that is possible; else nothing was sent. A head and its first bytes go together."""
+        """The same without waiting; False if that is not possible, and nothing was sent. The head and its first bytes
+        go together."""
         if self._direct is None or self._direct.is_write_paused:
             return False
         self._note(message)
@@ -76,7 +89,7 @@ class Exchange:
 
     @property
     def write_now(self) -> Callable[[bytes], bool] | None:
-        """The shortest way for pieces of a stream whose head is out; None if each has to be a message that somebody waits for."""
+        """The fastest way to write pieces after the head; None if each piece must be an awaited message."""
         return None if self._direct is None or self.trace is not None else self._direct.write_now
 
     async def respond(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
@@ -89,9 +102,9 @@ class Exchange:
         direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
 
     async def respond_with_error(self, error: ApiError) -> None:
-        """ERR-1: the error, in the shape of the client's dialect."""
+        """ERR-1: sends the error in the form of the client's dialect."""
         self.log_entry.error = error.code
-        if self.log_entry.status is not None:  # the head of another answer is out: all that is left is to break off
+        if self.log_entry.status is not None:  # the head was sent already: only a disconnect is left
             if self._direct is not None:
                 self._direct.abort_response()
             return
@@ -107,16 +120,16 @@ class Exchange:
         self.log_entry.response_id = response.id
         self.log_entry.note_response(response, events)
 
-    # The client's going away
+    # Client disconnects
 
     def watch_disconnect(self) -> None:
-        """From here on a client that leaves cancels the task that serves it. The body must have been read."""
+        """From now on, a disconnect of the client cancels the task that serves it. The body must have been read."""
         task = (self._direct.task if self._direct is not None else None) or asyncio.current_task()
         assert task is not None
         self._task = task
         if self._direct is not None:
             self._direct.call_on_disconnect(self._leave)
-        else:  # another server than ours
+        else:  # a server other than ours
             self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
 
     def unwatch_disconnect(self) -> None:
@@ -131,7 +144,7 @@ class Exchange:
             self._task.cancel()
 
     def uncancel_current_task(self) -> None:
-        """This request's task was cancelled, and goes on for as long as it takes to say so."""
+        """Uncancels the task of this request, so that it can record the disconnect."""
         task = asyncio.current_task()
         assert task is not None
         task.uncancel()
@@ -150,14 +163,14 @@ class Exchange:
 
     async def _wait_for_end(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
-            pass  # something after the body, which means nothing
+            pass  # messages after the body are ignored
         self._leave()
 
 
 def losses_header(losses: Losses) -> Headers:
-    """REQ-6: how much was lost and where, short; the whole of it is in the trace."""
+    """REQ-6: a short summary of the losses; the trace has all of them."""
     if not len(losses):
         return []
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
-    told = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
-    return [(b"antiphon-losses", told if len(told) <= MAX_LOSSES_HEADER else told[: MAX_LOSSES_HEADER - 3] + b"...")]
+    value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
+    return [(b"antiphon-losses", value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"...")]

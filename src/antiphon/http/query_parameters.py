@@ -1,4 +1,4 @@
-"""The query of a request: what stands behind the question mark of its path."""
+"""The query parameters of a request."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from antiphon.http.exchange import Exchange
 
 
 class QueryParameters:
-    """What is known is checked, what is not is refused with its name."""
+    """Validates query parameters; unknown ones are refused by name."""
 
-    def __init__(self, exchange: Exchange, known: set[str]) -> None:
+    def __init__(self, exchange: Exchange, allowed: set[str]) -> None:
         query = exchange.scope["query_string"].decode("latin-1")
         try:
-            self._given: dict[str, list[str]] = parse_qs(query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict")
+            self._given: dict[str, list[str]] = parse_qs(
+                query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
+            )
         except ValueError:
             raise ClientFault("the query of this request cannot be read") from None
-        for name in self._given.keys() - known:
-            listed = ", ".join(sorted(known - {"include[]"}))
+        for name in self._given.keys() - allowed:
+            listed = ", ".join(sorted(allowed - {"include[]"}))
             raise ClientFault(f"{name[:50]}: this path has no such parameter; it has {listed}", param=name[:50])
 
     def text(self, name: str) -> str | None:

@@ -1,7 +1,8 @@
-"""One request and its answer on a connection of our own server: ASGI's two functions, and sending without waiting.
+"""One request and its response on a connection of our own server: ASGI's `receive` and `send`, and sending without
+waiting.
 
-`scope[DIRECT]` is the cycle itself, for an application that knows it: `send_now` spares a stream a coroutine for each piece, and
-`call_on_disconnect` spares it a task that waits for the client to leave. Whoever knows only ASGI gets what ASGI promises.
+`scope[DIRECT]` is the cycle itself. Applications that know it use `send_now`, which saves a coroutine per piece, and
+`call_on_disconnect`, which saves a task per request. All others get plain ASGI.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.gateway.ids import new_id
 from antiphon.http.asgi import DIRECT, Headers, Message, Receive, Scope, Send
 
-BODY_HIGH: Final = 64 * 1024  # of a body that nobody has asked for yet, until no more of it is read
+BODY_HIGH: Final = 64 * 1024  # bytes of unread body at which reading is paused
 
 LOG: Final = logging.getLogger("antiphon.http")
 
 
 class FlowControl(Protocol):
-    """Whether the client reads, and whether we do."""
+    """Read and write flow control of a connection."""
 
     write_paused: bool
 
@@ -35,7 +36,7 @@ class FlowControl(Protocol):
 
 
 class ClientConnection(Protocol):
-    """The connection that a cycle is on."""
+    """The connection of a cycle."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
@@ -47,16 +48,16 @@ class ClientConnection(Protocol):
     def default_headers(self) -> Headers: ...
 
     def close(self) -> None:
-        """Closes, once everything is written."""
+        """Closes the connection once everything is written."""
         ...
 
     def on_response_complete(self) -> None:
-        """The answer is complete: the next request may have its turn."""
+        """The response is complete; the next request may start."""
         ...
 
 
 class RequestCycle:
-    """From the end of a request's head to the last byte of its answer."""
+    """One request, from the end of its head to the last byte of its response."""
 
     __slots__ = (
         *(
@@ -76,8 +77,8 @@ class RequestCycle:
 
     def __init__(self, connection: ClientConnection, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
-        self.task: asyncio.Task[None] | None = None  # that runs it
-        self.is_disconnected = False  # the client went away, or the application is through
+        self.task: asyncio.Task[None] | None = None  # runs the application
+        self.is_disconnected = False  # the client disconnected, or the application has returned
         self.is_started = False
         self.is_complete = False
         self.more_body = True
@@ -87,31 +88,32 @@ class RequestCycle:
         self._body: list[bytes] = []
         self._body_size = 0
         self._has_news = False  # for `receive`
-        self._news: asyncio.Event | None = None  # only if somebody had to wait
+        self._news: asyncio.Event | None = None  # created at the first wait
         self._on_leaving: Callable[[], None] | None = None
-        self._head = b""  # of the answer, which waits for its first bytes: one write for both
+        self._head = b""  # of the response; sent together with the first bytes
         self._is_chunked = False
-        self._length = 0  # of what is still to come of a body whose length was told
+        self._length = 0  # remaining bytes of a body with content-length
         self._bodyless = False
 
     async def run(self, app: Callable[[Scope, Receive, Send], Any]) -> None:
-        """The application's turn. Whatever it does, the client gets an answer or an end."""
+        """Runs the application. The client always gets a response or a disconnect."""
         self.scope[DIRECT] = self
         try:
             await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:  # by the server, when its patience at the end is over
+        except asyncio.CancelledError:  # by the server, when the shutdown grace period is over
             await self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
-        except Exception as error:  # the last edge: whatever it is, a client sees no trace of it
-            await self._fail(ApiError("something went wrong on our side"), error)
+        except Exception as error:  # clients never see internal errors
+            await self._fail(ApiError("internal error; see the log for this request id"), error)
         else:
             if not self.is_complete and not self.is_disconnected:
                 await self._fail(
-                    ApiError("something went wrong on our side"), RuntimeError("the application left an answer unfinished")
+                    ApiError("internal error; see the log for this request id"),
+                    RuntimeError("the application did not finish the response"),
                 )
         finally:
             self.is_disconnected = True
             self._on_leaving = None
-            self.scope.pop(DIRECT)  # a circle that nobody has to collect
+            self.scope.pop(DIRECT)  # breaks a reference cycle
 
     # The connection's side
 
@@ -120,15 +122,15 @@ class RequestCycle:
         self._body_size += len(data)
         if self._body_size > BODY_HIGH:
             self._connection.flow.pause_reading()
-        self._tell_news()
+        self._set_news()
 
     def end_body(self) -> None:
         self.more_body = False
-        self._tell_news()
+        self._set_news()
 
     def on_disconnect(self) -> None:
         self.is_disconnected = True
-        self._tell_news()
+        self._set_news()
         if self._on_leaving is not None:
             self._on_leaving()
 
@@ -157,7 +159,7 @@ class RequestCycle:
         while self.is_write_paused:
             await self._connection.flow.drain()
         self.send_now(message)
-        if self._head:  # the first bytes are mostly right behind it
+        if self._head:  # the first bytes usually follow at once
             self._connection.loop.call_soon(self._flush)
 
     @property
@@ -176,13 +178,13 @@ class RequestCycle:
         elif kind == "http.response.start" and not self.is_started:
             self._begin(message["status"], message.get("headers", []))
         else:
-            raise RuntimeError(f"an answer cannot go on with {kind} here")
+            raise RuntimeError(f"unexpected ASGI message {kind}")
 
     def respond_now(self, status: int, headers: Headers, body: bytes) -> None:
         if self.is_disconnected:
             return
         if self.is_started:
-            raise RuntimeError("an answer cannot begin twice")
+            raise RuntimeError("the response was already started")
         self._begin(status, headers)
         self._end(body)
 
@@ -196,14 +198,14 @@ class RequestCycle:
         return True
 
     def call_on_disconnect(self, call: Callable[[], None]) -> None:
-        """`call` is called once, if the client leaves before the end of the answer."""
+        """Calls `call` once if the client disconnects before the end of the response."""
         self._on_leaving = call
-        self._connection.flow.resume_reading()  # who does not read does not see that the client left
+        self._connection.flow.resume_reading()  # a paused socket does not notice a disconnect
         if self.is_disconnected:
             call()
 
     def abort_response(self) -> None:
-        """Ends an answer that was begun where it is, so that its client sees that it was cut."""
+        """Closes the connection in the middle of a response, so that the client sees that it was cut."""
         if self.is_started and not self.is_complete and not self.is_disconnected:
             self._flush()
             self._connection.close()
@@ -211,7 +213,7 @@ class RequestCycle:
 
     # Inside
 
-    def _tell_news(self) -> None:
+    def _set_news(self) -> None:
         self._has_news = True
         if self._news is not None:
             self._news.set()
@@ -220,19 +222,19 @@ class RequestCycle:
         self.is_started = True
         self._expects_continue = False
         if self.more_body:
-            # An answer before the end of the question: what else comes of it must not be read as the next request.
+            # The response starts before the end of the request: the rest must not be read as the next request.
             self.keep_alive = False
         self._bodyless = self.scope["method"] == "HEAD"
         self._is_chunked = not self._bodyless and status not in (204, 304)
-        says_close = False
+        has_close_header = False
         for name, value in headers:
             if name == b"content-length":
                 self._is_chunked = False
                 self._length = int(value)
             elif name == b"connection" and b"close" in value:
-                self.keep_alive, says_close = False, True
+                self.keep_alive, has_close_header = False, True
         self._head = encode_head(status, [*self._connection.default_headers, *headers])
-        if not self.keep_alive and not says_close:
+        if not self.keep_alive and not has_close_header:
             self._head += b"connection: close\r\n"
         self._head += b"transfer-encoding: chunked\r\n\r\n" if self._is_chunked else b"\r\n"
 
@@ -245,16 +247,16 @@ class RequestCycle:
         else:
             self._length -= len(data)
             if self._length < 0:
-                raise RuntimeError("the answer is longer than it said")
+                raise RuntimeError("the body is longer than content-length")
             data = head + data
         self._connection.transport.write(data)
 
     def _end(self, data: bytes) -> None:
         self._write(data, b"0\r\n\r\n")
         if self._length and not self._bodyless:
-            raise RuntimeError("the answer is shorter than it said")
+            raise RuntimeError("the body is shorter than content-length")
         self.is_complete = True
-        self._tell_news()
+        self._set_news()
         if not self.keep_alive:
             self._connection.close()
         self._connection.on_response_complete()
@@ -266,7 +268,9 @@ class RequestCycle:
     async def _fail(self, fault: ApiError, error: Exception | None) -> None:
         id = new_id("req")
         fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
-        LOG.log(logging.ERROR if error else logging.WARNING, "an answer failed", exc_info=error, extra={"fields": fields})
+        LOG.log(
+            logging.ERROR if error else logging.WARNING, "an answer failed", exc_info=error, extra={"fields": fields}
+        )
         if self.is_disconnected or self.is_started:
             self.abort_response()
             return
@@ -277,17 +281,21 @@ class RequestCycle:
 
 
 def encode_head(status: int, headers: Headers) -> bytes:
-    """The status line and these headers."""
+    """Encodes the status line and the headers."""
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if lines.translate(None, IN_HEADERS) != b"\r\n" * len(headers):
         raise RuntimeError("a header of the answer holds a line break or another character that HTTP cannot carry")
-    # Some APIs have statuses of their own, such as 529; a reason may be left out.
+    # Some APIs have their own statuses, such as 529; the reason phrase is optional.
     return STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status) + lines
 
 
 def connection_error_headers(id: str, body: bytes) -> Headers:
-    """Of an error that is told by the connection itself."""
-    return [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), (b"x-request-id", id.encode())]
+    """The headers of an error that the connection itself sends."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-request-id", id.encode()),
+    ]
 
 
 IN_HEADERS: Final = bytes([9, *range(0x20, 0x7F), *range(0x80, 0x100)])

@@ -1,7 +1,8 @@
-"""WebSockets as we speak them: who may open one, and one connection after the upgrade, with edges like those of our HTTP.
+"""The WebSocket server: accepts upgrades, and runs one connection after the upgrade. Knows nothing of messages'
+meaning.
 
-A socket that is idle costs no task and no buffer. What a client sends is bounded in size, in time and in how much of it is read in
-one turn of the loop; a client that does not read, or is not there any more, is cut. Nothing here knows what messages mean.
+An idle socket needs no task and no buffer. Input is limited in size, in time, and in frames per event loop step.
+Clients that do not read, or give no sign of life, are disconnected.
 """
 
 from __future__ import annotations
@@ -39,18 +40,19 @@ LOG: Final = logging.getLogger("antiphon.http.websocket")
 
 
 class WebSocketTimeouts(Struct, frozen=True, kw_only=True):
-    """How long things may take, in seconds."""
+    """Timeouts in seconds."""
 
-    ping_interval: float = 30.0  # of the client, until it is asked for a sign of life
-    pong_timeout: float = 30.0  # for that sign
-    message_timeout: float = 60.0  # for a message from its first byte, and a second more for each 64 KiB of it
-    stall_timeout: float = 60.0  # in which a client takes nothing of what waits for it
-    close_timeout: float = 5.0  # between goodbye and the end of the connection
-    lifetime: float = 3600.0  # WS-9: until the endpoint is told that it has been long enough
+    ping_interval: float = 30.0  # of silence, until a ping is sent
+    pong_timeout: float = 30.0  # for the pong
+    message_timeout: float = 60.0  # for a message from its first byte, plus 1 s per 64 KiB
+    stall_timeout: float = 60.0  # for which a client may read nothing while data is pending
+    close_timeout: float = 5.0  # from the close frame to the end of the connection
+    lifetime: float = 3600.0  # WS-9: until `on_lifetime_exceeded` is called
 
 
 class WebSocketRoutes:
-    """Who may open a WebSocket, and which endpoint speaks on it. An application that has one as its `websockets` takes upgrades."""
+    """Authorizes upgrades and selects the endpoint. An application with such an object as `websockets` accepts
+    upgrades."""
 
     def __init__(
         self,
@@ -65,13 +67,16 @@ class WebSocketRoutes:
         self._timeouts = timeouts or WebSocketTimeouts()
 
     def accept(self, scope: Scope) -> WebSocket:
-        """The socket for an upgrade request. Refusals are those of every other route, in the same order, told in plain HTTP."""
+        """The socket for an upgrade request. Refuses for the same reasons and in the same order as every other route,
+        with HTTP errors."""
         self._access_policy.check_host_and_origin(scope)
         caller = self._access_policy.authenticate(scope)
         endpoint = self._endpoints.get(scope["path"])
         if endpoint is None:
             paths = ", ".join(sorted(self._endpoints))
-            raise ClientFault(f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found")
+            raise ClientFault(
+                f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found"
+            )
         check_handshake(scope)
         scope["type"] = "websocket"
         return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts)
@@ -80,20 +85,21 @@ class WebSocketRoutes:
 class WebSocket(asyncio.Protocol):
     """One WebSocket after the upgrade.
 
-    The endpoint gets it once and sets the functions that are to be called. They are called from the event loop and must not block;
-    one that raises ends the connection with 1011."""
+    The endpoint gets the socket once and sets its callbacks. They run in the event loop and must not block. If one
+    raises, the connection is closed with 1011.
+    """
 
     __slots__ = (
-        "_begun_at",
         "_connections",
         "_end_timer",
         "_endpoint",
-        "_heard_at",
         "_is_choked",
         "_is_paused",
         "_is_reading",
+        "_last_read_at",
         "_life_timer",
         "_loop",
+        "_message_started_at",
         "_message_timer",
         "_owed_pong",
         "_pinged_at",
@@ -117,19 +123,21 @@ class WebSocket(asyncio.Protocol):
         "scope",
     )
 
-    def __init__(self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, timeouts: WebSocketTimeouts) -> None:
+    def __init__(
+        self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, timeouts: WebSocketTimeouts
+    ) -> None:
         self.scope = scope
         self.owner, self.key_style = caller
         self.id = new_id("req")  # HTTP-8: of the upgrade request
-        #: A whole text message came.
+        #: Called with a whole text message.
         self.on_message: Callable[[str], None] = _nothing
-        #: A binary message came. Not set: the connection is closed with 1003.
+        #: Called for a binary message. Not set: the connection is closed with 1003.
         self.on_binary: Callable[[], None] | None = None
-        #: The connection has lived for as long as it may. Not set: it is closed with 1001.
+        #: Called when the lifetime is over. Not set: the connection is closed with 1001.
         self.on_lifetime_exceeded: Callable[[], None] | None = None
-        #: The server is stopping: `close` with 1001, sooner or later. Not set: it is closed at once.
+        #: Called when the server stops: `close` with 1001 when ready. Not set: it is closed at once.
         self.on_shutdown: Callable[[], None] | None = None
-        #: It is over, for whatever reason; called exactly once, and nothing is called after it.
+        #: Called when the connection is over, exactly once, after all other callbacks.
         self.on_closed: Callable[[], None] = _nothing
 
         self._endpoint = endpoint
@@ -140,18 +148,18 @@ class WebSocket(asyncio.Protocol):
         self._reader = FrameReader(max_message)
         self._state: Literal["open", "closing", "leaving"] = "open"
         # Reading
-        self._is_paused = False  # the endpoint wants no more messages
-        self._reads_on = False  # more was read than is good for one turn of the loop; `_take` is called again
-        self._is_reading = True  # what the transport was told
-        self._begun_at = 0.0  # when the message under way began
+        self._is_paused = False  # by the endpoint
+        self._reads_on = False  # the frame limit of one step was reached; `_take` is scheduled
+        self._is_reading = True  # the state of the transport
+        self._message_started_at = 0.0  # start of the incomplete message
         # Writing
         self._is_choked = False
-        self._unchoked: asyncio.Event | None = None  # where there was ever anything to wait for
+        self._unchoked: asyncio.Event | None = None  # set once writing was paused
         self._written = 0
         self._owed_pong: bytes | None = None
         # Signs of life
-        self._heard_at = self._loop.time()
-        self._pinged_at: float | None = None  # None: it is not asked for one
+        self._last_read_at = self._loop.time()
+        self._pinged_at: float | None = None  # None: no ping is unanswered
         # Timers, where they run
         self._silence_timer: asyncio.TimerHandle | None = None
         self._life_timer: asyncio.TimerHandle | None = None
@@ -162,24 +170,24 @@ class WebSocket(asyncio.Protocol):
     # What an endpoint uses
 
     def send(self, text: bytes) -> None:
-        """One text message, UTF-8. It is written at once, or dropped if nobody is there any more."""
+        """Sends one UTF-8 text message; drops it if the connection is closed."""
         if self._state == "open":
             self._write(text_frame(text))
 
     @property
     def is_write_paused(self) -> bool:
-        """The client does not read as fast as we write: more than 64 KiB wait."""
+        """Whether more than 64 KiB wait for the client."""
         return self._is_choked
 
     async def wait_until_writable(self) -> None:
-        """Returns when the client has read most of what waited; raises `ClientDisconnected` if it is gone."""
+        """Waits until the client has read most of the pending data; raises `ClientDisconnected` if it is gone."""
         if self._is_choked and self._unchoked is not None:
             await self._unchoked.wait()
         if self._state != "open":
             raise ClientDisconnected
 
     def pause(self) -> None:
-        """No more messages from this client until `resume`. A little is read on, to see whether it leaves."""
+        """Delivers no messages until `resume`. Some input is still read, to notice a disconnect."""
         self._is_paused = True
         self._forget_message()
 
@@ -189,18 +197,19 @@ class WebSocket(asyncio.Protocol):
             self._take_soon()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Says goodbye. Nothing is sent and no message comes after it; `on_closed` is called soon, not from in here."""
+        """Sends a close frame. No messages are sent or delivered afterwards; `on_closed` is called in a later event
+        loop step."""
         if self._state != "open":
             return
         self._write(close_frame(code, reason))
         self._end("closing")
         self._loop.call_soon(self._notify_closed)
-        self.resume()  # to find the client's own goodbye
+        self.resume()  # to read the client's close frame
 
     # What the server calls
 
     def open(self, transport: asyncio.Transport, connections: set[Any], headers: Headers) -> None:
-        """From here on the connection is a WebSocket, one of `connections` until it is over."""
+        """Takes over the connection, which stays in `connections` until it is closed."""
         self._transport = transport
         self._connections = connections
         connections.add(self)
@@ -211,7 +220,7 @@ class WebSocket(asyncio.Protocol):
         self._call(self._endpoint, self)
 
     def shutdown(self) -> None:
-        """The server stops. It waits for its connections, for as long as it has patience."""
+        """The server stops; it waits for its connections for a limited time."""
         if self._state == "open" and self.on_shutdown is not None:
             self._call(self.on_shutdown)
         else:
@@ -222,7 +231,7 @@ class WebSocket(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._state == "leaving":
             return
-        self._heard_at = self._loop.time()
+        self._last_read_at = self._loop.time()
         self._pinged_at = None
         self._reader.feed(data)
         if self._is_paused or self._reads_on:
@@ -231,12 +240,12 @@ class WebSocket(asyncio.Protocol):
             self._take()
 
     def eof_received(self) -> None:
-        """As on HTTP, the end of a client's bytes is its leaving. The transport closes, once what waits is written."""
+        """As in HTTP, EOF counts as a disconnect. The transport closes once pending data is written."""
         self._end("leaving")
         self._notify_closed()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc  # one end is like another
+        del exc  # all causes are treated alike
         self._state = "leaving"
         self._stop_timers()
         self._connections.discard(self)
@@ -252,14 +261,14 @@ class WebSocket(asyncio.Protocol):
         self._is_choked = False
         if self._unchoked is not None:
             self._unchoked.set()
-        self._heard_at = self._loop.time()  # to take is a sign of life too
+        self._last_read_at = self._loop.time()  # reading is a sign of life too
         if self._owed_pong is not None:
             self._pong(self._owed_pong)
 
     # Reading
 
     def _take(self) -> None:
-        """Reads what came, but only so many frames: whoever sends thousands of them keeps nobody else waiting."""
+        """Processes received frames, at most `MAX_FRAMES_PER_TURN` per step, so that no client blocks others."""
         self._reads_on = False
         for _ in range(MAX_FRAMES_PER_TURN):
             if self._is_paused or self._state == "leaving":
@@ -283,7 +292,7 @@ class WebSocket(asyncio.Protocol):
             self._loop.call_soon(self._take)
 
     def _receive(self, received: ReceivedFrame) -> None:
-        if not self._reader.in_message:  # something is whole: the next thing has its own time
+        if not self._reader.in_message:  # a message is complete: the next one has its own timeout
             self._forget_message()
         match received:
             case CloseFrame():
@@ -291,21 +300,21 @@ class WebSocket(asyncio.Protocol):
             case PartialMessage() | PongFrame():
                 pass
             case _ if self._state != "open":
-                pass  # we have said goodbye
+                pass  # our close frame was sent
             case TextMessage():
                 self._call(self.on_message, received.text)
             case BinaryMessage():
                 if self.on_binary is not None:
                     self._call(self.on_binary)
                 else:
-                    self._fail(1003, "only text messages are read here")
+                    self._fail(1003, "only text messages are supported")
             case PingFrame():
                 self._pong(received.payload)
             case _:
                 assert_never(received)
 
     def _set_reading(self) -> None:
-        """What is read and cannot be used yet must not become more and more."""
+        """Pauses the transport while unprocessed input exceeds the limit."""
         is_full = self._reads_on or (self._is_paused and self._reader.buffered_bytes > READ_AHEAD)
         wanted = self._state == "leaving" or not is_full
         if wanted == self._is_reading or self._transport.is_closing():
@@ -317,9 +326,14 @@ class WebSocket(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _watch_message(self) -> None:
-        """A message that came in one piece, as most do, costs no timer."""
-        if self._message_timer is None and self._state == "open" and not self._is_paused and self._reader.has_partial_input:
-            self._begun_at = self._loop.time()
+        """Starts the timer for an incomplete message. A message in one piece, the usual case, needs none."""
+        if (
+            self._message_timer is None
+            and self._state == "open"
+            and not self._is_paused
+            and self._reader.has_partial_input
+        ):
+            self._message_started_at = self._loop.time()
             self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._message_is_late)
 
     def _forget_message(self) -> None:
@@ -329,7 +343,12 @@ class WebSocket(asyncio.Protocol):
 
     def _message_is_late(self) -> None:
         self._message_timer = None
-        left = self._begun_at + self._timeouts.message_timeout + self._reader.size / MIN_BYTES_PER_SECOND - self._loop.time()
+        left = (
+            self._message_started_at
+            + self._timeouts.message_timeout
+            + self._reader.size / MIN_BYTES_PER_SECOND
+            - self._loop.time()
+        )
         if left > 0:
             self._message_timer = self._loop.call_later(left, self._message_is_late)
         else:
@@ -342,7 +361,8 @@ class WebSocket(asyncio.Protocol):
         self._transport.write(data)
 
     def _pong(self, payload: bytes) -> None:
-        """RFC 6455, 5.5.3: of pings that wait, only the latest need be answered. Who pings and never reads costs little."""
+        """RFC 6455, 5.5.3: answers only the latest of several pending pings, so that a client that does not read costs
+        little."""
         if self._is_choked:
             self._owed_pong = payload
         elif self._state == "open":
@@ -362,19 +382,19 @@ class WebSocket(asyncio.Protocol):
             self._watch_reader()
 
     def _taken(self) -> int:
-        """Bytes that the client, or the network, has taken."""
+        """Bytes that the client or the network has accepted."""
         return self._written - self._transport.get_write_buffer_size()
 
     # Signs of life
 
     def _check_life(self) -> None:
         now = self._loop.time()
-        silent = now - self._heard_at
+        silent = now - self._last_read_at
         next_check = self._timeouts.ping_interval
-        if self._transport.get_write_buffer_size():  # a ping would wait behind other things, which it has another time to read
+        if self._transport.get_write_buffer_size():  # a ping would wait behind other data, which has its own timeout
             self._watch_reader()
         elif not self._is_reading:
-            self._write(PING)  # its answer is not read, but a client that is gone is noticed
+            self._write(PING)  # the pong is not read, but a dead connection is noticed
         elif silent < self._timeouts.ping_interval:
             next_check -= silent
         elif self._pinged_at is None:
@@ -384,7 +404,7 @@ class WebSocket(asyncio.Protocol):
         elif (left := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
             next_check = min(next_check, left)
         else:
-            self._cut("a client that gives no sign of life is cut", seconds=round(silent, 1))
+            self._cut("disconnected a client that does not respond", seconds=round(silent, 1))
             return
         self._silence_timer = self._loop.call_later(next_check, self._check_life)
 
@@ -393,12 +413,12 @@ class WebSocket(asyncio.Protocol):
         if self.on_lifetime_exceeded is not None:
             self._call(self.on_lifetime_exceeded)
         else:
-            self.close(1001, "this connection has lived for as long as it may")
+            self.close(1001, "the lifetime of this connection is over")
 
     # The end
 
     def _part(self, code: int | None) -> None:
-        """The client says goodbye: it gets its answer, unless it was one. RFC 6455, 7.1.1: it is the server that closes."""
+        """Answers the client's close frame, unless it answers ours. RFC 6455, 7.1.1: the server closes first."""
         if self._state == "open":
             self._write(close_frame(code))
         self._end("leaving")
@@ -406,8 +426,8 @@ class WebSocket(asyncio.Protocol):
         self._notify_closed()
 
     def _fail(self, code: int, reason: str) -> None:
-        """Nothing more is read. The client is told, and has a moment to see it: closing on bytes that nobody read resets the
-        connection, and takes the last frame along."""
+        """Sends a close frame and stops reading. The connection stays open for a moment: closing with unread input
+        resets it and discards the close frame."""
         match self._state:
             case "open":
                 self._write(close_frame(code, reason))
@@ -425,7 +445,7 @@ class WebSocket(asyncio.Protocol):
         self._transport.abort()
 
     def _end(self, state: Literal["closing", "leaving"]) -> None:
-        """No timer runs any more but one: whatever is still to be said or heard, it does not take for ever."""
+        """Stops all timers and starts the one that limits the closing handshake."""
         self._state = state
         self._stop_timers()
         self._end_timer = self._loop.call_later(self._timeouts.close_timeout, self._end_is_late)
@@ -442,7 +462,7 @@ class WebSocket(asyncio.Protocol):
             self._transport.close()
 
     def _notify_closed(self) -> None:
-        """Once: afterwards nobody is there to be told, and no circle is left that somebody has to collect."""
+        """Calls `on_closed` once, and drops all callbacks, which also breaks reference cycles."""
         on_closed = self.on_closed
         self.on_message = self.on_closed = _nothing
         self.on_binary = self.on_lifetime_exceeded = self.on_shutdown = None
@@ -451,19 +471,19 @@ class WebSocket(asyncio.Protocol):
         self._call(on_closed)
 
     def _call(self, listener: Callable[..., None], *arguments: object) -> None:
-        """The last edge: whatever an endpoint does, the loop goes on, and a client sees no trace of it."""
+        """Calls a callback; an exception is logged and closes the connection with 1011, without details."""
         try:
             listener(*arguments)
         except Exception as error:
             LOG.error("an endpoint failed on a WebSocket", exc_info=error, extra={"fields": {"request_id": self.id}})
-            self._fail(1011, "something went wrong on our side")
+            self._fail(1011, "internal error")
 
 
 def _nothing(*_: object) -> None:
-    """Who listens where nobody listens."""
+    """The default callback."""
 
 
 Endpoint = Callable[[WebSocket], None]
 MAX_FRAMES_PER_TURN: Final = 64
 READ_AHEAD: Final = 64 * 1024
-MIN_BYTES_PER_SECOND: Final = 64 * 1024  # bytes a second
+MIN_BYTES_PER_SECOND: Final = 64 * 1024  # the slowest accepted message rate

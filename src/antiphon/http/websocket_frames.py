@@ -1,6 +1,7 @@
-"""WebSocket frames (RFC 6455): bytes in, whole messages out, and the frames that a server sends. Pure; wsproto reads the frames.
+"""WebSocket frames (RFC 6455): bytes in, whole messages out, and the frames that a server sends. Pure; wsproto reads
+the frames.
 
-No extensions. A message is as large as it may be and no larger: what its head announces beyond that is refused before it is held.
+No extensions. A message that is announced as too large is refused before it is buffered.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, Opcode, Par
 
 
 class TextMessage(Struct, frozen=True):
-    """A whole text message, however many frames it came in."""
+    """A whole text message, of any number of frames."""
 
     text: str
 
 
 class BinaryMessage(Struct, frozen=True):
-    """A whole binary message. Nobody here reads any, so its bytes are not kept."""
+    """A whole binary message. Its bytes are not kept, since no endpoint reads them."""
 
 
 class PartialMessage(Struct, frozen=True):
-    """Some of a message."""
+    """Part of a message."""
 
 
 class PingFrame(Struct, frozen=True):
@@ -30,11 +31,11 @@ class PingFrame(Struct, frozen=True):
 
 
 class PongFrame(Struct, frozen=True):
-    """Its payload says nothing: any sign of life is one."""
+    """A pong. Its payload is ignored."""
 
 
 class CloseFrame(Struct, frozen=True):
-    """The other side says goodbye; None: without a code."""
+    """A close frame; `code` is None if it has none."""
 
     code: int | None
 
@@ -43,7 +44,7 @@ ReceivedFrame = TextMessage | BinaryMessage | PartialMessage | PingFrame | PongF
 
 
 class InvalidFrame(Exception):
-    """What came cannot be read, nor anything behind it; `code` and `reason` are for the close frame."""
+    """Invalid input; nothing after it can be read. `code` and `reason` are for the close frame."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -52,20 +53,20 @@ class InvalidFrame(Exception):
 
 
 class FrameReader:
-    """What a client sends."""
+    """Reads the frames of a client."""
 
-    __slots__ = ("_decoder", "_held", "_max", "_opcode", "size")
+    __slots__ = ("_decoder", "_max", "_opcode", "_payload", "size")
 
     def __init__(self, max_message: int) -> None:
         self._decoder = FrameDecoder(client=False)
-        self._held = bytearray()
+        self._payload = bytearray()
         self._max = max_message
-        self._opcode: Opcode | None = None  # of the message that is under way
+        self._opcode: Opcode | None = None  # of the incomplete message
         self.size = 0  # bytes of that message so far
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that were fed and not read."""
+        """Bytes that were fed but not processed."""
         return len(self._decoder.buffer)
 
     @property
@@ -74,14 +75,14 @@ class FrameReader:
 
     @property
     def has_partial_input(self) -> bool:
-        """Whether anything has begun and is not whole: a message, a frame, or the head of one."""
+        """Whether a message, a frame or a frame head is incomplete."""
         return self.in_message or self._decoder.header is not None or self.buffered_bytes > 0
 
     def feed(self, data: bytes) -> None:
         self._decoder.receive_bytes(data)
 
     def next_frame(self) -> ReceivedFrame | None:
-        """One frame, or as much of it as is there; None if there is nothing. Raises `InvalidFrame`."""
+        """The next frame, or the available part of it; None if there is none. Raises `InvalidFrame`."""
         try:
             frame = self._decoder.process_buffer()
         except ParseFailed as error:
@@ -95,32 +96,34 @@ class FrameReader:
         if frame is not None:
             self.size += len(cast(bytes, frame.payload))
         header = self._decoder.header
-        announced = 0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
+        announced = (
+            0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
+        )
         if self.size + announced > self._max:
             raise InvalidFrame(CloseReason.MESSAGE_TOO_BIG, f"a message has at most {self._max} bytes here")
 
     def _join(self, frame: Frame) -> ReceivedFrame:
         if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
             raise InvalidFrame(
-                CloseReason.PROTOCOL_ERROR, "a new message begins where an earlier one has not ended, or none goes on"
+                CloseReason.PROTOCOL_ERROR, "unexpected continuation frame, or a new message inside another"
             )
         opcode = self._opcode = self._opcode or frame.opcode
         if opcode is Opcode.TEXT:
-            # Bytes, not pieces of text: a client that sends a message letter by letter would make us hold an object for each.
-            self._held += cast(bytes, frame.payload)
+            # A bytearray, not a list: a message in one-byte frames must not need one object per byte.
+            self._payload += cast(bytes, frame.payload)
         if not (frame.frame_finished and frame.message_finished):
             return PartialMessage()
-        held, self._held, self._opcode, self.size = self._held, bytearray(), None, 0
+        payload, self._payload, self._opcode, self.size = self._payload, bytearray(), None, 0
         if opcode is Opcode.BINARY:
             return BinaryMessage()
         try:
-            return TextMessage(held.decode())
+            return TextMessage(payload.decode())
         except UnicodeDecodeError:
             raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
 
 
 def text_frame(text: bytes) -> bytes:
-    """One text message in one frame."""
+    """A text message in one frame."""
     size = len(text)
     if size < 126:
         return b"\x81%c%b" % (size, text)
@@ -134,11 +137,11 @@ def pong_frame(payload: bytes) -> bytes:
 
 
 def close_frame(code: int | None, reason: str = "") -> bytes:
-    """A goodbye. RFC 6455, 5.5: at most 125 bytes; a reason is cut between characters."""
+    """A close frame. RFC 6455, 5.5: at most 125 bytes; a longer reason is cut between characters."""
     if code is None:
         return b"\x88\x00"
-    told = reason.encode()[: 125 - 2].decode(errors="ignore").encode()
-    return b"\x88%c%b%b" % (len(told) + 2, code.to_bytes(2), told)
+    encoded_reason = reason.encode()[: 125 - 2].decode(errors="ignore").encode()
+    return b"\x88%c%b%b" % (len(encoded_reason) + 2, code.to_bytes(2), encoded_reason)
 
 
 def _control(opcode: Opcode, payload: bytes) -> ReceivedFrame:
@@ -152,16 +155,16 @@ def _control(opcode: Opcode, payload: bytes) -> ReceivedFrame:
 
 
 def _close(payload: bytes) -> CloseFrame:
-    """RFC 6455, 7.4: which codes may be sent."""
+    """RFC 6455, 7.4: checks the close code."""
     if not payload:
         return CloseFrame(None)
     code = int.from_bytes(payload[:2])
     if len(payload) == 1 or not (code in CODES or 3000 <= code < 5000):
-        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame without a code that may be sent")
+        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame has an invalid code")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a close frame whose reason is no UTF-8") from None
+        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "the reason of a close frame is not UTF-8") from None
     return CloseFrame(code)
 
 

@@ -1,4 +1,4 @@
-"""The way from HTTP to a WebSocket (RFC 6455, 4.2): is the request sound, and what is answered. Pure."""
+"""The WebSocket handshake (RFC 6455, 4.2): checks the request and makes the response. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from antiphon.http.asgi import Headers, Scope, header_values
 
 
 class BadHandshake(ClientFault):
-    """An upgrade request that is none; `headers` say what would be one."""
+    """An invalid upgrade request; `headers` tell the client what is supported."""
 
     def __init__(self, message: str, *, wrong_version: bool = False) -> None:
         code, status = ("upgrade_required", 426) if wrong_version else (None, None)
         super().__init__(f"the WebSocket handshake: {message}", code=code, status=status)
         upgrade: Headers = [(b"upgrade", b"websocket"), (b"connection", b"close, upgrade")]
-        self.headers: Headers = [(b"sec-websocket-version", b"13"), *(upgrade if wrong_version else [(b"connection", b"close")])]
+        self.headers: Headers = [
+            (b"sec-websocket-version", b"13"),
+            *(upgrade if wrong_version else [(b"connection", b"close")]),
+        ]
 
 
 def check_handshake(scope: Scope) -> None:
-    """Refuses what is no handshake of version 13."""
+    """Refuses requests that are not a version 13 handshake."""
     if scope["method"] != "GET" or scope["http_version"] != "1.1":
         raise BadHandshake("wanted GET and HTTP/1.1")
-    if header_values(scope, b"transfer-encoding") or any(length.strip(b"0") for length in header_values(scope, b"content-length")):
+    if header_values(scope, b"transfer-encoding") or any(
+        length.strip(b"0") for length in header_values(scope, b"content-length")
+    ):
         raise BadHandshake("it has no body")
     tokens = [token.strip().lower() for value in header_values(scope, b"upgrade") for token in value.split(b",")]
     if b"websocket" not in tokens:
@@ -41,7 +46,7 @@ def check_handshake(scope: Scope) -> None:
 
 
 def switching_protocols(scope: Scope, headers: Headers) -> bytes:
-    """The answer to a sound handshake. No extension and no subprotocol is chosen, whatever was offered."""
+    """The response to a valid handshake. It selects no extension and no subprotocol."""
     [key] = header_values(scope, b"sec-websocket-key")
     lines = [
         (b"upgrade", b"websocket"),

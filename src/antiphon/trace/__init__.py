@@ -1,1 +1,1 @@
-"""What happened to a request, on disk, if the operator asks for it."""
+"""Request traces: records of what happened to a request, written to disk if the operator enables them."""

@@ -1,4 +1,4 @@
-"""A finished trace as it may be written: what was noted in haste made into records, keys taken out, a summary before it all."""
+"""Prepares a finished trace for writing: converts entries to records, redacts keys, adds a summary."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from antiphon.trace.records import (
 from antiphon.trace.redactor import Redactor
 
 PieceKind = type[UpstreamPiece] | type[ClientPiece]
-# Pieces come often, and a tuple of plain things costs a tenth of what a record does: the reading of the clock, the kind, the bytes.
+# Pieces are frequent, so they are tuples (clock, kind, bytes), which cost a tenth of a record.
 TraceEntry = AnyTraceRecord | tuple[float, PieceKind, bytes]
 _Kind = TypeVar("_Kind", bound=TraceRecord)
 
 
 class FinishedTrace(Struct, frozen=True, kw_only=True):
-    """A trace that is complete, and not yet fit to be written."""
+    """A complete trace that still contains keys."""
 
     id: str
     time: float
-    start: float  # what the clock said
+    start: float  # on the monotonic clock
     duration: float
     entries: list[TraceEntry]
-    secrets: tuple[str, ...]  # that came with it
-    size: int  # bytes that it takes in memory, about
+    secrets: tuple[str, ...]  # keys seen in this request
+    size: int  # approximate bytes in memory
 
 
 def redacted_records(finished: FinishedTrace, redactor: Redactor) -> list[AnyTraceRecord]:
@@ -60,7 +60,7 @@ def redacted_records(finished: FinishedTrace, redactor: Redactor) -> list[AnyTra
 
 
 def _pieces(finished: FinishedTrace, kind: PieceKind, redactor: Redactor) -> list[bytes]:
-    """All of a direction at once, since a key may be cut over several."""
+    """The redacted pieces of one direction. All at once, since a key may be split over several."""
     return redactor.pieces([entry[2] for entry in finished.entries if isinstance(entry, tuple) and entry[1] is kind])
 
 
@@ -68,15 +68,23 @@ def _clean(record: AnyTraceRecord, redactor: Redactor) -> AnyTraceRecord:
     changes: dict[str, Any] = {}
     match record:
         case ClientRequest(path=path, headers=headers, body=body):
-            changes = {"path": redactor.url(path), "headers": redactor.headers(headers), "body": RawData(redactor.data(body.raw))}
+            changes = {
+                "path": redactor.url(path),
+                "headers": redactor.headers(headers),
+                "body": RawData(redactor.data(body.raw)),
+            }
         case UpstreamRequest(url=url, headers=headers, body=body):
-            changes = {"url": redactor.url(url), "headers": redactor.headers(headers), "body": RawData(redactor.data(body.raw))}
+            changes = {
+                "url": redactor.url(url),
+                "headers": redactor.headers(headers),
+                "body": RawData(redactor.data(body.raw)),
+            }
         case HubRequest(body=body):
             changes = {"body": RawData(redactor.data(body.raw))}
         case UpstreamHead(headers=headers) | ClientHead(headers=headers):
             changes = {"headers": redactor.headers(headers)}
         case Route(model=model):
-            changes = {"model": redactor.text(model)}  # the rest of it is ours
+            changes = {"model": redactor.text(model)}  # the other fields come from the configuration
         case LossList(losses=losses):
             changes = {"losses": [Loss(*map(redactor.text, (each.path, each.what, each.why))) for each in losses]}
         case TraceNote(value=str() as value):
@@ -87,9 +95,11 @@ def _clean(record: AnyTraceRecord, redactor: Redactor) -> AnyTraceRecord:
 def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: Redactor) -> TraceSummary:
     route = _last(records, Route)
     head = _last(records, ClientHead)
-    lost = {loss for each in records if isinstance(each, LossList) for loss in each.losses}
+    losses = {loss for each in records if isinstance(each, LossList) for loss in each.losses}
     errors = [
-        str(each.value) for each in records if isinstance(each, TraceNote) and each.name == "error" and each.value is not None
+        str(each.value)
+        for each in records
+        if isinstance(each, TraceNote) and each.name == "error" and each.value is not None
     ]
     return TraceSummary(
         at=0.0,
@@ -99,7 +109,7 @@ def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: R
         model=route.model if route else None,
         upstream=route.upstream if route else None,
         status=head.status if head else None,
-        losses=len(lost),
+        losses=len(losses),
         error=errors[-1] if errors else None,
     )
 

@@ -1,6 +1,6 @@
-"""The folder of the traces: how files are called, how one appears whole or not at all, and which are removed.
+"""The trace folder: file names, atomic writes, and removal of old files.
 
-Only files that are called like ours are ever counted or removed, whatever else lies in the folder.
+Only files with the name of a trace are counted or removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 
 class TraceFile(NamedTuple):
-    """A file that is called like a trace; sorts by time."""
+    """A file with the name of a trace; sorts by time."""
 
     time: float
     id: str
@@ -23,13 +23,13 @@ class TraceFile(NamedTuple):
 
 
 def trace_file_name(id: str, time: float) -> str:
-    """Sorts by time. An id may come from a client, and a file name must not."""
+    """A file name that sorts by time. The id may come from a client, so it is sanitized."""
     stamp = datetime.fromtimestamp(time, UTC).strftime(STAMP)
     return f"{stamp}-{file_id(id)}{SUFFIX}"
 
 
 def file_id(id: str) -> str:
-    """An id as file names have it."""
+    """An id with all unsafe characters replaced."""
     return UNFIT.sub("_", id)[:100] or "_"
 
 
@@ -39,8 +39,8 @@ def trace_files(folder: Path) -> list[TraceFile]:
 
 
 def write_file(folder: Path, name: str, lines: Iterable[bytes]) -> int:
-    """Writes a file that nobody else may read, and that nobody sees before it is whole. Returns its size."""
-    # A folder that exists keeps its mode: it may be one that others need.
+    """Writes a private file atomically. Returns its size."""
+    # An existing folder keeps its mode: others may use it.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = folder / f".{name}.{os.getpid()}{PART}"
     try:
@@ -58,27 +58,28 @@ def write_file(folder: Path, name: str, lines: Iterable[bytes]) -> int:
 
 
 def remove_old_traces(folder: Path, *, now: float, max_bytes: int, max_seconds: float) -> int:
-    """Removes what is too old, then the oldest of what is too much. Returns how many bytes stay.
+    """Removes traces that are too old, then the oldest ones above the size limit. Returns the remaining bytes.
 
-    What is too much is brought well below the limit, so that the next trace does not sweep again."""
+    Above the limit, removes down to 7/8 of it, so that the next trace does not trigger another sweep.
+    """
     files = [(file, size) for file in trace_files(folder) if (size := _size(file.path)) is not None]
-    held = sum(size for _, size in files)
-    target = max_bytes - max_bytes // 8 if held > max_bytes else max_bytes
+    total = sum(size for _, size in files)
+    target = max_bytes - max_bytes // 8 if total > max_bytes else max_bytes
     for file, size in files:
-        if file.time < now - max_seconds or held > target:
-            with contextlib.suppress(FileNotFoundError):  # another worker was faster
+        if file.time < now - max_seconds or total > target:
+            with contextlib.suppress(FileNotFoundError):  # another worker removed it
                 file.path.unlink()
-            held -= size
+            total -= size
     _remove_leftovers(folder, now)
-    return held
+    return total
 
 
 def _trace_files(folder: Path) -> Iterator[TraceFile]:
     for name in _names(folder):
-        if found := OURS.fullmatch(name):
-            with contextlib.suppress(ValueError):  # digits that are no time
-                time = datetime.strptime(found["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
-                yield TraceFile(time, found["id"], folder / name)
+        if match := OURS.fullmatch(name):
+            with contextlib.suppress(ValueError):  # digits that are not a time
+                time = datetime.strptime(match["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
+                yield TraceFile(time, match["id"], folder / name)
 
 
 def _names(folder: Path) -> list[str]:
@@ -96,7 +97,7 @@ def _size(path: Path) -> int | None:
 
 
 def _remove_leftovers(folder: Path, now: float) -> None:
-    """Halves of traces whose writer died."""
+    """Removes partial files of writers that died."""
     for name in _names(folder):
         if name.endswith(PART) and OURS.match(name[1:]):
             with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""Traces read back: the list of them, and one of them whole.
+"""Reads traces: the list, and a single trace.
 
-What cannot be read is said by file and line. Files that are not called like traces are passed over.
+Errors name the file and the line. Files without the name of a trace are ignored.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from antiphon.trace.records import (
     decode_record,
 )
 
-LAST: Final = "last"  # the word for the newest trace
+LAST: Final = "last"  # selects the newest trace
 _Kind = TypeVar("_Kind", bound=TraceRecord)
 
 
 class TraceError(AntiphonError):
-    """A trace that is not there, is meant by a name that others share, or cannot be read."""
+    """A trace that does not exist, has an ambiguous name, or cannot be read."""
 
 
 class RecordedTrace(Struct, frozen=True):
-    """One trace. Of what happened more than once, such as a request that was sent again, the last is meant."""
+    """One trace. For records that occur more than once, such as the request of a retry, properties return the last."""
 
     summary: TraceSummary
-    records: list[AnyTraceRecord]  # in the order of what happened, without the summary
+    records: list[AnyTraceRecord]  # in chronological order, without the summary
 
     @property
     def id(self) -> str:
@@ -73,7 +73,7 @@ class RecordedTrace(Struct, frozen=True):
 
     @property
     def upstream_pieces(self) -> list[UpstreamPiece]:
-        """The answer to the last request to the upstream."""
+        """The response to the last request to the upstream."""
         start = max((place for place, each in enumerate(self.records) if isinstance(each, UpstreamRequest)), default=0)
         return [each for each in self.records[start:] if isinstance(each, UpstreamPiece)]
 
@@ -87,7 +87,7 @@ class RecordedTrace(Struct, frozen=True):
 
     @property
     def losses(self) -> list[Loss]:
-        """Each once, in the order of the records."""
+        """The distinct losses, in the order of the records."""
         return list(dict.fromkeys(loss for each in self.records if isinstance(each, LossList) for loss in each.losses))
 
     @property
@@ -96,7 +96,7 @@ class RecordedTrace(Struct, frozen=True):
 
     @property
     def omitted_bytes(self) -> dict[str, int]:
-        """Bytes that were left out, by the kind of their records."""
+        """The number of omitted bytes, by record kind."""
         cut = self._last(OmittedData)
         return cut.missing if cut else {}
 
@@ -105,26 +105,26 @@ class RecordedTrace(Struct, frozen=True):
 
 
 def list_traces(folder: Path) -> list[TraceSummary]:
-    """Every trace in the folder, oldest first. One that cannot be read is in the list too, and its error says why."""
+    """All traces in the folder, the oldest first. An unreadable one is listed with an error."""
     return [summary for file in trace_files(folder) if (summary := _summary_or_fault(file)) is not None]
 
 
 def read_trace(folder: Path, id_or_prefix: str) -> RecordedTrace:
-    """The trace with this id, or the only one whose id begins so (`req_` may be left out), or the `last`."""
+    """The trace with this id, or the only one whose id has this prefix (`req_` may be left out), or the `last`."""
     file = _find(trace_files(folder), id_or_prefix, folder)
     try:
         lines = file.path.read_bytes().split(b"\n")
     except OSError as error:
         raise TraceError(f"{file.path}: cannot be read: {error.strerror}") from None
     if lines.pop():
-        raise TraceError(f"{file.path}: the last line has no end; somebody cut the file")
+        raise TraceError(f"{file.path}: the last line is incomplete; the file was truncated")
     first, *rest = lines or [b""]
     summary = _checked(_decoded(first, file, 1), file)
     return RecordedTrace(summary, [_decoded(line, file, number) for number, line in enumerate(rest, 2)])
 
 
 def no_traces_message(folder: Path) -> str:
-    """What is said of a folder without any."""
+    """The message for a folder without traces."""
     return f"there are no traces in {folder}; `antiphon serve --trace DIR` writes them"
 
 
@@ -134,13 +134,19 @@ def _find(files: list[TraceFile], wanted: str, folder: Path) -> TraceFile:
     if wanted == LAST:
         return files[-1]
     name = file_id(wanted)
-    found = [file for file in files if file.id == name] or [file for file in files if file.id.startswith((name, f"req_{name}"))]
-    if not found:
-        raise TraceError(f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` shows them all")
-    if len({file.id for file in found}) > 1:
-        some = ", ".join(file.id for file in found[:3])
-        raise TraceError(f"{len(found)} traces have an id that begins with {wanted!r}: {some}{', …' if len(found) > 3 else ''}")
-    return found[-1]
+    matches = [file for file in files if file.id == name] or [
+        file for file in files if file.id.startswith((name, f"req_{name}"))
+    ]
+    if not matches:
+        raise TraceError(
+            f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` shows them all"
+        )
+    if len({file.id for file in matches}) > 1:
+        some = ", ".join(file.id for file in matches[:3])
+        raise TraceError(
+            f"{len(matches)} traces have an id that begins with {wanted!r}: {some}{', …' if len(matches) > 3 else ''}"
+        )
+    return matches[-1]
 
 
 def _summary_or_fault(file: TraceFile) -> TraceSummary | None:
@@ -148,7 +154,7 @@ def _summary_or_fault(file: TraceFile) -> TraceSummary | None:
         with file.path.open("rb") as lines:
             return _checked(_decoded(lines.readline().rstrip(b"\n"), file, 1), file)
     except FileNotFoundError:
-        return None  # swept since the folder was read
+        return None  # removed since the folder was listed
     except (OSError, TraceError):
         return TraceSummary(
             at=0.0,
@@ -167,12 +173,12 @@ def _decoded(line: bytes, file: TraceFile, number: int) -> AnyTraceRecord:
     try:
         return decode_record(line)
     except (msgspec.DecodeError, ValueError) as error:
-        raise TraceError(f"{file.path}, line {number}: is no record of a trace: {error}") from None
+        raise TraceError(f"{file.path}, line {number}: not a trace record: {error}") from None
 
 
 def _checked(record: AnyTraceRecord, file: TraceFile) -> TraceSummary:
     if not isinstance(record, TraceSummary):
-        raise TraceError(f"{file.path}: a trace begins with a summary, this one does not")
+        raise TraceError(f"{file.path}: the first line is not a trace summary")
     if record.format != FORMAT:
-        raise TraceError(f"{file.path}: is of format {record.format}; this version reads format {FORMAT}")
+        raise TraceError(f"{file.path}: has format {record.format}; expected format {FORMAT}")
     return record

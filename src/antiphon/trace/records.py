@@ -1,6 +1,6 @@
-"""What a trace is made of: one record a line, in the order of what happened, after a summary with which a list can do.
+"""The records of a trace: one JSON record per line, in chronological order, after a summary for lists.
 
-Bytes stand as text where they are UTF-8, as `{"base64": …}` where they are not, and come back as they were.
+Bytes are written as text if they are UTF-8, as `{"base64": …}` otherwise, and decode to the same bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from antiphon.protocol.losses import Loss
 
-FORMAT: Final = 1  # of the files; a reader of another format says so instead of guessing
+FORMAT: Final = 1  # of the files; readers refuse other formats
 
 
 class RawData:
-    """Bytes as they went over a wire."""
+    """Bytes as sent or received."""
 
     __slots__ = ("raw",)
 
@@ -26,13 +26,13 @@ class RawData:
 
 
 class TraceRecord(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """One thing that happened, and when: in seconds since the request came."""
+    """One event; `at` is in seconds since the request arrived."""
 
     at: float
 
 
 class TraceSummary(TraceRecord, frozen=True, kw_only=True, tag="summary"):
-    """A trace in one line."""
+    """The first record, which lists need only."""
 
     format: int = FORMAT
     id: str
@@ -57,7 +57,7 @@ class HubRequest(TraceRecord, frozen=True, kw_only=True, tag="hub_request"):
 
 
 class Route(TraceRecord, frozen=True, kw_only=True, tag="route"):
-    """Who was to answer, and how."""
+    """The upstream selected for the request."""
 
     upstream: str
     dialect: str
@@ -79,7 +79,7 @@ class UpstreamHead(TraceRecord, frozen=True, kw_only=True, tag="upstream_head"):
 
 
 class UpstreamPiece(TraceRecord, frozen=True, kw_only=True, tag="upstream_piece"):
-    """Bytes of the answer, cut as they arrived."""
+    """A piece of the upstream's body, as received."""
 
     data: RawData
 
@@ -90,13 +90,13 @@ class ClientHead(TraceRecord, frozen=True, kw_only=True, tag="client_head"):
 
 
 class ClientPiece(TraceRecord, frozen=True, kw_only=True, tag="client_piece"):
-    """Bytes for the client, cut as they were sent."""
+    """A piece of the body for the client, as sent."""
 
     data: RawData
 
 
 class LossList(TraceRecord, frozen=True, kw_only=True, tag="losses"):
-    """What was known to be lost by then, or some of it."""
+    """Losses found so far, or some of them."""
 
     losses: list[Loss]
 
@@ -107,7 +107,7 @@ class TraceNote(TraceRecord, frozen=True, kw_only=True, tag="note"):
 
 
 class OmittedData(TraceRecord, frozen=True, kw_only=True, tag="cut"):
-    """What is missing, since the trace would have become too large: bytes, by the kind of their records."""
+    """Numbers of bytes omitted because the trace was too large, by record kind."""
 
     missing: dict[str, int]
 
@@ -129,12 +129,12 @@ AnyTraceRecord = (
 
 
 def encode_record(record: TraceRecord) -> bytes:
-    """One line, without its end."""
+    """A record as one line, without the line break."""
     return _encoder.encode(record)
 
 
 def decode_record(line: bytes) -> AnyTraceRecord:
-    """Raises `msgspec.DecodeError` (or its kind for wrong shapes) if the line is none."""
+    """Decodes a line; raises `msgspec.DecodeError` or a subclass if it is not a record."""
     return _decoder.decode(line)
 
 

@@ -1,7 +1,7 @@
-"""Takes keys out of what is about to be written: known ones wherever they stand, headers by name, and all that is no known header.
+"""Redacts traces: known keys anywhere, key headers by name, and all headers that are not on the allow-list.
 
-A key is found as it is, percent-encoded, with any of its characters escaped as JSON may (several levels deep), cut over any
-number of pieces, and spelled out by a model over many events of a stream.
+A key is found literally, percent-encoded, with any characters JSON-escaped (several levels deep), split over pieces,
+and spelled out by a model over several events of a stream.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Final
 from urllib.parse import quote
 
 REMOVED: Final = "[removed]"
-_Span = tuple[int, int, bytes]  # from, to, and what stands there instead
-MIN_LENGTH: Final = 4  # a shorter "key" protects nothing, and would tear holes everywhere
+_Span = tuple[int, int, bytes]  # start, end, replacement
+MIN_LENGTH: Final = 4  # a shorter key protects nothing and would match everywhere
 
 
 class Redactor:
-    """Knows keys, and returns bytes and text without them."""
+    """Removes a set of keys from bytes, text, URLs and headers."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        known = sorted({each for each in secrets if len(each) >= MIN_LENGTH}, key=lambda each: (-len(each), each))
-        self._literals = [form for each in known for form in _literal_forms(each)]
-        self._signs = _signs_of_escapes(known)
-        self._pattern = _pattern(tuple(known))
-        # A character takes at most fifteen bytes: eight backslashes, `u`, four digits; twice that beyond the first 65,536.
-        self._longest = max((30 * len(each) for each in known), default=0)
+        keys = sorted({each for each in secrets if len(each) >= MIN_LENGTH}, key=lambda each: (-len(each), each))
+        self._literals = [form for each in keys for form in _literal_forms(each)]
+        self._signs = _signs_of_escapes(keys)
+        self._pattern = _pattern(tuple(keys))
+        # A character takes at most 15 bytes: eight backslashes, `u`, four digits; twice that above U+FFFF.
+        self._longest = max((30 * len(each) for each in keys), default=0)
 
     def data(self, data: bytes) -> bytes:
         return _cut_out([data], self._spans(data))[0]
@@ -37,11 +37,11 @@ class Redactor:
         return self.data(text.encode("utf-8", "replace")).decode()
 
     def url(self, url: str) -> str:
-        """An address without what opens it: user and password, and parameters that are called like keys."""
+        """A URL without user info and without parameters whose names denote keys."""
         return self.text(KEY_PARAMETER.sub(rf"\g<1>{REMOVED}", USER_INFO.sub(rf"\g<1>{REMOVED}@", url)))
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Only the headers that say nothing about who asked."""
+        """The allowed headers, which do not identify the client."""
         shown = {name.lower(): value for name, value in headers.items()}
         return {
             name: REMOVED if name in KEY_HEADERS else self.text(value)
@@ -50,33 +50,34 @@ class Redactor:
         }
 
     def pieces(self, pieces: list[bytes]) -> list[bytes]:
-        """As many pieces as came. A key that is cut over several leaves its mark in the first."""
+        """The redacted pieces, as many as given. A key that is split over several leaves its mark in the first."""
         pieces = _cut_out(pieces, self._spans(b"".join(pieces)))
         return _cut_out(pieces, self._spelled(b"".join(pieces)))
 
     def _spans(self, data: bytes) -> list[_Span]:
-        """Where keys stand, in order, apart from each other."""
+        """The spans of keys, sorted and disjoint."""
         if not any(each in data for each in self._literals) and not any(sign in data for sign in self._signs):
             return []
-        # The pattern is slow and the interpreter waits for it, so it is given a little at a time.
+        # The pattern is slow and holds the interpreter lock, so the search runs in small windows.
         spans: list[_Span] = []
         at = 0
         while at < len(data):
-            found = self._pattern.search(data, at, at + SEARCH_WINDOW + self._longest)
-            if found is not None and found.start() < at + SEARCH_WINDOW:
-                spans.append((*found.span(), MARK))
-                at = found.end()
+            match = self._pattern.search(data, at, at + SEARCH_WINDOW + self._longest)
+            if match is not None and match.start() < at + SEARCH_WINDOW:
+                spans.append((*match.span(), MARK))
+                at = match.end()
             else:
                 at += SEARCH_WINDOW
         return spans
 
     def _spelled(self, stream: bytes) -> list[_Span]:
-        """Where parts of keys stand that are whole only once all `delta`, or all `content`, of a stream is read as one text."""
+        """The spans of parts of keys that are complete only when all `delta` or all `content` members of a stream are
+        joined."""
         if not self._literals:
             return []
         texts: dict[bytes, list[tuple[int, int]]] = {}
-        for found in MEMBER.finditer(stream):
-            texts.setdefault(found[1], []).append(found.span(2))
+        for match in MEMBER.finditer(stream):
+            texts.setdefault(match[1], []).append(match.span(2))
         return sorted(span for parts in texts.values() for span in self._spelled_in(stream, parts))
 
     def _spelled_in(self, stream: bytes, parts: list[tuple[int, int]]) -> Iterator[_Span]:
@@ -90,13 +91,14 @@ class Redactor:
 
 
 def keys_in_headers(headers: Mapping[str, str]) -> list[str]:
-    """The keys that a request carries. Short ones are words that people write where a key must stand but none is needed."""
-    found = (value.rpartition(" ")[2] for name, value in headers.items() if name.lower() in KEY_HEADERS - COOKIES)
-    return [each for each in found if len(each) >= MIN_CARRIED and each.isprintable()]
+    """The keys in the headers of a request. Ignores short ones, which are placeholder words for servers that need no
+    key."""
+    values = (value.rpartition(" ")[2] for name, value in headers.items() if name.lower() in KEY_HEADERS - COOKIES)
+    return [each for each in values if len(each) >= MIN_CARRIED and each.isprintable()]
 
 
 def _cut_out(pieces: list[bytes], spans: list[_Span]) -> list[bytes]:
-    """The pieces, each without what of it lies in a span; the mark of a span stands where it begins."""
+    """The pieces without the spans; the mark of a span is put at its start."""
     if not spans:
         return pieces
     whole = b"".join(pieces)
@@ -123,11 +125,13 @@ def _without(whole: bytes, start: int, end: int, spans: list[_Span]) -> bytes:
 
 def _literal_forms(secret: str) -> set[bytes]:
     quoted = quote(secret, safe="", errors="replace")
-    return {each.encode("utf-8", "replace") for each in (secret, quoted, HEX.sub(lambda found: found[0].lower(), quoted))}
+    return {
+        each.encode("utf-8", "replace") for each in (secret, quoted, HEX.sub(lambda match: match[0].lower(), quoted))
+    }
 
 
 def _signs_of_escapes(secrets: list[str]) -> list[bytes]:
-    """What is in the data if a key is in it in an escaped form: mostly nothing, and then no slow search is needed."""
+    """Byte strings that occur in any data with an escaped key. Data without them needs no slow search."""
     characters = set("".join(secrets))
     if not characters:
         return []
@@ -146,7 +150,7 @@ def _escaped_form(secret: str) -> bytes:
 
 
 def _any_spelling(character: str) -> bytes:
-    """A character as it is, or as JSON may escape it; JSON inside of JSON doubles the backslashes."""
+    """A pattern for a character, literal or JSON-escaped; nested JSON doubles the backslashes."""
     literal = SHORT_ESCAPES.get(character) or re.escape(character.encode("utf-8", "replace"))
     units = character.encode("utf-16-be", "surrogatepass").hex()
     escaped = b"".join(rb"\\{1,8}u" + _any_case(units[at : at + 4]) for at in range(0, len(units), 4))

@@ -1,6 +1,6 @@
-"""Records what happens to requests. A `Trace` only appends to a list; a thread of its own takes keys out, writes and sweeps.
+"""Records requests. A `Trace` only appends to a list; a thread redacts keys, writes files and removes old ones.
 
-Nothing here can harm a request: what is too much is left out and counted, a folder that cannot be written is logged once.
+Tracing never fails a request: data beyond the limits is omitted and counted, and write errors are logged once.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from antiphon.trace.records import (
 )
 from antiphon.trace.redactor import Redactor, keys_in_headers
 
-MAX_TRACE: Final = 32 * 1024 * 1024  # bytes of one trace, in memory and about as many on disk
-MAX_WAITING: Final = 64 * 1024 * 1024  # bytes of traces that wait to be written
+MAX_TRACE: Final = 32 * 1024 * 1024  # bytes of one trace, in memory and about the same on disk
+MAX_WAITING: Final = 64 * 1024 * 1024  # bytes of traces in the write queue
 SWEEP_EVERY: Final = 60.0  # seconds
 CLOSE_TIMEOUT: Final = 5.0  # seconds that `close` waits
 
@@ -44,7 +44,7 @@ logger = logging.getLogger("antiphon.trace")
 
 
 class TraceWriter:
-    """The traces of a server. The thread that writes them runs until `close`. `sweep_every` differs only where nobody can wait."""
+    """The traces of a server. Its writer thread runs until `close`. Only tests set `sweep_every`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TraceWriter:
         *,
         sweep_every: float = SWEEP_EVERY,
     ) -> None:
-        self.dropped_traces = 0  # traces that nobody will ever read
+        self.dropped_traces = 0  # traces that were not written
         self._now = now
         self._clock = clock
         self._waiting: deque[FinishedTrace] = deque()
@@ -71,7 +71,7 @@ class TraceWriter:
         return Trace(id, self._now(), self._clock, self._take)
 
     def close(self) -> None:
-        """Waits until what was handed over is written, but not for ever."""
+        """Waits until queued traces are written, at most `CLOSE_TIMEOUT` seconds."""
         with self._change:
             self._closing = True
             self._change.notify()
@@ -82,7 +82,7 @@ class TraceWriter:
             if self._closing or self._waiting_size + finished.size > MAX_WAITING:
                 self.dropped_traces += 1
                 if self.dropped_traces == 1:
-                    logger.warning("a trace was dropped: they come faster than they can be written; the next ones are only counted")
+                    logger.warning("a trace was dropped: the write queue is full; further ones are only counted")
                 return
             self._waiting.append(finished)
             self._waiting_size += finished.size
@@ -107,11 +107,14 @@ class TraceWriter:
 
 
 class Trace:
-    """One request being recorded. Every call is cheap and none does IO; `finish` hands everything over, once.
+    """Records one request. Calls are cheap and do no I/O; `finish` queues the trace, once.
 
-    A request whose body nobody read leaves no trace: a question about health, a stranger at the door."""
+    A request whose body was not read leaves no trace: health checks, unauthenticated clients.
+    """
 
-    def __init__(self, id: str, time: float, clock: Callable[[], float], hand_over: Callable[[FinishedTrace], None]) -> None:
+    def __init__(
+        self, id: str, time: float, clock: Callable[[], float], hand_over: Callable[[FinishedTrace], None]
+    ) -> None:
         self._id = id
         self._time = time
         self._clock = clock
@@ -128,13 +131,13 @@ class Trace:
         if self._open:
             named = _named(headers)
             self._secrets += keys_in_headers(named)
-            kept = self._kept("client_request", body)
-            self._entries.append(ClientRequest(at=self._at(), method=method, path=path, headers=named, body=kept))
+            raw = self._raw_data("client_request", body)
+            self._entries.append(ClientRequest(at=self._at(), method=method, path=path, headers=named, body=raw))
             self._has_request = True
 
     def hub_request(self, encoded: bytes) -> None:
         if self._open:
-            self._entries.append(HubRequest(at=self._at(), body=self._kept("hub_request", encoded)))
+            self._entries.append(HubRequest(at=self._at(), body=self._raw_data("hub_request", encoded)))
 
     def route(self, upstream: str, dialect: str, model: str, profile: str, stream: bool) -> None:
         if self._open:
@@ -145,8 +148,10 @@ class Trace:
     def upstream_request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._open:
             self._secrets += keys_in_headers(headers)
-            kept = self._kept("upstream_request", body)
-            self._entries.append(UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=kept))
+            raw = self._raw_data("upstream_request", body)
+            self._entries.append(
+                UpstreamRequest(at=self._at(), method=method, url=url, headers=dict(headers), body=raw)
+            )
 
     def upstream_head(self, status: int, headers: Mapping[str, str]) -> None:
         if self._open:
@@ -165,12 +170,12 @@ class Trace:
             self._entries.append((self._clock(), ClientPiece, data))
 
     def losses(self, losses: Losses) -> None:
-        """Some that are known by now; a loss that is told twice counts once."""
+        """Records losses found so far; repeated losses count once."""
         if self._open:
             self._entries.append(LossList(at=self._at(), losses=list(losses)))
 
     def note(self, name: str, value: str | int | float | None) -> None:
-        """Anything else worth knowing. The last note called `error` is the one that lists show."""
+        """Records a named value. Lists show the last note named `error`."""
         if self._open:
             self._entries.append(TraceNote(at=self._at(), name=name, value=value))
 
@@ -194,11 +199,12 @@ class Trace:
     def _at(self) -> float:
         return round(self._clock() - self._start, 6)
 
-    def _kept(self, kind: str, data: bytes) -> RawData:
+    def _raw_data(self, kind: str, data: bytes) -> RawData:
         return RawData(data if self._fits(kind, len(data)) else b"")
 
     def _fits(self, kind: str, length: int) -> bool:
-        """Whether there is room. Once some of a kind is missing, so is all that follows of it: pieces have no holes."""
+        """Whether data fits. Once data of a kind was omitted, all later data of that kind is too, so that pieces have
+        no gaps."""
         if kind in self._missing or self._size + length + COST > MAX_TRACE:
             self._missing[kind] = self._missing.get(kind, 0) + length
             return False
@@ -207,24 +213,24 @@ class Trace:
 
 
 class _FileWriter:
-    """What the thread does. Its own edge: whatever goes wrong here is said once and goes no further."""
+    """Writes files in the writer thread. Catches all errors and logs each kind once."""
 
     def __init__(self, config: TraceConfig, secrets: tuple[str, ...], now: Callable[[], float]) -> None:
         if config.dir is None:
-            raise ConfigError("traces need a folder: got none, wanted trace.dir")
+            raise ConfigError("trace.dir is missing: expected a folder for traces")
         self._folder = Path(config.dir).absolute()
         self._max_bytes = config.max_mib * 1024 * 1024
         self._max_seconds = config.max_days * 86400
         self._secrets = secrets
         self._now = now
-        self._held = 0  # bytes in the folder, as far as this process knows
+        self._folder_bytes = 0  # bytes in the folder, as counted by this process
         self._swept = 0.0
         self._failing: set[str] = set()
 
     def write(self, finished: FinishedTrace) -> bool:
         def write() -> None:
             lines = map(encode_record, redacted_records(finished, Redactor((*self._secrets, *finished.secrets))))
-            self._held += write_file(self._folder, trace_file_name(finished.id, finished.time), lines)
+            self._folder_bytes += write_file(self._folder, trace_file_name(finished.id, finished.time), lines)
 
         written = self._tried("written to", write)
         self._tried("removed from", self._sweep_if_due)
@@ -234,20 +240,27 @@ class _FileWriter:
         self._tried("removed from", self._sweep)
 
     def _sweep_if_due(self) -> None:
-        if self._held > self._max_bytes or abs(self._now() - self._swept) >= SWEEP_EVERY:
+        if self._folder_bytes > self._max_bytes or abs(self._now() - self._swept) >= SWEEP_EVERY:
             self._sweep()
 
     def _sweep(self) -> None:
         self._swept = self._now()
-        self._held = remove_old_traces(self._folder, now=self._swept, max_bytes=self._max_bytes, max_seconds=self._max_seconds)
+        self._folder_bytes = remove_old_traces(
+            self._folder, now=self._swept, max_bytes=self._max_bytes, max_seconds=self._max_seconds
+        )
 
     def _tried(self, what: str, work: Callable[[], None]) -> bool:
         try:
             work()
-        except Exception as error:  # the thread's edge: the next trace may fare better
+        except Exception as error:  # the next trace may succeed
             if what not in self._failing:
                 self._failing.add(what)
-                logger.warning("traces cannot be %s %s: %s; requests are served all the same", what, self._folder, _said(error))
+                logger.warning(
+                    "traces cannot be %s %s: %s; requests are not affected",
+                    what,
+                    self._folder,
+                    _safe_message(error),
+                )
             return False
         if what in self._failing:
             self._failing.remove(what)
@@ -256,7 +269,7 @@ class _FileWriter:
 
 
 def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """As most of us would write them; a header that came twice is joined with a comma."""
+    """Headers as a dict; repeated headers are joined with commas."""
     named: dict[str, str] = {}
     for name, value in headers:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -264,9 +277,9 @@ def _named(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return named
 
 
-def _said(error: Exception) -> str:
-    """An error without what it was about: only the system's own words are known to hold no key."""
+def _safe_message(error: Exception) -> str:
+    """The message of an error without data of the request: only system messages are known to hold no key."""
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
 
 
-COST: Final = 256  # bytes that a record takes by itself
+COST: Final = 256  # bytes of overhead per record

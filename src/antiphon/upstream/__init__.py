@@ -1,1 +1,1 @@
-"""Sockets out: the HTTP pool, and the embedded model's process."""
+"""Outgoing connections: the HTTP pool, WebSockets, and the process of the embedded model."""

@@ -1,7 +1,8 @@
-"""One socket to an upstream, plain or TLS, direct or through a proxy: bytes to whoever listens at the moment, bytes out.
+"""One socket to an upstream, plain or TLS, direct or through a proxy. It passes received bytes to the current listener
+and knows nothing of HTTP.
 
-What HTTP is, it does not know. All sockets are read through one small buffer, and what was read is given away before the next read;
-so a socket that is told to stop has at most one such buffer's worth on its way.
+All sockets read through one small shared buffer, and each read is passed on before the next one. So a paused socket has
+at most one such buffer in flight.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ READ_SIZE: Final = 32 * 1024
 
 
 class Listener(Protocol):
-    """Whoever a socket's bytes are for: a handshake, a proxy's answer, an upstream's answer."""
+    """Receives the bytes of a socket: a handshake, a proxy's answer, an upstream's answer."""
 
     def on_data(self, data: memoryview) -> None:
-        """Bytes came; they are gone after the call."""
+        """Receives bytes, which are valid during the call only."""
         ...
 
     def on_disconnect(self, is_clean: bool) -> None:
-        """Nothing will come any more. `is_clean`: the other side said so, and nobody else can have."""
+        """The connection ended. `is_clean`: the other side ended it, and nobody else can have."""
         ...
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A socket. Who listens gets what comes; bytes that nobody waits for end it."""
+    """A socket. Received bytes go to the listener; unexpected bytes close the connection."""
 
-    def __init__(self, room: memoryview, on_lost: Callable[[Connection], None]) -> None:
-        self.is_dropped = False  # no use any more, though the socket may take another moment to close
+    def __init__(self, room: memoryview, on_closed: Callable[[Connection], None]) -> None:
+        self.is_dropped = False  # unusable, though the socket may not be closed yet
         self._listener: Listener | None = None
         self._room = room
-        self._on_lost = on_lost
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
 
@@ -45,21 +46,21 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def listen(self, listener: Listener | None) -> None:
-        """What comes from now on is for `listener`; for None, nothing is expected."""
+        """Passes received bytes to `listener` from now on; None: no bytes are expected."""
         self._listener = listener
-        if self.is_dropped and listener is not None:  # it may have died a moment ago, when nobody listened
+        if self.is_dropped and listener is not None:  # it may have ended while there was no listener
             listener.on_disconnect(False)
 
     def write(self, data: bytes) -> None:
         self.write_raw(data if self._tls is None else self._tls.encrypt(data))
 
     def write_raw(self, data: bytes) -> None:
-        """Bytes as they are, for the handshake and whatever else TLS has to say by itself."""
+        """Writes bytes without encrypting them, for the TLS layer itself."""
         if data and self._transport is not None and not self.is_dropped:
             self._transport.write(data)
 
     def pause(self) -> None:
-        """Reads no more, until `resume`: the other side will notice when the kernel's own buffers are full."""
+        """Stops reading until `resume`. The other side blocks once the kernel's buffers are full."""
         assert self._transport is not None
         self._transport.pause_reading()
 
@@ -68,29 +69,29 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.resume_reading()
 
     def drop(self, *, is_clean: bool = False) -> None:
-        """Closes the socket at once, whatever is on its way, and tells the listener."""
+        """Closes the socket at once, discards unsent data, and notifies the listener."""
         self.is_dropped = True
         listener, self._listener = self._listener, None
         if self._transport is not None:
             self._transport.abort()
         else:
-            self._on_lost(self)
+            self._on_closed(self)
         if listener is not None:
             listener.on_disconnect(is_clean)
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        """Speaks TLS from here on, with a server that can prove it is `host`."""
+        """Starts TLS and verifies that the server is `host`."""
         await _Handshake(self, TlsSession(context, host)).done
 
     def finish_handshake(self, session: TlsSession) -> None:
-        """The handshake is done: whatever comes next, be it in the same moment, is encrypted."""
+        """Marks the handshake as done: later bytes, even of the same read, are encrypted."""
         self._tls = session
         self._listener = None
 
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self.is_dropped:  # and the loss of a socket that comes too late need not be reported
+        if self.is_dropped:  # too late; its end need not be reported
             cast(asyncio.Transport, transport).abort()
         else:
             self._transport = cast(asyncio.Transport, transport)
@@ -113,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             self.drop(is_clean=condition == "done")
 
     def eof_received(self) -> None:
-        # Inside TLS the end is announced; an end without that can come from anybody on the way.
+        # TLS announces its end; an unannounced end may come from anybody on the path.
         self.drop(is_clean=self._tls is None)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -123,14 +124,14 @@ class Connection(asyncio.BufferedProtocol):
     # Inside
 
     def _decrypt(self, tls: TlsSession, data: memoryview) -> tuple[memoryview, TlsState]:
-        """What `data` says: nothing, if it was TLS talking about itself, which it may do at any time."""
+        """Decrypts `data`. The result is empty for TLS control messages, which may arrive at any time."""
         plain, condition = tls.decrypt(data)
         self.write_raw(tls.to_send())
         return memoryview(plain), condition
 
 
 class _Handshake:
-    """Listens until both sides agree on keys, or do not."""
+    """Listens until the TLS handshake succeeds or fails."""
 
     def __init__(self, connection: Connection, session: TlsSession) -> None:
         self._session = session
@@ -144,7 +145,11 @@ class _Handshake:
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if not self.done.done():
-            self.done.set_exception(UpstreamFault("the upstream hung up during the TLS handshake", code="upstream_unavailable"))
+            self.done.set_exception(
+                UpstreamFault(
+                    "the upstream closed the connection during the TLS handshake", code="upstream_unavailable"
+                )
+            )
 
     def _go_on(self, data: memoryview | bytes) -> None:
         if self.done.done():

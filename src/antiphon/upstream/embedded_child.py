@@ -1,7 +1,8 @@
-"""The embedded model's own process: `python -m antiphon.upstream.embedded_child`, started by `embedded` and by nobody else.
+"""The process of the embedded model: `python -m antiphon.upstream.embedded_child`, started by `embedded` only.
 
-Its first line of input is its orders; then the input stays open for as long as the parent lives, and its end is the child's. One
-line of output tells where it listens. It imports nothing of ours, so that it is up as soon as the model is.
+The first line of stdin has its settings. Then stdin stays open while the parent lives, and the child exits when it
+closes. One line of stdout has the address it listens on. The module imports nothing of antiphon, so that it starts
+quickly.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ def main() -> None:
     orders = json.loads(sys.stdin.buffer.readline())
     Thread(target=_end_with_the_parent, daemon=True).start()
     report = os.dup(1)
-    os.dup2(2, 1)  # llama.cpp writes to both; the parent waits for one line that is ours
+    os.dup2(2, 1)  # llama.cpp writes to both; the parent reads only our line from stdout
     try:
         server = _serve(orders)
     except RuntimeError as error:
-        sys.exit(str(error))  # llama.cpp has said why
+        sys.exit(str(error))  # llama.cpp has written the reason
     os.write(report, json.dumps({"address": server.listening_address}).encode() + b"\n")
     os.close(report)
     Event().wait()
 
 
 def _serve(orders: dict[str, Any]) -> Any:
-    """llama.cpp's own server, which lives as long as somebody holds it."""
+    """Starts llama.cpp's server, which runs while the object is referenced."""
     import xllamacpp  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     params = xllamacpp.CommonParams()
     params.model.path = orders["model_file"]
-    params.model_alias = {orders["model"]}  # else the path of the file stands in every answer
+    params.model_alias = {orders["model"]}  # otherwise every answer has the file path
     params.hostnames = [orders["host"]]
     params.port = orders["port"]
     params.api_keys = [orders["key"]]
@@ -41,24 +42,24 @@ def _serve(orders: dict[str, Any]) -> Any:
     params.n_ctx = orders["slots"] * orders["context"]
     params.cpuparams.n_threads = orders["threads"]
     params.cpuparams_batch.n_threads = orders["threads"]
-    params.cache_ram_mib = 0  # prompts of earlier slots would be kept in up to 8 GiB
-    params.warmup = False  # a third of the time until it listens
-    params.verbosity = 2  # warnings and errors, for the parent's last words about us
-    # Where a client says nothing: the likeliest word, so that the same question has the same answer, and a word that goes on
-    # repeating what was just said is less likely. Of 25 plain questions 4 were not answered within 700 tokens, without it 7.
+    params.cache_ram_mib = 0  # disables a prompt cache of up to 8 GiB
+    params.warmup = False  # saves a third of the start time
+    params.verbosity = 2  # warnings and errors, which the parent reports
+    # Defaults for clients that set none: greedy sampling, so that answers are reproducible, with a penalty on
+    # repetition. With it, 4 of 25 plain questions were not answered within 700 tokens, without it 7.
     params.sampling.temp = 0.0
     params.sampling.dry_multiplier = 0.8
     params.n_predict = orders["longest_answer"]
-    params.prefill_assistant = False  # else an assistant's last turn is continued, and comes back once more
+    params.prefill_assistant = False  # otherwise a final assistant message is continued and repeated
     params.ui = False
-    params.endpoint_slots = False  # it shows what others ask
+    params.endpoint_slots = False  # shows requests of other clients
     return xllamacpp.Server(params)
 
 
 def _end_with_the_parent() -> None:
     while os.read(0, 4096):
         pass
-    os._exit(0)  # at once, whatever the model is doing
+    os._exit(0)  # at once, even during generation
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""HTTP/1.1 to upstreams: a keep-alive pool for each origin.
+"""HTTP/1.1 client for upstreams, with a keep-alive pool per origin.
 
-One connection carries one exchange at a time. Redirects are answers like any other and are never followed; answers are asked for
-uncompressed. A connection that died in the pool is replaced once, if not a byte of an answer came; nothing else is tried twice.
+One connection carries one exchange at a time. Redirects are returned, not followed; uncompressed responses are
+requested. If a pooled connection ended before the first byte of a response, the request is sent once more on a new
+connection. There are no other retries.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from antiphon.upstream.http_response import HttpResponse, StaleConnection
 from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 from antiphon.upstream.tls import trusted_context
 
-MAX_IDLE: Final = 256  # connections to one origin that wait for the next request
+MAX_IDLE: Final = 256  # idle connections per origin
 IDLE_SECONDS: Final = 60.0
 
 
 class HttpTransport:
-    """The real network, for one event loop. `environ` may name a proxy (`HTTPS_PROXY`, `NO_PROXY`)."""
+    """The transport over real sockets, for one event loop. `environ` may name a proxy (`HTTPS_PROXY`, `NO_PROXY`)."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._proxies = Proxies(environ)
@@ -37,39 +38,47 @@ class HttpTransport:
         self._tls: ssl.SSLContext | None = None
         self._closed = False
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> HttpResponse:
-        """Sends a request and waits for the head of the answer. Cancelling it hangs up."""
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> HttpResponse:
+        """Sends a request and waits for the response head. Cancelling closes the connection."""
         origin, path = _split(url)
         head = _head(method, path, origin, tuple(headers.items()))
         length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
         request = b"%b%b\r\n%b" % (head, length, body)
         pool = self._pool(origin)
-        begun = pool.loop.time()
-        kept = pool.take()
-        if kept is not None:
+        started_at = pool.loop.time()
+        pooled = pool.take()
+        if pooled is not None:
             try:
-                return await _exchange(pool, kept, request, timeouts, begun)
+                return await _exchange(pool, pooled, request, timeouts, started_at)
             except StaleConnection:
-                pass  # it died while it waited, so no answer to this request is on its way and asking again is safe
+                pass  # it ended while idle, so the request was not answered and a retry is safe
         if self._closed:
-            raise UpstreamFault("the gateway is stopping and asks no upstream any more", code="upstream_unavailable")
+            raise UpstreamFault(
+                "the gateway is stopping and sends no more requests to upstreams", code="upstream_unavailable"
+            )
         fresh = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
-            return await _exchange(pool, fresh, request, timeouts, begun)
+            return await _exchange(pool, fresh, request, timeouts, started_at)
         except StaleConnection:
-            raise UpstreamFault("the upstream closed the connection without an answer", code="upstream_disconnected") from None
+            raise UpstreamFault(
+                "the upstream closed the connection without an answer", code="upstream_disconnected"
+            ) from None
 
-    async def open_connection(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> tuple[Connection, bytes]:
-        """A connection outside the pool, for what begins with a GET and goes on as something else, and that GET, which is not sent
-        yet. Whoever asks for the connection drops it."""
+    async def open_connection(
+        self, url: str, headers: Mapping[str, str], timeouts: Timeouts
+    ) -> tuple[Connection, bytes]:
+        """A connection outside the pool, and a GET head that is not sent yet, for protocol upgrades. The caller closes
+        the connection."""
         if self._closed:
-            raise UpstreamFault("this network is closed and opens no connection any more", code="upstream_unavailable")
+            raise UpstreamFault("the transport is closed and opens no more connections", code="upstream_unavailable")
         origin, path = _split(url)
         head = _head("GET", path, origin, tuple(headers.items()))
         return await self._pool(origin).connect(min(timeouts.connect, timeouts.total)), head + b"\r\n"
 
     async def close(self) -> None:
-        """Hangs up everywhere; exchanges that are going on end with a fault."""
+        """Closes all connections; open exchanges end with a fault."""
         self._closed = True
         for pool in self._pools.values():
             pool.close()
@@ -78,12 +87,12 @@ class HttpTransport:
 
     @property
     def open_connections(self) -> int:
-        """Sockets in use or kept, for those who must show that none is left behind."""
+        """All open sockets, in use or idle. Tests use it to find leaks."""
         return sum(len(pool.connections) for pool in self._pools.values())
 
     @property
     def connections_in_use(self) -> int:
-        """Of these, the ones in the middle of an exchange."""
+        """The sockets with an open exchange."""
         return sum(pool.in_use for pool in self._pools.values())
 
     def _pool(self, origin: _Origin) -> _Pool:
@@ -109,7 +118,7 @@ class _Origin(Struct, frozen=True):
 
 
 class _Pool:
-    """Connections to one origin. The one used last is used next, so that the others may grow old and go."""
+    """Connections to one origin. The most recently used one is taken first, so that others become idle and expire."""
 
     def __init__(self, origin: _Origin, tls: ssl.SSLContext | None, proxy: Proxy | None, room: memoryview) -> None:
         self.connections: set[Connection] = set()
@@ -117,8 +126,8 @@ class _Pool:
         self._tls = tls
         self._proxy = proxy
         self._room = room
-        self.loop = asyncio.get_running_loop()  # asking for it costs a system call
-        self._idle: dict[Connection, float] = {}  # since when, oldest first
+        self.loop = asyncio.get_running_loop()  # stored, because looking it up costs a system call
+        self._idle: dict[Connection, float] = {}  # → idle since; oldest first
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
@@ -126,7 +135,7 @@ class _Pool:
         return len(self.connections) - len(self._idle)
 
     def take(self) -> Connection | None:
-        """A connection that waits, None if there is none."""
+        """Takes an idle connection; None if there is none."""
         self._drop_old()
         return self._idle.popitem()[0] if self._idle else None
 
@@ -139,7 +148,7 @@ class _Pool:
             self._sweeper = self.loop.call_later(IDLE_SECONDS, self._sweep)
 
     async def connect(self, timeout: float) -> Connection:
-        """A new connection, ready for a request."""
+        """Opens a connection."""
         connection = Connection(self._room, self._forget)
         self.connections.add(connection)
         try:
@@ -147,7 +156,7 @@ class _Pool:
                 await self._open(connection)
         except BaseException as error:
             connection.drop()
-            connection.connection_lost(None)  # an event loop need not report the loss of what it never finished
+            connection.connection_lost(None)  # the event loop may not report a connection that was never completed
             if isinstance(error, TimeoutError):
                 message = f"no connection to the upstream within {timeout:g} s"
                 raise UpstreamFault(message, code="upstream_timeout", status=504) from error
@@ -166,7 +175,9 @@ class _Pool:
         if self._proxy is None:
             await self._reach(connection, host, port, "the upstream cannot be reached")
         else:
-            await self._reach(connection, self._proxy.host, self._proxy.port, "the proxy that HTTPS_PROXY names cannot be reached")
+            await self._reach(
+                connection, self._proxy.host, self._proxy.port, "the proxy that HTTPS_PROXY names cannot be reached"
+            )
             await open_tunnel(connection, self._proxy, host, port)
         if self._tls is not None:
             await connection.start_tls(self._tls, host)
@@ -174,7 +185,7 @@ class _Pool:
     async def _reach(self, connection: Connection, host: str, port: int, failure: str) -> None:
         try:
             await self.loop.create_connection(lambda: connection, host, port)
-        except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server can be asked for
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
             raise UpstreamFault(failure, code="upstream_unavailable") from error
 
     def _forget(self, connection: Connection) -> None:
@@ -198,14 +209,16 @@ class _Pool:
             oldest.drop()
 
 
-async def _exchange(pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, begun: float) -> HttpResponse:
-    answer = HttpResponse(connection, pool.give_back, timeouts, begun, pool.loop)
+async def _exchange(
+    pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, started_at: float
+) -> HttpResponse:
+    answer = HttpResponse(connection, pool.give_back, timeouts, started_at, pool.loop)
     connection.write(request)
     try:
         await answer.head
     except BaseException:
         answer.abort()
-        del answer  # it holds the error, which holds this frame
+        del answer  # breaks a reference cycle: response, error, frame
         raise
     return answer
 
@@ -219,7 +232,8 @@ def _split(url: str) -> tuple[_Origin, str]:
         host = port = None
     if parts.scheme not in ("http", "https") or not host or not VISIBLE.fullmatch(url):
         raise UpstreamFault(
-            "the upstream's base_url is not usable: wanted http:// or https://, a host, and no spaces or letters beyond ASCII",
+            "the upstream's base_url is not usable: wanted http:// or https://, a host, and no spaces or letters "
+            "beyond ASCII",
             code="upstream_unavailable",
         )
     tls = parts.scheme == "https"
@@ -229,21 +243,21 @@ def _split(url: str) -> tuple[_Origin, str]:
 
 @lru_cache(maxsize=256)
 def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """All lines but that of the length: an upstream is sent the same ones again and again."""
+    """All header lines except content-length. Cached, since an upstream gets the same headers in every request."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     for name, value in headers:
-        # A line break would begin a header, or a request, of somebody else's making. The value may be a key: it is not shown.
+        # A line break would allow header or request injection. The value may be a key, so it is not shown.
         if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
             raise UpstreamFault(
                 f"the header {name!r} for the upstream holds a line break or another character that HTTP cannot carry; "
-                "look at the key or setting it comes from",
+                "check the key or setting it comes from",
                 code="upstream_unavailable",
             )
         lines.append(f"{name}: {value}")
     return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
-CLOSING_STEPS: Final = 4  # of the event loop: a socket that was told to close takes one or two
+CLOSING_STEPS: Final = 4  # event loop steps; closing a socket takes one or two
 VISIBLE: Final = re.compile(r"[!-~]+")
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")

@@ -1,7 +1,7 @@
-"""`HTTPS_PROXY` and `NO_PROXY`: which upstreams are reached through a proxy, and how a proxy is asked for a tunnel.
+"""`HTTPS_PROXY` and `NO_PROXY`: which upstreams are reached through a proxy, and how a tunnel is opened.
 
-Only upstreams with TLS go through it, so that a proxy never sees a key. Names in lower case count before those in upper case, as in
-other programs.
+Only TLS upstreams use the proxy, so that it never sees a key. Lower-case variable names take precedence, as in other
+programs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from antiphon.upstream.connection import Connection
 
 
 class Proxy(Struct, frozen=True):
-    """Where it listens, and what it wants to hear about who we are."""
+    """The address and the credentials of a proxy."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class Proxy(Struct, frozen=True):
 
 
 class Proxies:
-    """The proxy of an environment, and its exceptions."""
+    """The proxy of the environment, and its exceptions."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         url = environ.get("https_proxy") or environ.get("HTTPS_PROXY") or ""
@@ -38,14 +38,14 @@ class Proxies:
         self._exceptions = [entry for entry in BETWEEN.split(exceptions.lower()) if entry]
 
     def proxy_for(self, host: str, port: int) -> Proxy | None:
-        """The proxy on the way to an upstream with TLS, None if there is none. This machine is always reached directly."""
+        """The proxy for a TLS upstream, None for a direct connection. Loopback addresses are always direct."""
         if self._proxy is None or _is_loopback(host) or any(_is_meant(entry, host, port) for entry in self._exceptions):
             return None
         return self._proxy
 
 
 async def open_tunnel(connection: Connection, proxy: Proxy, host: str, port: int) -> None:
-    """Asks the proxy at the other end of `connection` to pass on bytes to `host`, and waits until it does."""
+    """Asks the proxy to open a tunnel to `host`, and waits for it."""
     answer = _ProxyAnswer()
     connection.listen(answer)
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -55,7 +55,7 @@ async def open_tunnel(connection: Connection, proxy: Proxy, host: str, port: int
 
 
 class _ProxyAnswer:
-    """Listens until the head of the proxy's answer is whole."""
+    """Reads the head of the proxy's response."""
 
     def __init__(self) -> None:
         self.agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -77,8 +77,8 @@ class _ProxyAnswer:
             self._refuse("the proxy wants other credentials than those in HTTPS_PROXY (status 407)")
         elif not status[1].startswith(b"2"):
             self._refuse(f"the proxy refused to connect to the upstream (status {status[1].decode()})")
-        elif not self._head.endswith(b"\r\n\r\n"):  # in TLS we speak first: this cannot be from the upstream
-            self._refuse("the proxy sent more than its answer")
+        elif not self._head.endswith(b"\r\n\r\n"):  # the TLS client speaks first, so this is not from the upstream
+            self._refuse("the proxy sent data after its response")
         elif not self.agreed.done():
             self.agreed.set_result(None)
 
@@ -95,7 +95,9 @@ def _parse(url: str) -> Proxy:
         host = port = None
     # The value may hold a password, so the message does not show it.
     if parts.scheme != "http" or not host:
-        raise ConfigError("HTTPS_PROXY: wanted an address like http://proxy.example:3128; other kinds of proxies are not supported")
+        raise ConfigError(
+            "HTTPS_PROXY: wanted an address like http://proxy.example:3128; other kinds of proxies are not supported"
+        )
     authorization = ""
     if parts.username:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -104,7 +106,7 @@ def _parse(url: str) -> Proxy:
 
 
 def _is_meant(entry: str, host: str, port: int) -> bool:
-    """Whether an entry of `NO_PROXY` means this host: `*`, an address, a network, or a name with all names below it."""
+    """Whether an entry of `NO_PROXY` matches a host: `*`, an address, a network, or a name with all names below it."""
     if entry == "*":
         return True
     name, colon, wanted_port = entry.rpartition(":")

@@ -1,6 +1,6 @@
-"""The dialects that upstreams speak: where each puts its endpoints, and the half of it that faces a server.
+"""The server half of each dialect, and the paths of its endpoints.
 
-Where a path names the model, the name is the client's: it can reach no other path of the server with it.
+A path may contain the model name, which the client chooses; it cannot select another path of the server.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from antiphon.protocol.response import Response
 
 
 class EventsToHub(Protocol):
-    """What every dialect's reader of streams has."""
+    """The stream reader of a server dialect."""
 
     @property
     def error(self) -> ApiError | None: ...
@@ -42,37 +42,42 @@ class EventsToHub(Protocol):
     def cut_off(self, reason: str) -> list[StreamEvent]: ...
 
 
-# `text_run` of a reader that can take many pieces of a text at once.
+# `text_run` of a reader that accepts many text deltas at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 
 
 class ServerDialect(Struct, frozen=True):
-    """One dialect as an upstream speaks it. A profile's wire options go in with each call; each dialect has a struct of its own."""
+    """The server half of one dialect. Each call gets the profile's wire options; each dialect has its own struct for
+    them."""
 
     path: str
     request_from_hub: Callable[[Request, Any], tuple[bytes, Losses]]
     events_to_hub: Callable[..., EventsToHub]
     response_to_hub: Callable[..., tuple[Response, Losses]]
     error_to_hub: Callable[[int, Mapping[str, str], bytes], ApiError]
-    stream_path: str = ""  # where a stream is asked for elsewhere
+    stream_path: str = ""  # for streams, if different
     models_path: str = "/models"
-    #: The wire options under which a model is not sent what the server refused; None: nothing can be left out.
+    #: The wire options without a part that the server refused for a model; None: nothing can be left out.
     wire_after_refusal: Callable[[Any, str, RefusedPart], Any | None] | None = None
 
     def url(self, base_url: str, model: str, *, streams: bool) -> str:
-        """Where a turn is asked for."""
+        """The URL for a turn."""
         return self.url_at((streams and self.stream_path) or self.path, base_url, model)
 
     def url_at(self, path: str, base_url: str, model: str) -> str:
-        """A path of this dialect; `{model}` in it stands for a model's name."""
-        return base_url + (path.replace("{model}", quote(model_resource_name(model), safe="/")) if "{model}" in path else path)
+        """The URL of a path; `{model}` is replaced with the model name."""
+        return base_url + (
+            path.replace("{model}", quote(model_resource_name(model), safe="/")) if "{model}" in path else path
+        )
 
 
 def model_resource_name(model: str) -> str:
-    """The whole name of a model, as paths have it. Servers take `models/x/../../y` for `y`, so no such name leaves here."""
+    """The full resource name of a model. Servers resolve `models/x/../../y` to `y`, so such names are refused."""
     name = model if RESOURCE.match(model) else f"models/{model}"
     if not all(part.strip(".") for part in name.split("/")):
-        raise InvalidValue(f"model: got {model[:100]!r}, wanted the name of a model, with no empty step in it", param="model")
+        raise InvalidValue(
+            f"model: got {model[:100]!r}, wanted the name of a model without empty path segments", param="model"
+        )
     return name
 
 

@@ -1,4 +1,4 @@
-"""An upstream's stream as hub events: bytes in, in any cut, events out. Pure; which dialect it is, the reader is told."""
+"""Decodes an upstream's stream: bytes in, in any cut, hub events out. Pure; the dialect is given."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from antiphon.upstream.server_dialects import EventsToHub, TextRunToHub
 
 
 class StreamReader:
-    """An upstream's stream as hub events."""
+    """Decodes one stream."""
 
     def __init__(self, to_hub: EventsToHub, limits: OutputLimits = OutputLimits()) -> None:  # noqa: B008
-        self.was_cut_off = False  # because the answer exceeds its limits
+        self.was_cut_off = False  # the answer exceeded its limits
         self._frames = sse.Decoder()
         self._to_hub = to_hub
         to_hub.limit_output(limits)
@@ -29,31 +29,31 @@ class StreamReader:
         return self._to_hub.losses
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """The events that these bytes bring. An event beyond all measure fails the response."""
+        """Bytes → events. An event that is too large fails the response."""
         events: list[StreamEvent] = []
-        for told in self.feed_runs(data):
-            events += told.events() if isinstance(told, TextRun) else [told]
+        for event in self.feed_runs(data):
+            events += event.events() if isinstance(event, TextRun) else [event]
         return events
 
     def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
-        """The same, deltas in a row as one."""
+        """The same, with consecutive text deltas as one run."""
         try:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
             return [*self._to_hub.finish(error)]
-        told: list[StreamEvent | TextRun] = []
+        events: list[StreamEvent | TextRun] = []
         try:
-            if len(frames) == 1:  # as in a stream at a model's own pace: a run of one is dearer than an event
-                told += self._to_hub.feed(frames[0])
+            if len(frames) == 1:  # the usual case; a run of one costs more than an event
+                events += self._to_hub.feed(frames[0])
             else:
-                self._feed_frames(frames, told)
+                self._feed_frames(frames, events)
         except OutputLimitExceeded as error:
             self.was_cut_off = True
-            told += self._to_hub.cut_off(error.reason)
-        return told
+            events += self._to_hub.cut_off(error.reason)
+        return events
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        """The bytes are over, properly or with an error."""
+        """The stream has ended, properly or with an error."""
         events: list[StreamEvent] = []
         try:
             for frame in self._frames.finish():
@@ -63,13 +63,13 @@ class StreamReader:
             self.was_cut_off = True
             return events + self._to_hub.cut_off(limit.reason)
 
-    def _feed_frames(self, frames: list[sse.Frame], told: list[StreamEvent | TextRun]) -> None:
+    def _feed_frames(self, frames: list[sse.Frame], events: list[StreamEvent | TextRun]) -> None:
         at = 0
         while at < len(frames):
             if self._text_run is not None:
                 run, at = self._text_run(frames, at)
                 if run is not None:
-                    told.append(run)
+                    events.append(run)
                     continue
-            told += self._to_hub.feed(frames[at])
+            events += self._to_hub.feed(frames[at])
             at += 1

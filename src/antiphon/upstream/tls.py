@@ -1,7 +1,8 @@
-"""TLS as bytes in and bytes out, for a socket that somebody else reads and writes.
+"""TLS as bytes in and bytes out, without a socket.
 
-The standard library's `ssl` does the protocol and the verification. The event loop's own TLS layer is not used: it reads up to
-256 KiB at a time and keeps twice as much for a slow reader, and it cannot say whether the end of a stream was announced or cut.
+The standard library's `ssl` does the protocol and the verification. The event loop's TLS layer is not used: it reads up
+to 256 KiB at a time, buffers twice as much for a slow reader, and cannot tell whether the end of a stream was
+announced.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ TlsState = Literal["open", "done", "broken"]
 
 
 def trusted_context() -> ssl.SSLContext:
-    """Certificates and host names are verified against the machine's authorities, or those that `SSL_CERT_FILE` names."""
+    """A context that verifies certificates and host names against the system's authorities, or those in
+    `SSL_CERT_FILE`."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 class TlsSession:
-    """One side of a TLS connection, the client's. What it wants to send is in `to_send` after every call."""
+    """The client side of a TLS connection. After every call, `to_send` has the bytes for the server."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -30,7 +32,7 @@ class TlsSession:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     def do_handshake(self, received: memoryview | bytes) -> bool:
-        """Goes on with the handshake; true once it is done. Raises `ssl.SSLError` if the other side cannot be trusted."""
+        """Continues the handshake; True once it is done. Raises `ssl.SSLError` if the server is not trusted."""
         self._incoming.write(received)
         try:
             self._tls.do_handshake()
@@ -39,12 +41,12 @@ class TlsSession:
         return True
 
     def decrypt(self, received: memoryview) -> tuple[bytes, TlsState]:
-        """What `received` says, and how things stand after it: more may come, the other side said it is done, or this is no TLS."""
+        """Decrypts `received`; returns the data and the state: open, ended properly, or broken."""
         self._incoming.write(received)
         parts: list[bytes] = []
         condition: TlsState = "done"
         try:
-            while part := self._tls.read(RECORD):  # nothing: the other side announced its end
+            while part := self._tls.read(RECORD):  # empty: the other side announced its end
                 parts.append(part)
         except ssl.SSLWantReadError:
             condition = "open"
@@ -53,7 +55,7 @@ class TlsSession:
         return b"".join(parts), condition
 
     def encrypt(self, data: bytes) -> bytes:
-        """`data` for the wire. All of it: memory takes any amount."""
+        """Encrypts all of `data`."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._tls.write(rest) :]
@@ -64,14 +66,14 @@ class TlsSession:
 
 
 def tls_fault(error: ssl.SSLError) -> UpstreamFault:
-    """Why there is no trusted connection, in words that name no address."""
+    """The fault for a failed handshake; names no address."""
     reason = "the handshake broke off; does the upstream speak TLS at this port?"
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = CERTIFICATE_TROUBLES.get(error.verify_code, UNKNOWN_AUTHORITY)
     return UpstreamFault(f"no TLS connection to the upstream: {reason}", code="upstream_unavailable")
 
 
-RECORD: Final = 16 * 1024  # the most that one TLS record carries
+RECORD: Final = 16 * 1024  # the largest TLS record
 UNKNOWN_AUTHORITY: Final = "no authority that this machine trusts signed its certificate; SSL_CERT_FILE can name others"
 # By the numbers of X509_verify_cert.
 CERTIFICATE_TROUBLES: Final = {

@@ -1,7 +1,7 @@
-"""The seam to the network: what the gateway needs of it, and no more. Tests pass a fake in.
+"""The interface to the network, as small as the gateway needs it. Tests pass a fake.
 
-`send` returns with the head of the answer; the body comes as pieces, in the order and the sizes in which it arrived. Every way an
-exchange can go wrong is an `UpstreamFault`, raised by `send`, out of `pieces` or by `flow`.
+`send` returns with the response head; the body follows in pieces, in the order and sizes in which they were received.
+Every failure is an `UpstreamFault`, raised by `send`, `pieces` or `flow`.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from typing import Protocol
 
 from antiphon.config import Timeouts
 
-# Takes a piece of a body, and says whether it wants the next one as well.
+# Takes a piece of a body; returns whether it wants more.
 Sink = Callable[[bytes], bool]
-# Gives a body to a sink: true at the end of it, false if the sink wants no more for now. It may be called again, and goes on there.
+# Passes a body to a sink: True at its end, False if the sink wants no more for now. A second call continues there.
 Flow = Callable[[Sink], Awaitable[bool]]
 
 
 class UpstreamResponse(Protocol):
-    """An upstream's answer: the head at once, the body as it comes."""
+    """An upstream's response: the head at once, the body in pieces."""
 
     @property
     def status(self) -> int: ...
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Names are lower-cased; a header that came twice is joined with a comma."""
+        """Names are lower-cased; repeated headers are joined with commas."""
         ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body, once. An end that is not a proper one raises; so does a limit of time that is reached."""
+        """The body, once. Raises for an improper end and for a timeout."""
         ...
 
     def abort(self) -> None:
-        """Ends the exchange at once if it is still going on. Harmless at any time, and any number of times."""
+        """Ends an open exchange at once. Can be called at any time and repeatedly."""
         ...
 
 
 def flow_of(answer: UpstreamResponse) -> Flow:
-    """The flow of any answer."""
+    """The flow of a response."""
     flow: Flow | None = getattr(answer, "flow", None)
     return flow or flow_of_pieces(answer.pieces())
 
 
 def flow_of_pieces(pieces: AsyncIterator[bytes]) -> Flow:
-    """The same for pieces that a task has to wait for."""
+    """The flow of an iterator of pieces."""
 
     async def flow(sink: Sink) -> bool:
         async for piece in pieces:
@@ -56,10 +56,12 @@ def flow_of_pieces(pieces: AsyncIterator[bytes]) -> Flow:
 
 
 class Transport(Protocol):
-    """A network."""
+    """Sends requests to upstreams."""
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
-        """Sends a request and waits for the head of the answer. Cancelling it aborts the exchange."""
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> UpstreamResponse:
+        """Sends a request and waits for the response head. Cancelling aborts the exchange."""
         ...
 
     async def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""A WebSocket to a server (RFC 6455), on the sockets that requests go out by: TLS and proxies are as there. wsproto reads frames.
+"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. wsproto reads frames.
 
-Text messages alone, no extensions. Messages wait until they are taken, and while much waits the socket is not read. Every way it
-can go wrong is an `UpstreamFault`; an upgrade that is answered with something else is `UpgradeRefused`, with that answer.
+Text messages only, no extensions. Messages are queued until they are received; a long queue pauses the socket. Every
+failure is an `UpstreamFault`; a refused upgrade is `UpgradeRefused`, with the server's response.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-MAX_BUFFERED: Final = 256 * 1024  # bytes of messages that wait; one may be larger
+MAX_BUFFERED: Final = 256 * 1024  # bytes of queued messages; one may be larger
 MAX_REFUSAL: Final = 256 * 1024
 
 
 class UpgradeRefused(Exception):
-    """The server answered the upgrade with something else."""
+    """The server refused the upgrade."""
 
     def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
         super().__init__(f"the server refused the upgrade with status {status}")
@@ -38,9 +38,14 @@ class UpgradeRefused(Exception):
 
 
 async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> WebSocket:
-    """A WebSocket at an address that begins with http:// or https://."""
+    """Opens a WebSocket at an http:// or https:// URL."""
     key = b64encode(os.urandom(16))
-    upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13", "sec-websocket-key": key.decode()}
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": key.decode(),
+    }
     connection, request = await network.open_connection(url, {**headers, **upgrade}, timeouts)
     socket = WebSocket(connection, key, timeouts)
     connection.write(request)
@@ -56,7 +61,7 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
 
 
 class WebSocket:
-    """One connection. `upgraded` is done when messages can be sent."""
+    """One WebSocket. `upgraded` is done when messages can be sent."""
 
     def __init__(self, connection: Connection, key: bytes, timeouts: Timeouts) -> None:
         self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -65,9 +70,9 @@ class WebSocket:
         self._upgrade: _Upgrade | None = _Upgrade(generate_accept_token(key).decode())
         self._frames = FrameProtocol(client=True, extensions=[])
         self._parts: list[str] = []
-        self._length = 0  # of the message that is under way
+        self._length = 0  # of the incomplete message
         self._messages: deque[str] = deque()
-        self._held = 0
+        self._buffered = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._fault: UpstreamFault | None = None
@@ -78,13 +83,13 @@ class WebSocket:
         return self._fault is None
 
     def send(self, text: str) -> None:
-        """One message."""
+        """Sends one message."""
         if self._fault is not None:
             raise self._fault.without_traceback()
         self._write(self._frames.send_data(text, fin=True))
 
     async def receive(self) -> str:
-        """The next message. What came before the end of the connection can still be read."""
+        """The next message. Messages received before the end of the connection can still be read."""
         while not self._messages:
             if self._fault is not None:
                 raise self._fault.without_traceback()
@@ -95,14 +100,14 @@ class WebSocket:
             except TimeoutError:
                 self._break(_silent(self._timeouts.idle))
         message = self._messages.popleft()
-        self._held -= len(message)
-        if self._paused and self._held < MAX_BUFFERED:
+        self._buffered -= len(message)
+        if self._paused and self._buffered < MAX_BUFFERED:
             self._paused = False
             self._connection.resume()
         return message
 
     def close(self) -> None:
-        """Says goodbye and hangs up. Harmless at any time."""
+        """Sends a close frame and closes the connection. Can be called at any time."""
         if self._fault is None:
             self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
             self._break(UpstreamFault("this WebSocket was closed", code="upstream_disconnected"))
@@ -110,10 +115,10 @@ class WebSocket:
     # The socket's side
 
     def on_data(self, data: memoryview) -> None:
-        came = bytes(data)
+        received = bytes(data)
         if self._upgrade is not None:
             try:
-                rest = self._upgrade.feed(came)
+                rest = self._upgrade.feed(received)
             except (UpgradeRefused, UpstreamFault) as error:
                 self._refuse(error)
                 return
@@ -121,16 +126,18 @@ class WebSocket:
                 return
             self._upgrade = None
             self.upgraded.set_result(None)
-            came = rest
+            received = rest
         try:
-            self._read(came)
+            self._read(received)
         except ParseFailed:
-            self._break(UpstreamFault("what the server sends is no valid WebSocket", code="upstream_invalid_response"))
+            self._break(UpstreamFault("the server sent invalid WebSocket data", code="upstream_invalid_response"))
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
             self._refuse(self._upgrade.cut_off())
-        self._break(UpstreamFault("the server closed the WebSocket without a goodbye", code="upstream_disconnected"))
+        self._break(
+            UpstreamFault("the server closed the connection without a close frame", code="upstream_disconnected")
+        )
 
     # Inside
 
@@ -148,24 +155,26 @@ class WebSocket:
                 case Opcode.CLOSE:
                     code, reason = cast(tuple[int, str], frame.payload)
                     self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-                    told = f"the server closed the WebSocket with code {int(code)}" + (f": {reason}" if reason else "")
-                    self._break(UpstreamFault(told, code="upstream_disconnected"))
+                    message = f"the server closed the WebSocket with code {int(code)}" + (
+                        f": {reason}" if reason else ""
+                    )
+                    self._break(UpstreamFault(message, code="upstream_disconnected"))
                     return
                 case _:
-                    pass  # pongs, and binary messages, which this API has none of
+                    pass  # pongs, and binary messages, which this API does not use
 
     def _take(self, piece: str, is_last: bool) -> None:
         self._parts.append(piece)
         self._length += len(piece)
         if self._length > MAX_MESSAGE:
-            told = f"the server sent a message of more than {MAX_MESSAGE} characters"
-            self._break(UpstreamFault(told, code="upstream_invalid_response"))
+            message = f"the server sent a message of more than {MAX_MESSAGE} characters"
+            self._break(UpstreamFault(message, code="upstream_invalid_response"))
         elif is_last:
             self._messages.append("".join(self._parts))
-            self._held += self._length
+            self._buffered += self._length
             self._parts.clear()
             self._length = 0
-            if self._held >= MAX_BUFFERED and not self._paused:
+            if self._buffered >= MAX_BUFFERED and not self._paused:
                 self._paused = True
                 self._connection.pause()
             self._wake()
@@ -188,7 +197,7 @@ class WebSocket:
 
 
 class _Upgrade:
-    """Reads the answer to the upgrade."""
+    """Reads the response to the upgrade."""
 
     def __init__(self, accept: str) -> None:
         self._accept = accept
@@ -199,7 +208,7 @@ class _Upgrade:
         self._is_whole = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """What came behind a good answer; None if the answer is not whole yet. Raises for any other."""
+        """The bytes after a successful response; None if it is incomplete. Raises for any other response."""
         self._length += len(data)
         try:
             self._parser.feed_data(data)
@@ -214,7 +223,7 @@ class _Upgrade:
         return None
 
     def cut_off(self) -> Exception:
-        """What it comes to if nothing follows."""
+        """The error if the connection ends here."""
         if self._headers:
             return UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
         return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
