@@ -83,8 +83,8 @@ MIGRATIONS: Final = (
     );
     CREATE INDEX antiphon_found_by_seq ON antiphon_found_by (seq);
 
-    -- Both conditions mean the oldest so many, so the one that reaches further decides. After what was deleted comes what it
-    -- continued, if nothing else continues that. What another gateway deletes at the same time is passed over.
+    -- Both conditions select the oldest responses, so the one that selects more decides. After a response, its
+    -- predecessor is deleted, if no other response continues that. Rows that another gateway deletes are skipped.
     CREATE FUNCTION antiphon_prune(before bigint, keep bigint, step bigint) RETURNS bigint LANGUAGE plpgsql AS $$
     DECLARE
         newest record;
