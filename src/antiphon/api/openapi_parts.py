@@ -1,4 +1,4 @@
-"""What the operations of the OpenAPI document are put together from: references, bodies, parameters, headers."""
+"""Builds the parts of OpenAPI operations: references, bodies, parameters, headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ def ref(name: str) -> Schema:
 
 
 def json_response(description: str, schema: Schema) -> Schema:
-    return {"description": description, "headers": header_refs("x-request-id"), "content": {"application/json": {"schema": schema}}}
+    return {
+        "description": description,
+        "headers": header_refs("x-request-id"),
+        "content": {"application/json": {"schema": schema}},
+    }
 
 
 def json_body(name: str) -> Schema:
@@ -20,7 +24,7 @@ def json_body(name: str) -> Schema:
 
 
 def item_page() -> Schema:
-    """Some of many items."""
+    """The schema of a page of items."""
     return {
         "type": "object",
         "properties": {
@@ -68,7 +72,8 @@ INCLUDE: Final = "What is shown only to who asks for it, such as `reasoning.encr
 HEADERS: Final[dict[str, Schema]] = {
     "x-request-id": {"description": "By which the gateway's log knows the request.", "schema": {"type": "string"}},
     "Antiphon-Losses": {
-        "description": "How much could not be carried to the server behind, and where it stood: `2; tools[0], input[3]`.",
+        "description": "How much could not be carried to the server behind, "
+        "and where it stood: `2; tools[0], input[3]`.",
         "schema": {"type": "string"},
     },
     "Antiphon-Estimated": {"description": "The server behind does not count.", "schema": {"const": "true"}},

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of `GET /v1/usage`."""
+"""The OpenAPI operation of `GET /v1/usage`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ def usage_operation() -> Schema:
 def _list() -> Schema:
     names = {by: {"type": "string"} for by in GROUPINGS}
     counts = {name: {"type": "integer", "minimum": 0} for name in COUNTER_NAMES}
-    entry = {"type": "object", "properties": {"object": {"const": "usage"}, **names, **counts}, "required": ["object", *counts]}
+    entry = {
+        "type": "object",
+        "properties": {"object": {"const": "usage"}, **names, **counts},
+        "required": ["object", *counts],
+    }
     return {
         "type": "object",
         "properties": {
