@@ -279,7 +279,7 @@ def test_gaps_between_events_are_found() -> None:
         for number in range(3):
             await store.append("one", "resp_1", number, [b"{}"], "in_progress")
         postgres_server.sql("DELETE FROM antiphon_events WHERE first = 1", url)
-        assert await store.verify() == ["1 batches of events do not follow those before them"]
+        assert await store.verify() == ["1 event batches have a gap before them or cannot be read"]
         await store.close()
 
     uvloop.run(story())

@@ -723,7 +723,7 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute(damage)
         assert await store.verify() == [
-            "responses of which nothing is kept that was said, or that continue a later one: 1"
+            "responses without input and output, or that continue a later response: 1"
         ]
         await store.close()
 

@@ -234,13 +234,13 @@ VERIFY: Final = (
     (
         "SELECT count(*) FROM antiphon_found_by AS key WHERE NOT EXISTS "
         "(SELECT FROM antiphon_responses AS response WHERE response.seq = key.seq AND response.owner = key.owner)",
-        "index entries without a response of the same owner",
+        "ids lead to no response of their owner",
     ),
     (
         "SELECT count(*) FROM (SELECT sha256(content) AS digest, "
         "first <> coalesce(lag(first + count) OVER (PARTITION BY seq "
         "ORDER BY first), 0) AS has_gap FROM antiphon_events) AS batch WHERE has_gap OR octet_length(digest) <> 32",
-        "event batches with a gap before them or unreadable content",
+        "event batches have a gap before them or cannot be read",
     ),
     (
         "SELECT count(*) FROM antiphon_entries WHERE octet_length(sha256(item)) <> 32",

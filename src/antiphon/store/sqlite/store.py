@@ -214,7 +214,7 @@ def _verify(cursor: apsw.Cursor) -> list[str]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is damaged: {error}"]
     if bad_index_rows:
-        problems.append(f"index entries without a response of the same owner: {bad_index_rows}")
+        problems.append(f"ids that lead to no response of their owner: {bad_index_rows}")
     if event_gaps:
         problems.append(f"event batches with a gap before them: {event_gaps}")
     if bad_turns:
