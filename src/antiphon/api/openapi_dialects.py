@@ -64,7 +64,7 @@ def _generate(id: str, description: str, content: dict[str, Schema]) -> Schema:
     operation = _turn(id, "Gemini", description)
     operation["responses"]["200"] |= {"description": "The answer.", "content": content}
     if content is STREAM:
-        alt = "`sse` has the answer as server-sent events; without it, it is one array that grows."
+        alt = "`sse`: the answer is server-sent events. Default: one JSON array, sent in pieces."
         operation["parameters"] = [LOSSES, query_parameter("alt", alt, {"type": "string", "examples": ["sse"]})]
     return _with_model(operation)
 
@@ -78,7 +78,7 @@ def _count(id: str, api: str, name: str) -> Schema:
         "requestBody": BODY,
         "responses": {
             "200": {
-                "description": "How many there are.",
+                "description": "The number of tokens.",
                 "headers": header_refs("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
                 "content": {"application/json": {"schema": counted}},
             },
@@ -90,7 +90,7 @@ def _count(id: str, api: str, name: str) -> Schema:
 def _editor_turn() -> Schema:
     operation = _turn("createEditorTurn", "VS Code's language models", EDITOR)
     operation["responses"]["200"] |= {
-        "description": "Its parts, a line each as they come, or with `stream: false` in one piece."
+        "description": "The response parts, one line each as they are created, or with `stream: false` one JSON object."
     }
     operation["responses"]["200"] |= {"content": {"application/x-ndjson": {"schema": OBJECT}, **JSON}}
     return operation
@@ -99,7 +99,7 @@ def _editor_turn() -> Schema:
 def _models(id: str, api: str) -> Schema:
     return {
         "operationId": id,
-        "summary": f"List the models that can be asked for, in the form of {api}",
+        "summary": f"List the available models, in the form of {api}",
         "responses": {"200": json_response("The models.", OBJECT), **_errors()},
     }
 
@@ -107,9 +107,9 @@ def _models(id: str, api: str) -> Schema:
 def _model(id: str) -> Schema:
     operation: Schema = {
         "operationId": id,
-        "summary": "One model that can be asked for",
+        "summary": "Get one available model",
         "responses": {
-            "200": json_response("The model, in the form of the asker's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            "200": json_response("The model, in the form of the client's API.", {"anyOf": [ref("Model"), OBJECT]}),
             **_errors({404: CREATE_ERRORS[404]}),
         },
     }
@@ -138,10 +138,10 @@ def _errors(*tables: ErrorCodes, overloaded: str = "503") -> dict[str, Schema]:
     }
 
 
-CHAT: Final = "As clients of Chat Completions ask for it. It is kept only if `store` is true."
-MESSAGES: Final = "As clients of Messages ask for it. Names of betas go to servers of this API and to no others."
+CHAT: Final = "A turn in the format of Chat Completions. It is stored only if `store` is true."
+MESSAGES: Final = "A turn in the format of Messages. Beta headers are forwarded only to servers of this API."
 EDITOR: Final = (
-    "An editor's messages and options as they are, and its response parts back: a stream unless `stream` is false."
+    "Takes the messages and options of the editor and returns response parts: a stream unless `stream` is false."
 )
 STREAMED: Final = "As a stream."
 OBJECT: Final[Schema] = {"type": "object"}
@@ -152,6 +152,6 @@ STREAM: Final[dict[str, Schema]] = {
     "text/event-stream": {"schema": OBJECT},
     "application/json": {"schema": {"type": "array"}},
 }
-STRICT: Final = "`strict` refuses the turn if anything of it would be lost; `warn` tells what was."
+STRICT: Final = "`strict` refuses a turn that cannot be translated without loss; `warn` reports the losses."
 LOSSES: Final = header_parameter("Antiphon-Losses", STRICT, {"enum": ["warn", "strict"]})
-MODEL: Final = path_parameter("model", "The name of a model, which may hold slashes.")
+MODEL: Final = path_parameter("model", "The name of a model, which may contain slashes.")

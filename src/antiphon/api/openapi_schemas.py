@@ -205,12 +205,12 @@ DESCRIPTIONS: Final = {
     "AddItems": "The body of `POST /v1/conversations/{id}/items`.",
     "Request": "The body of `POST /v1/responses`.",
     "CompactRequest": "The body of `POST /v1/responses/compact`.",
-    "CompactResource": "A conversation made short: its output is the base of further input.",
-    "Response": "The whole response: every field is there, null where there is nothing to say.",
+    "CompactResource": "A compacted conversation: its output is the start of further input.",
+    "Response": "The whole response. Every field is present, null if it has no value.",
     "ResponseCreated": "The first event of a stream.",
-    "ResponseCompleted": "The last event of a stream that came to its end.",
-    "ResponseFailed": "The last event of a stream that failed; `response.error` says why.",
-    "ResponseIncomplete": "The last event of a stream that was cut short; `response.incomplete_details` says why.",
+    "ResponseCompleted": "The last event of a stream that completed.",
+    "ResponseFailed": "The last event of a stream that failed; `response.error` has the reason.",
+    "ResponseIncomplete": "The last event of a stream that was cut short; `response.incomplete_details` has the reason.",
 }
 
 
@@ -221,7 +221,7 @@ def _open_object(description: str, *others: str) -> Schema:
 
 UNKNOWN: Final[dict[str, Schema]] = {
     "UnknownItem": _open_object(
-        "An item of another type: an extension, or one that is newer than this document. It is carried as it is."
+        "An item of another type: an extension, or one newer than this document. It is passed on unchanged."
     ),
     "UnknownContent": _open_object("A part of another type."),
     "UnknownAnnotation": _open_object("An annotation of another type."),
@@ -230,8 +230,7 @@ UNKNOWN: Final[dict[str, Schema]] = {
     "UnknownEvent": _open_object("An event of another type.", "sequence_number"),
 }
 LOSSES: Final[Schema] = {
-    "description": "The extension event that tells what the translation could not carry; "
-    "sent to clients that ask for it.",
+    "description": "The extension event that lists losses in translation; sent only on request.",
     "type": "object",
     "properties": {
         "type": {"const": "antiphon:losses"},

@@ -340,16 +340,16 @@ FIRST_EVENTS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 2
 PAUSES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 STORE_CALLS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 
-BUILD: Final = ("antiphon_build_info", "gauge", "What runs here; the number of processes that serve.")
+BUILD: Final = ("antiphon_build_info", "gauge", "The version, and the number of serving processes.")
 REQUESTS: Final = (
     "antiphon_requests_total",
     "counter",
-    "Requests and turns that are over; status none: the client left first.",
+    "Requests and turns that ended; status none: the client disconnected.",
 )
 TOKENS: Final = (
     "antiphon_tokens_total",
     "counter",
-    "Tokens as upstreams count them; input has cached, output has reasoning.",
+    "Tokens as counted by upstreams; input includes cached, output includes reasoning.",
 )
 DURATION: Final = ("antiphon_request_duration_seconds", "histogram", "From a request to the end of its answer.")
 FIRST_EVENT: Final = ("antiphon_first_event_seconds", "histogram", "From a request to the first event of its stream.")
@@ -358,16 +358,16 @@ BETWEEN_EVENTS: Final = (
     "histogram",
     "The mean pause between events, once for each stream.",
 )
-LOSSES: Final = ("antiphon_losses_total", "counter", "What could not be carried from one API to the other.")
+LOSSES: Final = ("antiphon_losses_total", "counter", "Losses in translation between two APIs.")
 DISCONNECTS: Final = (
     "antiphon_client_disconnects_total",
     "counter",
-    "Clients that left before the end of their answer.",
+    "Clients that disconnected before the end of their answer.",
 )
-ERRORS: Final = ("antiphon_errors_total", "counter", "Errors that clients were told, in a stream or instead of one.")
-STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Questions that the store could not answer.")
+ERRORS: Final = ("antiphon_errors_total", "counter", "Errors sent to clients, in a stream or instead of an answer.")
+STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Store operations that failed.")
 STORE_DURATION: Final = (
     "antiphon_store_duration_seconds",
     "histogram",
-    "How long the store takes, by what it is asked.",
+    "Duration of store operations.",
 )

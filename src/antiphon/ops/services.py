@@ -188,24 +188,26 @@ class Services:
         add_gauge = self.metrics.add_gauge
         add_gauge(
             "antiphon_requests_in_flight",
-            "Requests and turns that are not answered to their end.",
+            "Requests and turns whose answer is not finished.",
             lambda: self.requests_in_flight,
         )
         add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
-        add_gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
+        add_gauge("antiphon_background_running", "Background responses that run.", self._count_running)
         add_gauge(
             "antiphon_background_waiting",
-            "Those that wait to be, over all processes, as it was a moment ago.",
+            "Background responses that wait, over all processes, as last polled.",
             self._count_waiting,
         )
         if isinstance(transport, HttpTransport):
             add_gauge(
                 "antiphon_upstream_connections",
-                "Sockets to upstreams, in use or kept.",
+                "Connections to upstreams, in use or idle.",
                 lambda: transport.open_connections,
             )
             add_gauge(
-                "antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use
+                "antiphon_upstream_connections_in_use",
+                "Connections to upstreams in use.",
+                lambda: transport.connections_in_use,
             )
 
 
