@@ -210,7 +210,7 @@ DESCRIPTIONS: Final = {
     "ResponseCreated": "The first event of a stream.",
     "ResponseCompleted": "The last event of a stream that completed.",
     "ResponseFailed": "The last event of a stream that failed; `response.error` has the reason.",
-    "ResponseIncomplete": "The last event of a stream that was cut short; `response.incomplete_details` has the reason.",
+    "ResponseIncomplete": "The last event of an incomplete stream; `response.incomplete_details` has the reason.",
 }
 
 
