@@ -136,9 +136,7 @@ class App:
                 await exchange.respond_with_error(shutdown_error())
         except Exception as error:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            await exchange.respond_with_error(
-                ApiError("something went wrong inside the gateway; its log has more under this request's id")
-            )
+            await exchange.respond_with_error(ApiError(f"internal error; see the log for request id {id}"))
         finally:
             services.requests_in_flight -= 1
             exchange.log_entry.client_disconnected = exchange.is_disconnected

@@ -37,7 +37,7 @@ async def enqueue_response(services: Services, exchange: Exchange, request: Requ
     owner = require_owner(exchange)
     queue = await store.queue_stats()
     if queue.waiting >= services.config.background.waiting:
-        message = "too much work waits in the background already: try again later"
+        message = "the background queue is full: try again later"
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.opening, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)

@@ -132,9 +132,7 @@ async def _entries(services: Services, exchange: Exchange, items: list[ItemParam
     for number, item in enumerate(items):
         if isinstance(item, CompactionTrigger):
             path = f"items[{number}]"
-            raise ClientFault(
-                f"{path}: a compaction_trigger belongs into the input of a turn: here is nobody to compact", param=path
-            )
+            raise ClientFault(f"{path}: a compaction_trigger is only allowed in the input of a turn", param=path)
     archive = HistorySource(owner=require_owner(exchange), store=services.store, limit=services.max_body)
     return make_entries(
         await resolve_references(items, [], archive, HistoryBudget(archive.limit), "items"), services.stamps

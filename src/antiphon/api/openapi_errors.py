@@ -85,7 +85,7 @@ COMMON_ERRORS: Final[ErrorCodes] = {
     405: {"method_not_allowed": "this path answers GET"},
     426: {"upgrade_required": "there is no WebSocket here: send the request with POST"},
     431: {"headers_too_large": "the head of the request is too large"},
-    500: {"internal_error": "something went wrong inside the gateway"},
+    500: {"internal_error": "internal error; see the log for request id req_0123"},
     503: {"server_shutdown": "the server is shutting down"},
 }
 AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "a valid key is needed"}}

@@ -55,7 +55,7 @@ def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) 
         if not values:
             continue
         if not HEADER_VALUE.fullmatch(values):
-            raise ClientFault(f"the header {name}: wanted words separated by commas", param=name)
+            raise ClientFault(f"the header {name}: expected words separated by commas", param=name)
         own_value = upstream.headers.get(name)
         passed[name] = f"{own_value},{values}" if own_value else values
     return passed

@@ -84,7 +84,7 @@ class ResponsesConnection:
         self._enqueue(text.encode())
 
     def _on_binary(self) -> None:
-        self._enqueue(InvalidJson("a binary message came: wanted JSON in a text message"))
+        self._enqueue(InvalidJson("got a binary message, expected JSON in a text message"))
 
     def _on_lifetime_exceeded(self) -> None:
         """WS-9."""
@@ -184,9 +184,7 @@ class ResponsesConnection:
                 self._fail(shutdown_error(), delivery)
         except Exception as error:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            self._fail(
-                ApiError("something went wrong inside the gateway; its log has more under this request's id"), delivery
-            )
+            self._fail(ApiError(f"internal error; see the log for request id {id}"), delivery)
         finally:
             services.requests_in_flight -= 1
             log_entry.client_disconnected = self._is_closed
@@ -347,7 +345,7 @@ class _TurnDelivery:
             self._services.logger.fault(
                 "a stream broke off inside the gateway", error, request_id=self.log_entry.request_id
             )
-            out = pipe.finish(ApiError("something went wrong inside the gateway"))
+            out = pipe.finish(ApiError(f"internal error; see the log for request id {self.log_entry.request_id}"))
         if pipe.error is not None and self.log_entry.status is None:
             raise pipe.error.without_traceback()
         await self._end(turn, pipe, past_turns, MESSAGE_END.join(filter(None, (tap.take(), out))))
@@ -463,7 +461,7 @@ def _members(message: bytes) -> dict[str, Any]:
         ) from None
     except msgspec.DecodeError:
         codec.decode_request(message)  # raises with the position of the error
-        raise InvalidJson("this message is no JSON") from None
+        raise InvalidJson("the message is not valid JSON") from None
 
 
 def _text_in(members: dict[str, Any], name: str) -> str | None:

@@ -82,7 +82,9 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
     if after is not None:
         ids = [raw_item_id(item) for item in rendered]
         if after not in ids:
-            raise ClientFault(f"after: this response was asked with no item of the id {after[:100]!r}", param="after")
+            raise ClientFault(
+                f"after: the input of this response has no item with the id {after[:100]!r}", param="after"
+            )
         rendered = rendered[ids.index(after) + 1 :]
     await exchange.respond(200, [JSON], render_page(rendered[:limit], has_more=len(rendered) > (limit or 0)))
 

@@ -58,7 +58,7 @@ def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Pa
         folder = Path(home, *(MACOS_DATA if platform == "darwin" else UNIX_DATA))
     else:
         raise ConfigError(
-            "there is no place to keep responses: neither HOME nor XDG_DATA_HOME is set; "
+            "no default location for the store: neither HOME nor XDG_DATA_HOME is set; "
             "set one of them, or [store] url to sqlite:////folder/antiphon.db or to off"
         )
     return folder / "antiphon" / "antiphon.db"

@@ -91,7 +91,7 @@ MESSAGES_BY_STATE: Final = {
 MESSAGES_BY_CLASS: Final = {
     "08": "the database cannot be reached",
     "22": "the database cannot hold what it was given",
-    "28": "the database does not let us in",
+    "28": "the database refused the login",
     "3D": "the database is not there",
     "42": "the tables of the database are not as they should be",
     "53": "the database is out of resources",
