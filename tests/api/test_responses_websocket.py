@@ -33,7 +33,7 @@ from tests.running import BOUND, until
 from tests.websocket_client import Closed, frame
 
 from antiphon import testing
-from antiphon.api.responses_websocket import MAX_AHEAD, MAX_WAITING, ResponsesConnection
+from antiphon.api.responses_websocket import MAX_WAITING_BYTES, MAX_WAITING, ResponsesConnection
 from antiphon.config import Config, TraceConfig
 from antiphon.gateway import turn_lifecycle
 from antiphon.http.websocket import WebSocket
@@ -313,7 +313,7 @@ def test_only_one_turn_is_under_way(here: Lab) -> None:
 def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
     """A bounded queue: eight of the largest messages would be half a gigabyte."""
     gate = Gate()
-    large = "x" * (MAX_AHEAD // 2)
+    large = "x" * (MAX_WAITING_BYTES // 2)
     with lab() as here, here.socket() as talk:
         here.says.append(turn(testing.wait(gate), testing.text("At last.")))
         talk.send("One")
@@ -332,7 +332,7 @@ def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
 
 def conversations() -> list[ResponsesConnection]:
     """Those that are open in this process."""
-    return [found for found in gc.get_objects() if isinstance(found, ResponsesConnection) and not found.is_gone]
+    return [found for found in gc.get_objects() if isinstance(found, ResponsesConnection) and not found.is_closed]
 
 
 # What the connection remembers
@@ -565,7 +565,7 @@ def test_a_turn_under_way_may_end_after_an_hour_and_those_that_wait_are_told() -
         talk.send("Three")
         until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
-        until(lambda: conversation._last_words is not None)
+        until(lambda: conversation._stop_error is not None)
         talk.send("Four")
         talk.client.ping(b"1")
         talk.client.wait_for_pong(b"1")

@@ -48,7 +48,11 @@ def test_a_poor_server_s_stream_is_mended_and_keeps_its_id() -> None:
         {"type": "response.output_text.delta", "item_id": "m", "delta": "lo.", "sequence_number": 0},
         {"type": "response.completed", "response": {"status": "completed"}},
     ]
-    with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client, client.stream("Hi.") as stream:
+    with (
+        ResponsesServer([frames(*said)]) as server,
+        client_of(server.base_url) as client,
+        client.stream("Hi.") as stream,
+    ):
         events = list(stream)
     assert find_violations(events) == []
     response = stream.response
@@ -72,7 +76,8 @@ def test_when_a_response_was_completed_is_for_its_server_to_say(told: dict[str, 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat", "messages", "gemini"])
 def test_every_recorded_stream_comes_out_conformant(dialect: Any) -> None:
-    """B-9: good servers and poor ones, of any dialect; and the snapshot is the fold of what was told, at every moment."""
+    """B-9: good servers and poor ones, of any dialect; and the snapshot is the fold of what was told, at every
+    moment."""
     recordings = sorted((RECORDINGS / dialect).glob("**/*.sse"))
     assert recordings
     script = [testing.exactly(SSE_HEAD, path.read_bytes(), testing.end("fin")) for path in recordings]
@@ -102,10 +107,19 @@ def test_a_poor_server_s_whole_answer_is_mended_and_keeps_its_id() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"data: nonsense\n\n", b"data: []\n\n", b'data: {"response": 7, "sequence_number": "x"}\n\n', b"", b": nothing\n\n"],
+    [
+        b"data: nonsense\n\n",
+        b"data: []\n\n",
+        b'data: {"response": 7, "sequence_number": "x"}\n\n',
+        b"",
+        b": nothing\n\n",
+    ],
 )
 def test_a_stream_of_nonsense_fails_and_says_so(body: bytes) -> None:
-    with ResponsesServer([testing.exactly(SSE_HEAD, body, testing.end("fin"))]) as server, client_of(server.base_url) as client:
+    with (
+        ResponsesServer([testing.exactly(SSE_HEAD, body, testing.end("fin"))]) as server,
+        client_of(server.base_url) as client,
+    ):
         with client.stream("Hi.") as stream:
             assert stream.error is None
             assert len(stream.losses) == 0
@@ -136,7 +150,8 @@ def test_sealed_reasoning_goes_back_to_its_maker_as_it_came(streams: bool) -> No
         assert envelope is not None
         sealed = envelope.content["encrypted_content"]
         client.create(
-            [{"role": "user", "content": "Hi."}, *as_input(first.output), {"role": "user", "content": "And?"}], **settings
+            [{"role": "user", "content": "Hi."}, *as_input(first.output), {"role": "user", "content": "And?"}],
+            **settings,
         )
         sent = [item for item in server.received[1].json["input"] if item["type"] == "reasoning"]
         assert [item["encrypted_content"] for item in sent] == [sealed]
@@ -148,7 +163,7 @@ def test_what_a_server_tells_twice_is_told_once() -> None:
     events = NumberedEvents(server_at("http://lab", None), Request(), counts=True)
     begun = Frame("", b'{"type":"response.created","sequence_number":3,"response":{"id":"resp_1"}}')
     assert len(events.feed(begun)) == 2
-    assert events.go_on() == 3
+    assert events.mark_reconnect() == 3
     assert events.feed(begun) == []
     assert (events.id, events.last) == ("resp_1", 3)
     assert events.feed(Frame("", b'{"type":"response.output_text.delta","sequence_number":4,"delta":"x"}')) != []
@@ -167,7 +182,11 @@ def test_a_failure_without_a_word_is_one_all_the_same() -> None:
 def test_endless_stream_ends_as_incomplete_at_the_limit(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamReader.__init__, "__defaults__", (OutputLimits(max_bytes=1000),))
     answer = turn(testing.text(*["word "] * 1000))
-    with STRICT[dialect]([answer]) as server, client_of(server.base_url, dialect=dialect) as client, client.stream("Hi.") as stream:
+    with (
+        STRICT[dialect]([answer]) as server,
+        client_of(server.base_url, dialect=dialect) as client,
+        client.stream("Hi.") as stream,
+    ):
         events = list(stream)
     assert find_violations(events) == []
     assert stream.response.status == "incomplete"

@@ -20,7 +20,7 @@ from antiphon.config import KeyConfig, StoreConfig, UpstreamConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.exposition import SharedMetrics
-from antiphon.ops.metrics import MOST_CODES, MOST_MODELS, Metrics, timed_store
+from antiphon.ops.metrics import MAX_CODES, MAX_MODELS, Metrics, timed_store
 from antiphon.testing import ChatServer
 
 PATHS = [
@@ -133,11 +133,11 @@ def test_the_name_of_a_model_is_a_label_once_it_was_served() -> None:
 
 
 def test_there_are_only_so_many_names() -> None:
-    many = [a_line(model=f"model-{number}", error=None) for number in range(MOST_MODELS + 50)]
+    many = [a_line(model=f"model-{number}", error=None) for number in range(MAX_MODELS + 50)]
     long = a_line(model="m" * 1000)
-    codes = [a_line(status=502, error=f"code_{number}") for number in range(MOST_CODES + 50)]
+    codes = [a_line(status=502, error=f"code_{number}") for number in range(MAX_CODES + 50)]
     read = measured(*many, long, *codes)
-    assert len({dict(labels)["model"] for _, labels in read["antiphon_requests_total"].samples}) == MOST_MODELS + 1
+    assert len({dict(labels)["model"] for _, labels in read["antiphon_requests_total"].samples}) == MAX_MODELS + 1
     assert read["antiphon_requests_total"].value(model="other", status="2xx") == 51
     assert read["antiphon_errors_total"].value(code="other") == 50
 

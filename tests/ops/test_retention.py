@@ -33,7 +33,7 @@ NOW = int(time.time())
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a few responses are many, and nobody waits between two steps."""
     monkeypatch.setattr(retention, "STEP", 3)
-    monkeypatch.setattr(retention, "PAUSE", 0)
+    monkeypatch.setattr(retention, "STEP_PAUSE", 0)
 
 
 @pytest.fixture(params=PLACES.values(), ids=list(PLACES))

@@ -140,7 +140,7 @@ def test_a_fault_of_ours_ends_no_counting() -> None:
 
 def test_names_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(usage_counter, "MOST_KEYS", 2)
+        monkeypatch.setattr(usage_counter, "MAX_KEYS", 2)
         usage = counter(Shelf())
         for number in range(5):
             usage.count_request(line(model=f"m{number}"))

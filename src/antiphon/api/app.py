@@ -1,7 +1,6 @@
-"""The ASGI application: one table of routes, one layer of edges before all of them, one catch-all behind them.
+"""The ASGI application: the table of routes, the access policy before all of them, and one catch-all for errors.
 
-A route that says nothing about itself needs a key: new ones fail closed. Paths that do not exist are told apart from those that do
-only to callers who may ask at all.
+Every route needs a key unless it is marked as public. A caller without a key cannot learn which paths exist.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ Endpoint = Callable[[Services, Exchange], Awaitable[None]]
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """What a path answers."""
+    """The endpoints of a path, by method."""
 
     methods: dict[str, Endpoint]
     public: bool = False  # answers without a key
 
 
 class App:
-    """What uvicorn calls."""
+    """The application that uvicorn calls."""
 
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
@@ -73,11 +72,11 @@ class App:
         self.websockets = sockets if services.config.server.websocket else None
 
     def start_shutdown(self) -> None:
-        """The server lets nobody in any more."""
+        """Called when the server stops accepting connections."""
         self._services.start_shutdown()
 
     def force_shutdown(self) -> None:
-        """It is told so for the second time."""
+        """Called at the second stop signal."""
         self._services.force_shutdown()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,21 +85,21 @@ class App:
                 await self._http(scope, receive, send)
             case "lifespan":
                 try:
-                    await self._live(receive, send)
-                except asyncio.CancelledError:  # told to stop at once, as everybody else is: they still have their last words
+                    await self._run_lifespan(receive, send)
+                except asyncio.CancelledError:  # forced shutdown: requests in flight still send their last events
                     self.force_shutdown()
                     await self._services.close()
             case _:  # no other scope is served; the protocol refuses upgrades before they get here
                 await send({"type": "websocket.close", "code": 1008})
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             match (await receive())["type"]:
                 case "lifespan.startup":
                     try:
                         await self._services.open()
-                        self._begin_background()
-                    except AntiphonError as error:  # since `serve` looked, for then it said so itself
+                        self._start_background_runner()
+                    except AntiphonError as error:  # a problem that appeared after the check in `run_server`
                         await send({"type": "lifespan.startup.failed", "message": str(error)})
                         return
                     await send({"type": "lifespan.startup.complete"})
@@ -109,7 +108,7 @@ class App:
                     await send({"type": "lifespan.shutdown.complete"})
                     return
 
-    def _begin_background(self) -> None:
+    def _start_background_runner(self) -> None:
         services = self._services
         if services.store is not None:
             services.background = BackgroundRunner(
@@ -137,9 +136,7 @@ class App:
                 await exchange.respond_with_error(shutdown_error())
         except Exception as error:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            await exchange.respond_with_error(
-                ApiError("something went wrong inside the gateway; its log has more under this request's id")
-            )
+            await exchange.respond_with_error(ApiError(f"internal error; see the log for request id {id}"))
         finally:
             services.requests_in_flight -= 1
             exchange.log_entry.client_disconnected = exchange.is_disconnected
@@ -149,20 +146,24 @@ class App:
                 exchange.trace.finish()
 
     async def _serve(self, exchange: Exchange) -> None:
-        """Edges, then the route."""
+        """Applies the access policy, then calls the endpoint."""
         scope = exchange.scope
         self._access_policy.check_host_and_origin(scope)
         route = ROUTES.get(scope["path"]) or _model_route(exchange) or _resource_route(exchange)
         if scope["method"] == "OPTIONS" and first_header(scope, b"access-control-request-method"):
             await exchange.respond(204, PREFLIGHT_HEADERS, b"")  # the origin was admitted
             return
-        if route is None or not (route.public or (scope["path"] == METRICS_PATH and self._services.config.server.public_metrics)):
+        if route is None or not (
+            route.public or (scope["path"] == METRICS_PATH and self._services.config.server.public_metrics)
+        ):
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
             paths = ", ".join(sorted(PATHS))
             raise ClientFault(f"there is nothing at this path; there is {paths}", type="not_found", code="not_found")
-        endpoint = route.methods.get(scope["method"]) or (route.methods.get("GET") if scope["method"] == "HEAD" else None)
+        endpoint = route.methods.get(scope["method"]) or (
+            route.methods.get("GET") if scope["method"] == "HEAD" else None
+        )
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
@@ -170,8 +171,8 @@ class App:
 
 
 def _model_route(exchange: Exchange) -> Route | None:
-    """The route of a path that names a model, `/v1/models/<model>`, and what is to be done with it, `:<action>`. The name may hold
-    anything, slashes and colons too."""
+    """The route of a path with a model, `/v1/models/<model>`, and an optional `:<action>`. The name of a model may
+    contain any character, slashes and colons too."""
     path: str = exchange.scope["path"]
     for prefix in MODEL_PREFIXES:
         if path.startswith(prefix):
@@ -185,7 +186,7 @@ def _model_route(exchange: Exchange) -> Route | None:
 
 
 def _resource_route(exchange: Exchange) -> Route | None:
-    """The route of a path that names one of many, `/v1/<what>/<id>/…`, or one of many in it, `/v1/<what>/<id>/<what>/<id>`."""
+    """The route of a path with one id, `/v1/<collection>/<id>/…`, or two, `/v1/<collection>/<id>/<collection>/<id>`."""
     parts: list[str] = exchange.scope["path"].split("/")
     exchange.path_parameters = parts[3:6:2]
     if not all(exchange.path_parameters):
@@ -195,13 +196,13 @@ def _resource_route(exchange: Exchange) -> Route | None:
 
 
 async def health(services: Services, exchange: Exchange) -> None:
-    """That the gateway is up, and nothing about anything behind it."""
+    """Answers that the gateway is up. Upstreams are not checked."""
     del services
     await exchange.respond(200, [JSON], msgspec.json.encode({"status": "ok", "version": __version__}))
 
 
 async def show_metrics(services: Services, exchange: Exchange) -> None:
-    """What was counted, and nothing of what was said."""
+    """Shows the metrics, which have no content of requests."""
     services.logger.flush()
     await exchange.respond(200, [(b"content-type", CONTENT_TYPE)], services.metrics.render())
 
@@ -235,7 +236,9 @@ RESOURCE_ROUTES: Final[dict[str, Route]] = {
     "/v1/responses/{id}": Route(methods={"GET": get_response, "DELETE": delete_response}),
     "/v1/responses/{id}/cancel": Route(methods={"POST": cancel_response}),
     "/v1/responses/{id}/input_items": Route(methods={"GET": list_input_items}),
-    "/v1/conversations/{id}": Route(methods={"GET": get_conversation, "POST": update_conversation, "DELETE": delete_conversation}),
+    "/v1/conversations/{id}": Route(
+        methods={"GET": get_conversation, "POST": update_conversation, "DELETE": delete_conversation}
+    ),
     "/v1/conversations/{id}/items": Route(methods={"GET": list_items, "POST": add_items}),
     "/v1/conversations/{id}/items/{item_id}": Route(methods={"GET": get_item, "DELETE": delete_item}),
 }

@@ -1,4 +1,4 @@
-"""Work in the background, as clients see it (API-2): begun, told as a stream from any event on, and cancelled."""
+"""Endpoints for background responses (API-2): creating and cancelling them. Their stream is in `background_stream`."""
 
 from __future__ import annotations
 
@@ -23,25 +23,27 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 
-CANCEL_TIMEOUT: Final = 0.8  # seconds that the runner of a cancelled response has to end it before the client gets its answer
+CANCEL_TIMEOUT: Final = (
+    0.8  # seconds that the runner of a cancelled response has to end it before the client gets its answer
+)
 
 
 async def enqueue_response(services: Services, exchange: Exchange, request: Request, turn: UpstreamTurn) -> None:
-    """Keeps what was asked, and answers at once: with the response that waits, or with its stream."""
+    """Saves the request and answers at once, with the queued response or with its stream."""
     store, recorder = services.store, turn.recorder
-    assert store is not None  # `prepare` refuses the others
+    assert store is not None  # `prepare_turn` refuses background requests without a store
     assert recorder is not None
     assert services.background is not None  # where there is a store
     owner = require_owner(exchange)
     queue = await store.queue_stats()
     if queue.waiting >= services.config.background.waiting:
-        said = "too much work waits in the background already: try again later"
-        raise ApiError(said, code="overloaded", status=503, retry_after=10)
+        message = "the background queue is full: try again later"
+        raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.opening, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
-    # Who runs it makes a stream of it, whatever this client reads.
-    asked = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
-    await store.enqueue(owner, record, item_ids, asked)
+    # The runner always streams, whatever this client wants.
+    stored_request = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
+    await store.enqueue(owner, record, item_ids, stored_request)
     exchange.log_entry.is_deferred = True
     services.background.wake()
     if request.stream:
@@ -51,33 +53,33 @@ async def enqueue_response(services: Services, exchange: Exchange, request: Requ
 
 
 async def cancel_response(services: Services, exchange: Exchange) -> None:
-    """`POST /v1/responses/{id}/cancel`: what waits or runs is ended; what has ended is told as it is."""
+    """`POST /v1/responses/{id}/cancel`: ends a queued or running response. One that has ended is returned unchanged."""
     store, owner, id = require_store(services), require_owner(exchange), exchange.path_parameter
     record = await find_response(services, exchange)
     response = response_from_record(record)
     if not response.background:
         raise ClientFault("only a response that was made with `background: true` can be cancelled", param="id")
     cancelled = replace(response, status=ResponseStatus.CANCELLED)
-    in_its_place = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
-    await store.cancel(owner, id, in_its_place)
+    cancelled_record = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
+    await store.cancel(owner, id, cancelled_record)
     assert services.background is not None  # where there is a store
     services.background.cancel(id)
-    ended = await _ended(services, exchange)
+    ended = await _wait_for_end(services, exchange)
     exchange.log_entry.response_id = id
     await exchange.respond(200, [JSON], codec.encode(Policy.for_request(Request()).apply_to_response(ended)))
 
 
-async def _ended(services: Services, exchange: Exchange) -> Response:
-    """The response, once its runner has ended it. If that takes too long it is answered as cancelled all the same: the store knows
-    of it, and what the runner has not written down yet is written in its own time."""
+async def _wait_for_end(services: Services, exchange: Exchange) -> Response:
+    """Waits until the runner has ended the response, and returns it. After `CANCEL_TIMEOUT` it is returned as
+    cancelled: the cancellation is stored, and the runner writes its last events later."""
     store = require_store(services)
     deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT
     while True:
-        moment = store.change_counter
+        change_counter = store.change_counter
         response = response_from_record(await find_response(services, exchange))
-        left = deadline - asyncio.get_running_loop().time()
+        seconds_left = deadline - asyncio.get_running_loop().time()
         if response.status not in UNFINISHED_STATUSES:
             return response
-        if left <= 0:
+        if seconds_left <= 0:
             return replace(response, status=ResponseStatus.CANCELLED)
-        await store.wait_for_change(response.id, left, moment)
+        await store.wait_for_change(response.id, seconds_left, change_counter)

@@ -1,8 +1,8 @@
-"""The stream of a response that is made in the background, from any event on: what is written down, then what comes, until its end,
-without a gap and with nothing twice (API-2).
+"""Streams a background response from any event on: stored events, then new ones until the end, without gaps or repeats
+(API-2).
 
-A stream that cannot go on, because its response was deleted or its storage stays away, breaks off without an end: whoever reads it
-can come back for the rest, or learns why there is none.
+If the response is deleted or the storage stays unavailable, the stream stops without a terminal event. The client can
+request the rest later, or gets the reason then.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from antiphon.protocol.request import Request
 from antiphon.store.interface import ResponseRecord, Store
 
 T = TypeVar("T")
-POLL_INTERVAL: Final = 5.0  # seconds after which it is looked at all the same
-WAITS: Final = 1  # the number of the last event that is told while it waits
-ENDS: Final = 2  # the number of the end of one that was never begun
-STORAGE_TIMEOUT: Final = 30  # seconds that a stream which has begun waits for its storage to come back
+POLL_INTERVAL: Final = 5.0  # seconds between two queries without a notification
+LAST_QUEUED_EVENT: Final = 1  # the number of the last event of a queued response
+CANCELLED_EVENT: Final = 2  # the number of the terminal event of a response that was cancelled before it started
+STORAGE_TIMEOUT: Final = 30  # seconds that a started stream waits for unavailable storage
 
 
 async def stream_background_events(
     services: Services, store: Store, exchange: Exchange, owner: str, id: str, after: int, losses: Losses | None = None
 ) -> None:
-    """Streams every event after the one of a number."""
+    """Streams all events whose number is greater than `after`."""
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     writer = responses.EventsFromHub(Request(), style=style)
     headers = [*SSE_HEADERS, *losses_header(losses)] if losses is not None else SSE_HEADERS
@@ -47,31 +47,33 @@ async def stream_background_events(
     )
     exchange.watch_disconnect()
     try:
-        await _tell(_Source(store, owner, id), exchange, stream, after, writer)
+        await _stream_events(_Source(store, owner, id), exchange, stream, after, writer)
     finally:
         stream.close()
         exchange.unwatch_disconnect()
 
 
-async def _tell(source: _Source, exchange: Exchange, stream: EventStream, after: int, writer: responses.EventsFromHub) -> None:
+async def _stream_events(
+    source: _Source, exchange: Exchange, stream: EventStream, after: int, writer: responses.EventsFromHub
+) -> None:
     while True:
-        moment = source.moment
-        events, is_over = await source.after(after, is_patient=stream.has_started)
+        change_counter = source.change_counter
+        events, has_ended = await source.after(after, retries=stream.has_started)
         out = b"".join(map(writer.feed, events))
         if events:
             exchange.log_entry.note_first_event()
             after = events[-1].sequence_number
-            is_over = isinstance(events[-1], TerminalEvent)
-        if is_over:
+            has_ended = isinstance(events[-1], TerminalEvent)
+        if has_ended:
             await stream.end(out + writer.finish())
             return
         if out:
             await stream.write(out)
-        await source.changed(moment)
+        await source.wait_for_change(change_counter)
 
 
 class _Source:
-    """What one response says."""
+    """Reads the events of one response."""
 
     def __init__(self, store: Store, owner: str, id: str) -> None:
         self._store = store
@@ -79,29 +81,29 @@ class _Source:
         self._id = id
 
     @property
-    def moment(self) -> int:
+    def change_counter(self) -> int:
         return self._store.change_counter
 
-    async def changed(self, since: int) -> None:
+    async def wait_for_change(self, since: int) -> None:
         await self._store.wait_for_change(self._id, POLL_INTERVAL, since)
 
-    async def after(self, number: int, *, is_patient: bool) -> tuple[list[StreamEvent], bool]:
-        """The events after one, and whether there will be no more."""
-        said = await self._ask(lambda: self._store.events_after(self._owner, self._id, number), is_patient)
-        if said is None:
+    async def after(self, number: int, *, retries: bool) -> tuple[list[StreamEvent], bool]:
+        """Returns the events after a number, and whether the response has ended."""
+        stored = await self._retry(lambda: self._store.events_after(self._owner, self._id, number), retries)
+        if stored is None:
             raise response_not_found(self._id)
-        events = [codec.decode_event(line) for line in said.events]
-        is_over = said.status not in UNFINISHED_STATUSES
-        if not events and number < (ENDS if is_over else WAITS):
-            record = await self._ask(lambda: self._store.get(self._owner, self._id), is_patient)
-            events = [event for event in _told_by(record, is_over) if event.sequence_number > number]
-        return events, is_over
+        events = [codec.decode_event(line) for line in stored.events]
+        has_ended = stored.status not in UNFINISHED_STATUSES
+        if not events and number < (CANCELLED_EVENT if has_ended else LAST_QUEUED_EVENT):
+            record = await self._retry(lambda: self._store.get(self._owner, self._id), retries)
+            events = [event for event in _synthetic_events(record, has_ended) if event.sequence_number > number]
+        return events, has_ended
 
-    async def _ask(self, ask: Callable[[], Awaitable[T]], is_patient: bool) -> T:
-        tries = STORAGE_TIMEOUT if is_patient else 1
+    async def _retry(self, query: Callable[[], Awaitable[T]], retries: bool) -> T:
+        tries = STORAGE_TIMEOUT if retries else 1
         while True:
             try:
-                return await ask()
+                return await query()
             except StorageUnavailable:
                 tries -= 1
                 if not tries:
@@ -110,17 +112,21 @@ class _Source:
 
 
 def response_not_found(id: str) -> ClientFault:
-    return ClientFault(f"no response with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param="id")
+    return ClientFault(
+        f"no response with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param="id"
+    )
 
 
-def _told_by(record: ResponseRecord | None, is_over: bool) -> list[StreamEvent]:
-    """What can be told of a response of which nothing is written down: the very events that whoever makes it will begin with, so
-    that who asked for it knows its id while it waits; and, if it was cancelled before anybody did, its end."""
-    if record is None or (record.status in UNFINISHED_STATUSES) is is_over:
-        return []  # things have changed since, and are looked at once more
+def _synthetic_events(record: ResponseRecord | None, has_ended: bool) -> list[StreamEvent]:
+    """The events of a response without stored events: the same events that its runner will start with, so that the
+    client gets its id while it is queued. If it was cancelled before it started, the terminal event too."""
+    if record is None or (record.status in UNFINISHED_STATUSES) is has_ended:
+        return []  # the status has changed since: query again
     queued = queued_response(record)
-    waits: list[StreamEvent] = [
+    events: list[StreamEvent] = [
         ResponseCreated(sequence_number=0, response=queued),
-        ResponseQueued(sequence_number=WAITS, response=queued),
+        ResponseQueued(sequence_number=LAST_QUEUED_EVENT, response=queued),
     ]
-    return [*waits, ResponseFailed(sequence_number=ENDS, response=response_from_record(record))] if is_over else waits
+    if has_ended:
+        events.append(ResponseFailed(sequence_number=CANCELLED_EVENT, response=response_from_record(record)))
+    return events

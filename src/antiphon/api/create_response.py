@@ -1,4 +1,4 @@
-"""`POST /v1/responses`: a turn, as a stream or in one piece."""
+"""`POST /v1/responses`: a turn, streamed, whole or in the background."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from antiphon.ops.services import Services
 
 
 async def create_response(services: Services, exchange: Exchange) -> None:
-    """One turn from body to answer."""
+    """Handles one turn, from request body to answer."""
     strict = requested_strictness(exchange.scope)
     body = await exchange.read_body(services.max_body)
     request, losses = responses.request_to_hub(body)
     del body
     archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    prepared_turn = await prepare_turn(services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict)
+    prepared_turn = await prepare_turn(
+        services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict
+    )
     turn = prepared_turn.turn
     if request.background:
         await enqueue_response(services, exchange, request, turn)
         return
-    del request  # large, and a stream may last
-    await deliver(services, exchange, turn, lambda: _form(services, exchange))
+    del request  # frees memory during a long stream
+    await deliver(services, exchange, turn, lambda: _stream_format(services, exchange))
 
 
-def _form(services: Services, exchange: Exchange) -> StreamFormat:
+def _stream_format(services: Services, exchange: Exchange) -> StreamFormat:
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     if exchange.trace is not None:
         exchange.trace.note("style", style)

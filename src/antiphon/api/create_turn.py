@@ -1,5 +1,5 @@
-"""Turns of clients that speak another dialect than the hub's, as a stream or in one piece: `POST /v1/chat/completions`,
-`/v1/messages`, `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`."""
+"""Turns in client dialects other than the hub's, streamed or whole: `POST /v1/chat/completions`, `/v1/messages`,
+`/v1beta/models/{model}:generateContent` and `:streamGenerateContent`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from antiphon.ops.services import Services
 
 
 async def create_turn(services: Services, exchange: Exchange) -> None:
-    """One turn from body to answer."""
-    speech = exchange.dialect
+    """Handles one turn, from request body to answer."""
+    dialect = exchange.dialect
     strict = requested_strictness(exchange.scope)
-    request, losses = request_at_path(exchange.scope["path"], speech, await exchange.read_body(services.max_body))
+    request, losses = request_at_path(exchange.scope["path"], dialect, await exchange.read_body(services.max_body))
     archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    prepared_turn = await prepare_turn(services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict)
-    del request  # large, and a stream may last
+    prepared_turn = await prepare_turn(
+        services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict
+    )
+    del request  # frees memory during a long stream
     turn = prepared_turn.turn
-    turn.extra_headers = {**turn.extra_headers, **forwarded_headers(speech, exchange.scope, turn.prepared.target.upstream)}
-    await deliver(services, exchange, turn, lambda: stream_format_for(speech, exchange.scope))
+    turn.extra_headers = {
+        **turn.extra_headers,
+        **forwarded_headers(dialect, exchange.scope, turn.prepared.target.upstream),
+    }
+    await deliver(services, exchange, turn, lambda: stream_format_for(dialect, exchange.scope))

@@ -1,4 +1,4 @@
-"""How a turn is told to the client that asked for it, as a stream or in one piece, in whatever dialect the client speaks."""
+"""Delivers a turn to its client over HTTP, streamed or whole, in the dialect of the client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from msgspec import Struct, field
 from antiphon.errors import ApiError
 from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.turn import UpstreamTurn, is_json
-from antiphon.gateway.turn_lifecycle import drain_upstream, finish_turn, record_abandoned_turn, shutdown_error, violation_reporter
+from antiphon.gateway.turn_lifecycle import (
+    drain_upstream,
+    finish_turn,
+    record_abandoned_turn,
+    shutdown_error,
+    violation_reporter,
+)
 from antiphon.http.asgi import JSON, Headers
 from antiphon.http.body import ClientDisconnected
 from antiphon.http.event_stream import KEEPALIVE_COMMENT, SSE_HEADERS, EventStream
@@ -21,28 +27,30 @@ from antiphon.upstream.transport import Flow
 
 
 class StreamFormat(Struct, frozen=True, kw_only=True):
-    """What a stream looks like to one client."""
+    """The format of a stream for one client."""
 
     events_from_hub: Callable[[Request], EventsFromHub]
     headers: Headers = field(default_factory=lambda: SSE_HEADERS)
-    keepalive: bytes = KEEPALIVE_COMMENT  # what is said when there is nothing to say
+    keepalive: bytes = KEEPALIVE_COMMENT  # sent when there are no events
     reports_losses: bool = False
 
 
-async def deliver(services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: Callable[[], StreamFormat]) -> None:
-    """One turn, once it may be asked, to its end."""
+async def deliver(
+    services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: Callable[[], StreamFormat]
+) -> None:
+    """Runs a prepared turn to its end."""
     exchange.watch_disconnect()
     try:
         if turn.prepared.request.stream:
-            await _stream(services, exchange, turn, stream_format())
+            await _deliver_stream(services, exchange, turn, stream_format())
         else:
-            await _whole(services, exchange, turn)
+            await _deliver_whole(services, exchange, turn)
     finally:
         exchange.unwatch_disconnect()
         turn.abort()
 
 
-async def _whole(services: Services, exchange: Exchange, turn: UpstreamTurn) -> None:
+async def _deliver_whole(services: Services, exchange: Exchange, turn: UpstreamTurn) -> None:
     try:
         response = await turn.read_response(await turn.send_request(services.transport))
     except asyncio.CancelledError:
@@ -58,7 +66,9 @@ async def _whole(services: Services, exchange: Exchange, turn: UpstreamTurn) -> 
     await exchange.respond(200, [JSON, *losses_header(turn.losses)], body)
 
 
-async def _stream(services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: StreamFormat) -> None:
+async def _deliver_stream(
+    services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: StreamFormat
+) -> None:
     pipe = turn.make_pipe(
         stream_format.events_from_hub(turn.prepared.request),
         reports_losses=stream_format.reports_losses,
@@ -83,7 +93,8 @@ async def _stream(services: Services, exchange: Exchange, turn: UpstreamTurn, st
 
 
 async def _pump(services: Services, exchange: Exchange, turn: UpstreamTurn, pipe: Pipe, stream: EventStream) -> None:
-    """Upstream pieces to client bytes. What fails before the 200 is raised, what fails after it is told in the stream (STR-8)."""
+    """Moves upstream pieces to the client. An error before the 200 is raised; a later one is sent in the stream
+    (STR-8)."""
     flow: Flow | None = None
     tap = _Tap(exchange, pipe, stream)
     try:
@@ -107,12 +118,12 @@ async def _pump(services: Services, exchange: Exchange, turn: UpstreamTurn, pipe
             raise ClientDisconnected from None
         if not stream.has_started:
             raise shutdown_error() from None
-        out = pipe.finish(shutdown_error())  # the server stops, and this client can still be told
+        out = pipe.finish(shutdown_error())  # the server stops, but the client is still connected
     except Exception as error:
         if not stream.has_started:
             raise
         services.logger.fault("a stream broke off inside the gateway", error, request_id=exchange.id)
-        out = pipe.finish(ApiError("something went wrong inside the gateway"))
+        out = pipe.finish(ApiError(f"internal error; see the log for request id {exchange.id}"))
     if pipe.error is not None and not stream.has_started:
         raise pipe.error.without_traceback()
     exchange.log_entry.note_first_event()
@@ -123,15 +134,15 @@ async def _pump(services: Services, exchange: Exchange, turn: UpstreamTurn, pipe
 
 
 class _Tap:
-    """Between an upstream's flow and a client's stream. Pieces pass through in the moment they come. Where one cannot, the flow
-    stops with `out` to be written by the task, which can wait, and which may be told to end before it did. So it does for the end:
-    the task may have to keep the response."""
+    """Passes the pieces of an upstream to the client's stream as they arrive. If the stream cannot take a piece, the
+    flow stops and the task writes `out`, because the task can wait and can be cancelled. The flow also stops at the
+    end, because the task may have to save the response."""
 
     def __init__(self, exchange: Exchange, pipe: Pipe, stream: EventStream) -> None:
         self.out = b""
         self._log_entry = exchange.log_entry
         self._pipe = pipe
-        self._stream = stream
+        self._deliver_stream = stream
 
     def __call__(self, piece: bytes) -> bool:
         out = self._pipe.feed(piece)
@@ -140,7 +151,7 @@ class _Tap:
                 return True
             if self._log_entry.first_event_ms is None:
                 self._log_entry.note_first_event()
-            if self._stream.try_write(out):
+            if self._deliver_stream.try_write(out):
                 return True
         self.out = out
         return False

@@ -1,4 +1,4 @@
-"""Items as they are listed: whole, without what is shown only to who asks for it, a page at a time (API-1, API-4)."""
+"""Renders items and pages of items for list endpoints. Some fields are included only on request (API-1, API-4)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from msgspec.structs import replace
 
 from antiphon.protocol import codec
 from antiphon.protocol.content import ContentParam, InputText, OutputText, OutputTextParam
-from antiphon.protocol.items import CodeInterpreterCall, FileSearchCall, ItemParam, MessageParam, ReasoningParam, WebSearchCall
+from antiphon.protocol.items import (
+    CodeInterpreterCall,
+    FileSearchCall,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    WebSearchCall,
+)
 from antiphon.protocol.policy import ENCRYPTED_REASONING, LOGPROBS, Policy
 from antiphon.protocol.request import Request
 from antiphon.protocol.status import ItemStatus
 
 
 def render_item(item: ItemParam, include: Collection[str]) -> Raw:
-    """An item as it is shown: a message is done, and its content is parts. RSN-2: what is sealed is shown to who asks for it."""
+    """Renders an item. Messages get a status and content parts. RSN-2: encrypted reasoning is shown only on request."""
     match item:
         case ReasoningParam() if ENCRYPTED_REASONING not in include:
             item = replace(item, encrypted_content=UNSET)
@@ -31,7 +38,7 @@ def render_item(item: ItemParam, include: Collection[str]) -> Raw:
 
 
 def render_page(items: Sequence[Raw], *, has_more: bool) -> bytes:
-    """A page of them, as JSON."""
+    """Renders a page of items as JSON."""
     body = {
         "object": "list",
         "data": items,
@@ -50,9 +57,17 @@ def _parts(message: MessageParam) -> list[ContentParam]:
     content = message.content
     if not isinstance(content, str):
         return content
-    return [OutputText(text=content, annotations=[], logprobs=[]) if message.role == "assistant" else InputText(text=content)]
+    return [
+        OutputText(text=content, annotations=[], logprobs=[])
+        if message.role == "assistant"
+        else InputText(text=content)
+    ]
 
 
 def _part(part: ContentParam, include: Collection[str]) -> ContentParam:
-    """STR-12."""
-    return replace(part, logprobs=[]) if isinstance(part, OutputTextParam) and part.logprobs and LOGPROBS not in include else part
+    """STR-12: log probabilities are shown only on request."""
+    return (
+        replace(part, logprobs=[])
+        if isinstance(part, OutputTextParam) and part.logprobs and LOGPROBS not in include
+        else part
+    )

@@ -1,4 +1,5 @@
-"""`GET /v1/models`, and one of them: what can be asked for (API-5), in the form that the asker's own API lists models in."""
+"""`GET /v1/models` and `GET /v1/models/{model}`: the available models (API-5), in the format of the client's
+dialect."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from antiphon.ops.services import Services
 
 
 async def list_models(services: Services, exchange: Exchange) -> None:
-    """All that have a name."""
+    """Lists all named models."""
     listed = await services.models.list_models()
     await exchange.respond(200, [JSON], msgspec.json.encode(_list_for(exchange.dialect.name, listed)))
 
 
 async def get_model(services: Services, exchange: Exchange) -> None:
-    """One that can be asked for, whether or not it is listed."""
+    """Returns one available model, listed or not."""
     name = exchange.path_parameter
     target = services.routes.find(name)
     model = Model(id=name, owned_by=target.upstream.name)
@@ -42,12 +43,12 @@ def _list_for(dialect: ClientDialectName, listed: ModelList) -> Any:
 def _model_for(dialect: ClientDialectName, model: Model) -> Any:
     match dialect:
         case "messages":
-            return {"type": "model", "id": model.id, "display_name": model.id, "created_at": LONG_AGO}
+            return {"type": "model", "id": model.id, "display_name": model.id, "created_at": UNKNOWN_CREATION_TIME}
         case "gemini":
             return {"name": f"models/{model.id}", "displayName": model.id, "supportedGenerationMethods": ACTIONS}
         case _:
             return model
 
 
-LONG_AGO: Final = "1970-01-01T00:00:00Z"  # nobody here knows when a model was made
+UNKNOWN_CREATION_TIME: Final = "1970-01-01T00:00:00Z"  # the creation time of models is not known
 ACTIONS: Final = ["generateContent", "streamGenerateContent", "countTokens"]

@@ -1,7 +1,7 @@
-"""Our own OpenAPI document, made from the shapes that the server really reads and writes.
+"""The OpenAPI document of the gateway, generated from the types that the server reads and writes.
 
-Names are those of the Open Responses specification wherever it has one. What the shapes keep open stays open here: unknown fields
-are allowed everywhere, and where objects of several types may stand, one of a type nobody knows may stand too.
+Names are those of the Open Responses specification where it has one. Unknown fields are allowed everywhere, and unions
+accept objects of unknown types.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from antiphon.api.openapi_schemas import schemas
 
 @cache
 def document() -> bytes:
-    """The document, as `GET /openapi.json` answers it."""
+    """The document that `GET /openapi.json` returns."""
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
-            "info": {"title": "Antiphon", "version": __version__, "description": ABOUT},
+            "info": {"title": "Antiphon", "version": __version__, "description": DESCRIPTION},
             "servers": [{"url": "/"}],
             "security": [{"bearer": []}, {"apiKey": []}],
             "paths": {
@@ -56,9 +56,9 @@ def document() -> bytes:
                 "/v1/responses/{id}/cancel": {"post": _cancel_response()},
                 "/v1/responses/{id}/input_items": {"get": _list_input_items()},
                 "/v1/conversations": {"post": _create_conversation()},
-                "/v1/conversations/{id}": _of_conversation(),
+                "/v1/conversations/{id}": _conversation_operations(),
                 "/v1/conversations/{id}/items": {"get": _list_items(), "post": _add_items()},
-                "/v1/conversations/{id}/items/{item_id}": _of_item(),
+                "/v1/conversations/{id}/items/{item_id}": _item_operations(),
                 "/v1/models": {"get": _list_models()},
                 "/v1/usage": {"get": openapi_usage.usage_operation()},
                 **openapi_dialects.dialect_paths(),
@@ -112,10 +112,13 @@ def _compact_response() -> Schema:
         "operationId": "compactResponse",
         "summary": "Compact a conversation",
         "description": COMPACT,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CompactResponseMethodPublicBody")}}},
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": ref("CompactResponseMethodPublicBody")}},
+        },
         "responses": {
             "200": {
-                "description": "What stands for the conversation from here on.",
+                "description": "The compaction that replaces the conversation.",
                 "headers": header_refs("x-request-id", "Antiphon-Losses"),
                 "content": {"application/json": {"schema": ref("CompactResource")}},
             },
@@ -133,7 +136,7 @@ def _count_tokens() -> Schema:
         "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CreateResponseBody")}}},
         "responses": {
             "200": {
-                "description": "How many there are.",
+                "description": "The number of tokens.",
                 "headers": header_refs("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
                 "content": {"application/json": {"schema": ref("InputTokens")}},
             },
@@ -147,7 +150,7 @@ def _count_tokens() -> Schema:
 def _get_response() -> Schema:
     return {
         "operationId": "getResponse",
-        "summary": "Get a response that is kept",
+        "summary": "Get a stored response",
         "description": GET,
         "parameters": [
             ID,
@@ -179,11 +182,11 @@ def _delete_response() -> Schema:
     }
     return {
         "operationId": "deleteResponse",
-        "summary": "Delete a response that is kept",
-        "description": "Nothing of it is left, and nothing can be continued that continued it.",
+        "summary": "Delete a stored response",
+        "description": "Deletes it completely. Responses that continued it can no longer be continued.",
         "parameters": [ID],
         "responses": {
-            "200": json_response("It is gone.", schema),
+            "200": json_response("The response was deleted.", schema),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }
@@ -192,11 +195,11 @@ def _delete_response() -> Schema:
 def _cancel_response() -> Schema:
     return {
         "operationId": "cancelResponse",
-        "summary": "Cancel a response that is made in the background",
+        "summary": "Cancel a background response",
         "description": CANCEL,
         "parameters": [ID],
         "responses": {
-            "200": json_response("The response, as it ended.", ref("ResponseResource")),
+            "200": json_response("The response after its end.", ref("ResponseResource")),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }
@@ -205,11 +208,11 @@ def _cancel_response() -> Schema:
 def _list_input_items() -> Schema:
     return {
         "operationId": "listInputItems",
-        "summary": "List the items that a response was asked with",
-        "description": "Those of its own request, without what it continued.",
+        "summary": "List the input items of a response",
+        "description": "The items of its own request, without earlier turns.",
         "parameters": [ID, *paging_parameters()],
         "responses": {
-            "200": json_response("A page of them.", item_page()),
+            "200": json_response("A page of items.", item_page()),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }
@@ -222,38 +225,38 @@ def _create_conversation() -> Schema:
         "description": CONVERSATION,
         "requestBody": json_body("CreateConversation"),
         "responses": {
-            "200": json_response("It is made.", ref("ConversationResource")),
+            "200": json_response("The conversation was created.", ref("ConversationResource")),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
         },
     }
 
 
-def _of_conversation() -> dict[str, Schema]:
-    refusals = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
+def _conversation_operations() -> dict[str, Schema]:
+    errors = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
     return {
         "get": {
             "operationId": "getConversation",
             "summary": "Get a conversation",
             "parameters": [CONVERSATION_ID],
-            "responses": {"200": json_response("The conversation.", ref("ConversationResource")), **refusals},
+            "responses": {"200": json_response("The conversation.", ref("ConversationResource")), **errors},
         },
         "post": {
             "operationId": "updateConversation",
             "summary": "Change the metadata of a conversation",
-            "description": "All of it: what is not sent again is gone.",
+            "description": "Replaces all metadata.",
             "parameters": [CONVERSATION_ID],
             "requestBody": json_body("UpdateConversation"),
             "responses": {
-                "200": json_response("It is changed.", ref("ConversationResource")),
+                "200": json_response("The conversation was updated.", ref("ConversationResource")),
                 **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
             },
         },
         "delete": {
             "operationId": "deleteConversation",
             "summary": "Delete a conversation",
-            "description": "With its items. Responses that were made in it stay.",
+            "description": "Deletes it with its items, but not its responses.",
             "parameters": [CONVERSATION_ID],
-            "responses": {"200": json_response("It is gone.", ref("DeletedConversation")), **refusals},
+            "responses": {"200": json_response("The conversation was deleted.", ref("DeletedConversation")), **errors},
         },
     }
 
@@ -264,7 +267,7 @@ def _list_items() -> Schema:
         "summary": "List the items of a conversation",
         "parameters": [CONVERSATION_ID, *paging_parameters()],
         "responses": {
-            "200": json_response("A page of them.", item_page()),
+            "200": json_response("A page of items.", item_page()),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS),
         },
     }
@@ -274,30 +277,33 @@ def _add_items() -> Schema:
     return {
         "operationId": "createConversationItems",
         "summary": "Add items to a conversation",
-        "description": "At its end, in their order, all of them or none.",
+        "description": "Appends the items in this order, all or none.",
         "parameters": [CONVERSATION_ID, include_parameter()],
         "requestBody": json_body("AddItems"),
         "responses": {
-            "200": json_response("They are added.", item_page()),
+            "200": json_response("The added items.", item_page()),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS, BODY_ERRORS),
         },
     }
 
 
-def _of_item() -> dict[str, Schema]:
-    refusals = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
+def _item_operations() -> dict[str, Schema]:
+    errors = error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, CONVERSATION_ERRORS)
     return {
         "get": {
             "operationId": "getConversationItem",
             "summary": "Get an item of a conversation",
             "parameters": [CONVERSATION_ID, ITEM_ID, include_parameter()],
-            "responses": {"200": json_response("The item.", ref("ItemParam")), **refusals},
+            "responses": {"200": json_response("The item.", ref("ItemParam")), **errors},
         },
         "delete": {
             "operationId": "deleteConversationItem",
             "summary": "Delete an item of a conversation",
             "parameters": [CONVERSATION_ID, ITEM_ID],
-            "responses": {"200": json_response("It is gone; the conversation.", ref("ConversationResource")), **refusals},
+            "responses": {
+                "200": json_response("The item was deleted; the conversation.", ref("ConversationResource")),
+                **errors,
+            },
         },
     }
 
@@ -305,7 +311,7 @@ def _of_item() -> dict[str, Schema]:
 def _list_models() -> Schema:
     return {
         "operationId": "listModels",
-        "summary": "List the models that can be asked for",
+        "summary": "List the available models",
         "responses": {
             "200": json_response("The models.", ref("ModelList")),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS),
@@ -321,21 +327,21 @@ def _health(id: str) -> Schema:
     }
     return {
         "operationId": id,
-        "summary": "Whether the gateway is up",
-        "description": "Says nothing about the servers behind it. Needs no key.",
+        "summary": "Check whether the gateway is up",
+        "description": "Does not check the upstream servers. Needs no key.",
         "security": [],
-        "responses": {"200": json_response("It is.", schema), **error_responses(COMMON_ERRORS)},
+        "responses": {"200": json_response("The gateway is up.", schema), **error_responses(COMMON_ERRORS)},
     }
 
 
 def _metrics() -> Schema:
     return {
         "operationId": "metrics",
-        "summary": "What was counted",
-        "description": "In the text form of Prometheus. Needs a key, unless the configuration has `public_metrics`.",
+        "summary": "Get the metrics",
+        "description": "In the text format of Prometheus. Needs a key, unless the configuration has `public_metrics`.",
         "responses": {
             "200": {
-                "description": "The measurements.",
+                "description": "The metrics.",
                 "headers": header_refs("x-request-id"),
                 "content": {"text/plain": {"schema": {"type": "string"}}},
             },
@@ -354,48 +360,50 @@ def _openapi() -> Schema:
     }
 
 
-ABOUT: Final = (
-    "A gateway that speaks Open Responses to its clients, and Chat Completions, Messages and Gemini to those that know no better,"
-    " whatever the servers behind it speak. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON error."
+DESCRIPTION: Final = (
+    "A gateway with the Open Responses, Chat Completions, Messages and Gemini APIs, for upstream servers of any"
+    " of these dialects. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON error."
 )
-KEYS: Final = "A key from the gateway's configuration. Where none is configured, none is asked for."
+KEYS: Final = "A key from the gateway's configuration. If none is configured, no key is needed."
 CREATE: Final = (
-    "One turn of a conversation. What the chosen server cannot be told is named in `Antiphon-Losses`. With `stream: true` the"
-    " answer is server-sent events, `event:` equal to `type` in their data; comment lines fill silence, and the last line is"
-    " `data: [DONE]`. The response is kept unless `store` is false, and can be continued with `previous_response_id`."
-    " With `background: true` it is made whether the client stays or not: the answer is the response that waits, or its stream."
-    " The same turns can be had over a WebSocket at this path, which OpenAPI has no words for: each message"
-    ' `{"type": "response.create", …}` brings the same events, one message each, and a turn that fails before its first event'
-    ' one error, `{"type": "error", "status": …, "error": …}`.'
+    "Creates one turn of a conversation. `Antiphon-Losses` lists what could not be translated for the upstream"
+    " server. With `stream: true` the answer is server-sent events, whose `event:` equals `type` in their data;"
+    " comment lines keep the connection alive, and the last line is `data: [DONE]`. The response is stored unless"
+    " `store` is false, and can be continued with `previous_response_id`. With `background: true` it is created"
+    " even if the client disconnects: the answer is the queued response, or its stream. The same turns are"
+    ' available over a WebSocket at this path, which OpenAPI cannot describe: each message `{"type":'
+    ' "response.create", …}` is answered by the same events, one message each; a turn that fails before its first'
+    ' event is answered by one error, `{"type": "error", "status": …, "error": …}`.'
 )
 GET: Final = (
-    "What was told to the client that asked for it. With `stream=true` it is told as events once more, made from the response:"
-    " their deltas may be longer than they were. The events of a response that is made in the background are the very ones that"
-    " came, and the stream goes on until its end."
+    "Returns a stored response. With `stream=true` it is returned as events that are generated from the response:"
+    " their deltas may be longer than the original ones. For a background response they are the original events,"
+    " and the stream continues until its end."
 )
 CANCEL: Final = (
-    "Ends a response that was asked for with `background: true` and has not ended: its status is `cancelled`. One that has ended"
-    " is told as it is."
+    "Ends a response with `background: true` that has not ended: its status is then `cancelled`. One that has"
+    " ended is returned unchanged."
 )
-AFTER_EVENT: Final = "Of a stream, the `sequence_number` of the last event that the client has."
+AFTER_EVENT: Final = "The `sequence_number` of the last event that the client has; only for a stream."
 ID: Final = path_parameter("id", "The id of a response.")
 CONVERSATION_ID: Final = path_parameter("id", "The id of a conversation.")
-ITEM_ID: Final = path_parameter("item_id", "The id of an item in it.")
+ITEM_ID: Final = path_parameter("item_id", "The id of an item in the conversation.")
 CONVERSATION: Final = (
-    "A conversation holds items in their order. A turn that names it in `conversation` is asked with all of them before its own"
-    " input, and adds its input and output once it has ended. It stays until it is deleted."
+    "A conversation is an ordered list of items. A turn that names it in `conversation` gets all of them before"
+    " its own input, and appends its input and output when it has ended. A conversation is stored until it is"
+    " deleted."
 )
 COMPACT: Final = (
-    "The model sums a conversation up, and one `compaction` item stands for it: sent as `input` in its place, it tells the next"
-    " turn what came before. Its content is sealed, and opens for the same owner alone."
+    "The model summarises a conversation as one `compaction` item. Sent as `input` instead of the conversation,"
+    " it gives the next turn the earlier content. The item is encrypted, and only the same owner can use it."
 )
 COUNT: Final = (
-    "How long a turn would be, without asking for it: the body is that of a turn, and what it continues counts too. Where the"
-    " server behind does not count, the answer is an estimate and has `antiphon:estimated`."
+    "Counts the input tokens of a turn without running it. The body is that of a turn; its history is counted"
+    " too. If the upstream server cannot count, the answer is an estimate and has `antiphon:estimated`."
 )
 STYLE: Final = (
-    "How events are written. `standard` is the specification's form: `response.reasoning.*`, nested errors. `older` has"
-    " `response.reasoning_text.*`, flat errors and no `[DONE]`. Without the header: the style of the key, else of the server, else"
-    " `response.reasoning_text.*` and nested errors, which most clients read."
+    "The style of events. `standard` is the form of the specification: `response.reasoning.*`, nested errors."
+    " `older` has `response.reasoning_text.*`, flat errors and no `[DONE]`. Default: the style of the key, else"
+    " of the server, else `response.reasoning_text.*` and nested errors, which most clients accept."
 )
 EXTENSIONS: Final = "Extension events that the client wants, separated by commas: `losses`."

@@ -1,17 +1,25 @@
-"""The paths of the OpenAPI document that belong to other APIs. Their bodies are described elsewhere, by those who made them: here
-stands that they are there, what can be said by headers, and which answers there are."""
+"""The OpenAPI paths of other dialects: their headers, parameters and answers. Their bodies are documented by their
+vendors."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from antiphon.api.openapi_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, CREATE_ERRORS, TITLES, ErrorCodes
-from antiphon.api.openapi_parts import Schema, header_parameter, header_refs, json_response, path_parameter, query_parameter, ref
+from antiphon.api.openapi_parts import (
+    Schema,
+    header_parameter,
+    header_refs,
+    json_response,
+    path_parameter,
+    query_parameter,
+    ref,
+)
 
 
 def dialect_paths() -> dict[str, dict[str, Schema]]:
-    """Every path of theirs."""
-    found: dict[str, dict[str, Schema]] = {
+    """All paths of other dialects."""
+    paths: dict[str, dict[str, Schema]] = {
         "/v1/chat/completions": {"post": _turn("createChatCompletion", "Chat Completions", CHAT)},
         "/v1/messages": {"post": _turn("createMessage", "Messages", MESSAGES, overloaded="529")},
         "/v1/messages/count_tokens": {"post": _count("countMessageTokens", "Messages", "input_tokens")},
@@ -23,11 +31,15 @@ def dialect_paths() -> dict[str, dict[str, Schema]]:
         "/v1beta/models/{model}": {"get": _model("getGeminiModel")},
     }
     for version, name in (("v1", "V1"), ("v1beta", "")):
-        of_model = f"/{version}/models/{{model}}"
-        found[f"{of_model}:generateContent"] = {"post": _generate(f"generateContent{name}", "In one piece.", JSON)}
-        found[f"{of_model}:streamGenerateContent"] = {"post": _generate(f"streamGenerateContent{name}", STREAMED, STREAM)}
-        found[f"{of_model}:countTokens"] = {"post": _with_model(_count(f"countTokens{name}", "Gemini", "totalTokens"))}
-    return found
+        model_path = f"/{version}/models/{{model}}"
+        paths[f"{model_path}:generateContent"] = {"post": _generate(f"generateContent{name}", "In one piece.", JSON)}
+        paths[f"{model_path}:streamGenerateContent"] = {
+            "post": _generate(f"streamGenerateContent{name}", STREAMED, STREAM)
+        }
+        paths[f"{model_path}:countTokens"] = {
+            "post": _with_model(_count(f"countTokens{name}", "Gemini", "totalTokens"))
+        }
+    return paths
 
 
 def _turn(id: str, api: str, description: str, overloaded: str = "503") -> Schema:
@@ -49,12 +61,12 @@ def _turn(id: str, api: str, description: str, overloaded: str = "503") -> Schem
 
 
 def _generate(id: str, description: str, content: dict[str, Schema]) -> Schema:
-    made = _turn(id, "Gemini", description)
-    made["responses"]["200"] |= {"description": "The answer.", "content": content}
+    operation = _turn(id, "Gemini", description)
+    operation["responses"]["200"] |= {"description": "The answer.", "content": content}
     if content is STREAM:
-        told = "`sse` has the answer as server-sent events; without it, it is one array that grows."
-        made["parameters"] = [LOSSES, query_parameter("alt", told, {"type": "string", "examples": ["sse"]})]
-    return _with_model(made)
+        alt = "`sse`: the answer is server-sent events. Default: one JSON array, sent in pieces."
+        operation["parameters"] = [LOSSES, query_parameter("alt", alt, {"type": "string", "examples": ["sse"]})]
+    return _with_model(operation)
 
 
 def _count(id: str, api: str, name: str) -> Schema:
@@ -66,7 +78,7 @@ def _count(id: str, api: str, name: str) -> Schema:
         "requestBody": BODY,
         "responses": {
             "200": {
-                "description": "How many there are.",
+                "description": "The number of tokens.",
                 "headers": header_refs("x-request-id", "Antiphon-Losses", "Antiphon-Estimated"),
                 "content": {"application/json": {"schema": counted}},
             },
@@ -76,30 +88,32 @@ def _count(id: str, api: str, name: str) -> Schema:
 
 
 def _editor_turn() -> Schema:
-    made = _turn("createEditorTurn", "VS Code's language models", EDITOR)
-    made["responses"]["200"] |= {"description": "Its parts, a line each as they come, or with `stream: false` in one piece."}
-    made["responses"]["200"] |= {"content": {"application/x-ndjson": {"schema": OBJECT}, **JSON}}
-    return made
+    operation = _turn("createEditorTurn", "VS Code's language models", EDITOR)
+    operation["responses"]["200"] |= {
+        "description": "The response parts, one line each as they are created, or with `stream: false` one JSON object."
+    }
+    operation["responses"]["200"] |= {"content": {"application/x-ndjson": {"schema": OBJECT}, **JSON}}
+    return operation
 
 
 def _models(id: str, api: str) -> Schema:
     return {
         "operationId": id,
-        "summary": f"List the models that can be asked for, in the form of {api}",
+        "summary": f"List the available models, in the form of {api}",
         "responses": {"200": json_response("The models.", OBJECT), **_errors()},
     }
 
 
 def _model(id: str) -> Schema:
-    made: Schema = {
+    operation: Schema = {
         "operationId": id,
-        "summary": "One model that can be asked for",
+        "summary": "Get one available model",
         "responses": {
-            "200": json_response("The model, in the form of the asker's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            "200": json_response("The model, in the form of the client's API.", {"anyOf": [ref("Model"), OBJECT]}),
             **_errors({404: CREATE_ERRORS[404]}),
         },
     }
-    return _with_model(made)
+    return _with_model(operation)
 
 
 def _with_model(operation: Schema) -> Schema:
@@ -107,32 +121,37 @@ def _with_model(operation: Schema) -> Schema:
 
 
 def _errors(*tables: ErrorCodes, overloaded: str = "503") -> dict[str, Schema]:
-    """The same refusals as everywhere, in the form of that API."""
+    """The errors of all endpoints, in the format of that API."""
     codes: dict[str, list[str]] = {}
     for table in (COMMON_ERRORS, AUTHENTICATION_ERRORS, *tables):
-        for status, told in table.items():
-            for code in told:
+        for status, messages in table.items():
+            for code in messages:
                 codes.setdefault(overloaded if code == "overloaded" else str(status), []).append(code)
     return {
         status: {
             "description": f"{TITLES[503 if status == '529' else int(status)]}: "
-            + ", ".join(f"`{code}`" for code in dict.fromkeys(told)),
+            + ", ".join(f"`{code}`" for code in dict.fromkeys(status_codes)),
             "headers": header_refs("x-request-id"),
             "content": {"application/json": {"schema": ERROR}},
         }
-        for status, told in sorted(codes.items())
+        for status, status_codes in sorted(codes.items())
     }
 
 
-CHAT: Final = "As clients of Chat Completions ask for it. It is kept only if `store` is true."
-MESSAGES: Final = "As clients of Messages ask for it. Names of betas go to servers of this API and to no others."
-EDITOR: Final = "An editor's messages and options as they are, and its response parts back: a stream unless `stream` is false."
+CHAT: Final = "A turn in the format of Chat Completions. It is stored only if `store` is true."
+MESSAGES: Final = "A turn in the format of Messages. Beta headers are forwarded only to servers of this API."
+EDITOR: Final = (
+    "Takes the messages and options of the editor and returns response parts: a stream unless `stream` is false."
+)
 STREAMED: Final = "As a stream."
 OBJECT: Final[Schema] = {"type": "object"}
 ERROR: Final[Schema] = {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]}
 BODY: Final[Schema] = {"required": True, "content": {"application/json": {"schema": OBJECT}}}
 JSON: Final[dict[str, Schema]] = {"application/json": {"schema": OBJECT}}
-STREAM: Final[dict[str, Schema]] = {"text/event-stream": {"schema": OBJECT}, "application/json": {"schema": {"type": "array"}}}
-STRICT: Final = "`strict` refuses the turn if anything of it would be lost; `warn` tells what was."
+STREAM: Final[dict[str, Schema]] = {
+    "text/event-stream": {"schema": OBJECT},
+    "application/json": {"schema": {"type": "array"}},
+}
+STRICT: Final = "`strict` refuses a turn that cannot be translated without loss; `warn` reports the losses."
 LOSSES: Final = header_parameter("Antiphon-Losses", STRICT, {"enum": ["warn", "strict"]})
-MODEL: Final = path_parameter("model", "The name of a model, which may hold slashes.")
+MODEL: Final = path_parameter("model", "The name of a model, which may contain slashes.")

@@ -1,4 +1,4 @@
-"""The answers that are not 2xx, as the OpenAPI document tells them: which codes may stand under which status, and what is said."""
+"""The error answers of the OpenAPI document: the codes of each status, with an example message for each."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from typing import Final
 from antiphon.api.openapi_parts import Schema, header_refs, ref
 from antiphon.errors import STATUS_OF_TYPE
 
-ErrorCodes = dict[int, dict[str, str]]  # by status, and what is said with each
+ErrorCodes = dict[int, dict[str, str]]  # an example message by status and code
 
 
 def error_responses(*tables: ErrorCodes) -> dict[str, Schema]:
-    """The answers that are not 2xx, each with an example of every code it may have."""
+    """The error answers, with an example of every code."""
     codes: ErrorCodes = {}
     for table in tables:
-        for status, told in table.items():
-            codes[status] = codes.get(status, {}) | told
+        for status, messages in table.items():
+            codes[status] = codes.get(status, {}) | messages
     return {str(status): _error(status, codes[status]) for status in sorted(codes)}
 
 
 def _error(status: int, codes: dict[str, str]) -> Schema:
     examples = {
-        code: {"value": {"error": {"type": _type_of(status, code), "code": code, "message": message, "param": PARAMS.get(code)}}}
+        code: {
+            "value": {
+                "error": {"type": _type_of(status, code), "code": code, "message": message, "param": PARAMS.get(code)}
+            }
+        }
         for code, message in codes.items()
     }
     return {
@@ -71,7 +75,7 @@ PARAMS: Final = {
     "model_not_found": "model",
     "lossy_translation": "tools[0]",
 }
-# By status: the codes that may stand there, and what is said with them.
+# The codes of each status, with an example message.
 COMMON_ERRORS: Final[ErrorCodes] = {
     400: {"invalid_value": 'temperature: got "hot", wanted a number'},
     403: {
@@ -81,12 +85,15 @@ COMMON_ERRORS: Final[ErrorCodes] = {
     405: {"method_not_allowed": "this path answers GET"},
     426: {"upgrade_required": "there is no WebSocket here: send the request with POST"},
     431: {"headers_too_large": "the head of the request is too large"},
-    500: {"internal_error": "something went wrong inside the gateway"},
+    500: {"internal_error": "internal error; see the log for request id req_0123"},
     503: {"server_shutdown": "the server is shutting down"},
 }
 AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "a valid key is needed"}}
 STORAGE_ERRORS: Final = {"storage_unavailable": "the response could not be kept"}
-STORED_RESPONSE_ERRORS: Final[ErrorCodes] = {404: {"not_found": "no response with this id is kept here"}, 503: STORAGE_ERRORS}
+STORED_RESPONSE_ERRORS: Final[ErrorCodes] = {
+    404: {"not_found": "no response with this id is kept here"},
+    503: STORAGE_ERRORS,
+}
 CONVERSATION_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "no conversation with this id is kept here"},
     503: STORAGE_ERRORS,
@@ -98,8 +105,10 @@ CREATE_ERRORS: Final[ErrorCodes] = {
         "json_too_deep": "the body is nested too deeply",
         "invalid_unicode": "the body is not valid UTF-8",
         "missing_field": "input[0].content: it is missing",
-        "unsupported_parameter": "background: got true, but store is false, and what runs in the background must be kept",
-        "context_length_exceeded": "the input is longer than the model's context, or refers to more than this gateway resolves",
+        "unsupported_parameter": "background: got true, but store is false, "
+        "and what runs in the background must be kept",
+        "context_length_exceeded": "the input is longer than the model's context, "
+        "or refers to more than this gateway resolves",
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
         "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
@@ -120,9 +129,11 @@ CREATE_ERRORS: Final[ErrorCodes] = {
     503: {"overloaded": "the upstream is overloaded", **STORAGE_ERRORS},
     504: {"upstream_timeout": "the upstream took too long"},
 }
-# Of a body that is kept and asks nobody anything.
+# For endpoints that store a body and call no upstream.
 BODY_ERRORS: Final[ErrorCodes] = {
-    400: {code: CREATE_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")},
+    400: {
+        code: CREATE_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")
+    },
     413: CREATE_ERRORS[413],
     415: CREATE_ERRORS[415],
 }

@@ -1,4 +1,4 @@
-"""What the operations of the OpenAPI document are put together from: references, bodies, parameters, headers."""
+"""Builds the parts of OpenAPI operations: references, bodies, parameters, headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ def ref(name: str) -> Schema:
 
 
 def json_response(description: str, schema: Schema) -> Schema:
-    return {"description": description, "headers": header_refs("x-request-id"), "content": {"application/json": {"schema": schema}}}
+    return {
+        "description": description,
+        "headers": header_refs("x-request-id"),
+        "content": {"application/json": {"schema": schema}},
+    }
 
 
 def json_body(name: str) -> Schema:
@@ -20,7 +24,7 @@ def json_body(name: str) -> Schema:
 
 
 def item_page() -> Schema:
-    """Some of many items."""
+    """The schema of a page of items."""
     return {
         "type": "object",
         "properties": {
@@ -36,9 +40,15 @@ def item_page() -> Schema:
 
 def paging_parameters() -> list[Schema]:
     return [
-        query_parameter("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}),
-        query_parameter("order", "The newest first, or the oldest.", {"enum": ["asc", "desc"], "default": "desc"}),
-        query_parameter("after", "The id of the item that the page begins behind.", {"type": "string"}),
+        query_parameter(
+            "limit", "The maximum number of items.", {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+        ),
+        query_parameter(
+            "order",
+            "The order: newest first (`desc`) or oldest first (`asc`).",
+            {"enum": ["asc", "desc"], "default": "desc"},
+        ),
+        query_parameter("after", "The id of the item before the page.", {"type": "string"}),
         include_parameter(),
     ]
 
@@ -64,15 +74,15 @@ def query_parameter(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
-INCLUDE: Final = "What is shown only to who asks for it, such as `reasoning.encrypted_content`."
+INCLUDE: Final = "Fields that are included only on request, such as `reasoning.encrypted_content`."
 HEADERS: Final[dict[str, Schema]] = {
-    "x-request-id": {"description": "By which the gateway's log knows the request.", "schema": {"type": "string"}},
+    "x-request-id": {"description": "The id of the request in the log of the gateway.", "schema": {"type": "string"}},
     "Antiphon-Losses": {
-        "description": "How much could not be carried to the server behind, and where it stood: `2; tools[0], input[3]`.",
+        "description": "The number of losses in translation, and their paths: `2; tools[0], input[3]`.",
         "schema": {"type": "string"},
     },
-    "Antiphon-Estimated": {"description": "The server behind does not count.", "schema": {"const": "true"}},
-    "Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}},
-    "Allow": {"description": "The methods that the path answers.", "schema": {"type": "string"}},
-    "Upgrade": {"description": "What to speak instead.", "schema": {"type": "string"}},
+    "Antiphon-Estimated": {"description": "The count is an estimate.", "schema": {"const": "true"}},
+    "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer", "minimum": 1}},
+    "Allow": {"description": "The methods of the path.", "schema": {"type": "string"}},
+    "Upgrade": {"description": "The protocol to use instead.", "schema": {"type": "string"}},
 }

@@ -1,4 +1,4 @@
-"""The shapes of the OpenAPI document, made from those that the server really reads and writes, under the specification's names."""
+"""The schemas of the OpenAPI document, generated from the protocol types, with the names of the specification."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from antiphon.protocol.losses import Loss
 
 @cache
 def schemas() -> dict[str, Schema]:
-    """Every shape by its public name."""
-    roots, made = msgspec.json.schema_components([*UNIONS.values(), *ROOTS], ref_template="{name}")
+    """All schemas by their public name."""
+    roots, components = msgspec.json.schema_components([*UNIONS.values(), *ROOTS], ref_template="{name}")
     defaulted = {cls.__name__: _always_written(cls) for cls in ROOTS}
     unions = dict(zip(UNIONS, roots, strict=False))
     named = {msgspec.json.encode(schema): name for name, schema in unions.items()}
-    tidy = _Tidying(named)
-    found = {_public(name): tidy.component(name, schema, defaulted.get(name, [])) for name, schema in made.items()}
-    found |= {name: tidy.union(schema) for name, schema in unions.items()}
-    found["LossesStreamingEvent"] = LOSSES
-    found["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
-    return dict(sorted(found.items()))
+    cleaner = _SchemaCleaner(named)
+    result = {
+        _public_name(name): cleaner.component(name, schema, defaulted.get(name, []))
+        for name, schema in components.items()
+    }
+    result |= {name: cleaner.union(schema) for name, schema in unions.items()}
+    result["LossesStreamingEvent"] = LOSSES
+    result["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
+    return dict(sorted(result.items()))
 
 
-class _Tidying:
-    """What msgspec says of a type, as readers of this document need it."""
+class _SchemaCleaner:
+    """Converts the schemas of msgspec to those of the document."""
 
     def __init__(self, named: dict[bytes, str]) -> None:
         self._named = named
@@ -44,16 +47,18 @@ class _Tidying:
             return UNKNOWN[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
         if "description" in schema:
-            schema["description"] = ABOUT_SHAPES.get(name) or _without_rows(schema["description"])
+            schema["description"] = DESCRIPTIONS.get(name) or _without_requirements(schema["description"])
         if "properties" in schema:
-            schema["properties"] = {key: self.schema(value) for key, value in schema["properties"].items() if key != EXTRA_NAME}
+            schema["properties"] = {
+                key: self.schema(value) for key, value in schema["properties"].items() if key != EXTRA_NAME
+            }
             schema["required"] = [*schema["required"], *always]
         return schema
 
     def schema(self, value: Any) -> Any:
         match value:
             case {"$ref": name}:
-                return ref(_public(name))
+                return ref(_public_name(name))
             case {"anyOf": _}:
                 name = self._named.get(msgspec.json.encode(value))
                 return ref(name) if name else self.union(value)
@@ -65,35 +70,39 @@ class _Tidying:
                 return value
 
     def union(self, schema: Schema) -> Schema:
-        """A choice. One that is open says of what is unknown that it has none of the known types."""
-        known = [tag for tag in schema.get("discriminator", {}).get("mapping", {}) if tag != UNKNOWN_TAG]
+        """A union. In an open union, the schema for other types excludes the known ones."""
+        known_types = [tag for tag in schema.get("discriminator", {}).get("mapping", {}) if tag != UNKNOWN_TAG]
         options = []
         for option in schema["anyOf"]:
-            told = self.schema(option)
+            rendered = self.schema(option)
             if option.get("$ref") in UNKNOWN:
-                told = told | {"properties": {"type": {"not": {"enum": known}}}}
-            options.append(told)
+                rendered = rendered | {"properties": {"type": {"not": {"enum": known_types}}}}
+            options.append(rendered)
         return {"anyOf": options}
 
 
-def _public(name: str) -> str:
+def _public_name(name: str) -> str:
     return NAMES.get(name, name)
 
 
 def _always_written(cls: type) -> list[str]:
-    """Fields that may be left out on reading and never are on writing: they can be one thing only."""
-    return [field.encode_name for field in msgspec.structs.fields(cls) if field.default not in (msgspec.NODEFAULT, msgspec.UNSET)]
+    """Fields with a constant default: optional when reading, always present when writing."""
+    return [
+        field.encode_name
+        for field in msgspec.structs.fields(cls)
+        if field.default not in (msgspec.NODEFAULT, msgspec.UNSET)
+    ]
 
 
-def _without_rows(text: str) -> str:
-    """A docstring without the rows of requirements that it names."""
-    text = ROW_BEFORE.sub("", ROWS_BEHIND.sub("", text))
+def _without_requirements(text: str) -> str:
+    """A docstring without the requirement ids in it."""
+    text = LEADING_REQUIREMENT.sub("", TRAILING_REQUIREMENTS.sub("", text))
     return text[:1].upper() + text[1:]
 
 
-ROW: Final = r"[A-Z]+-\d+"
-ROWS_BEHIND: Final = re.compile(rf"(?<!\s)\s*+\({ROW}(?:, {ROW})*\)")
-ROW_BEFORE: Final = re.compile(rf"^{ROW}: ")
+REQUIREMENT: Final = r"[A-Z]+-\d+"
+TRAILING_REQUIREMENTS: Final = re.compile(rf"(?<!\s)\s*+\({REQUIREMENT}(?:, {REQUIREMENT})*\)")
+LEADING_REQUIREMENT: Final = re.compile(rf"^{REQUIREMENT}: ")
 
 ROOTS: Final[tuple[type, ...]] = (
     request.Request,
@@ -111,7 +120,7 @@ ROOTS: Final[tuple[type, ...]] = (
     conversation.ConversationResource,
     conversation.DeletedConversation,
 )
-# Choices that have a name.
+# Unions with a public name.
 UNIONS: Final[dict[str, Any]] = {
     "ItemParam": items.ItemParam,
     "ItemField": items.Item,
@@ -123,7 +132,7 @@ UNIONS: Final[dict[str, Any]] = {
     "TextFormatParam": request.TextFormatParam,
     "StreamingEvent": events.StreamEvent | ReasoningTextDelta | ReasoningTextDone,
 }
-# Our names and the specification's.
+# Internal names, and the names of the specification.
 NAMES: Final[dict[str, str]] = {
     "InputText": "InputTextContent",
     "InputImageParam": "InputImageContentParamAutoParam",
@@ -190,18 +199,18 @@ NAMES: Final[dict[str, str]] = {
     "CustomInputDone": "ResponseCustomToolCallInputDoneStreamingEvent",
     "ErrorEvent": "ErrorStreamingEvent",
 }
-ABOUT_SHAPES: Final = {
+DESCRIPTIONS: Final = {
     "CreateConversation": "The body of `POST /v1/conversations`.",
     "UpdateConversation": "The body of `POST /v1/conversations/{id}`.",
     "AddItems": "The body of `POST /v1/conversations/{id}/items`.",
     "Request": "The body of `POST /v1/responses`.",
     "CompactRequest": "The body of `POST /v1/responses/compact`.",
-    "CompactResource": "A conversation made short: its output is the base of further input.",
-    "Response": "The whole response: every field is there, null where there is nothing to say.",
+    "CompactResource": "A compacted conversation: its output is the start of further input.",
+    "Response": "The whole response. Every field is present, null if it has no value.",
     "ResponseCreated": "The first event of a stream.",
-    "ResponseCompleted": "The last event of a stream that came to its end.",
-    "ResponseFailed": "The last event of a stream that failed; `response.error` says why.",
-    "ResponseIncomplete": "The last event of a stream that was cut short; `response.incomplete_details` says why.",
+    "ResponseCompleted": "The last event of a stream that completed.",
+    "ResponseFailed": "The last event of a stream that failed; `response.error` has the reason.",
+    "ResponseIncomplete": "The last event of an incomplete stream; `response.incomplete_details` has the reason.",
 }
 
 
@@ -212,7 +221,7 @@ def _open_object(description: str, *others: str) -> Schema:
 
 UNKNOWN: Final[dict[str, Schema]] = {
     "UnknownItem": _open_object(
-        "An item of another type: an extension, or one that is newer than this document. It is carried as it is."
+        "An item of another type: an extension, or one newer than this document. It is passed on unchanged."
     ),
     "UnknownContent": _open_object("A part of another type."),
     "UnknownAnnotation": _open_object("An annotation of another type."),
@@ -221,7 +230,7 @@ UNKNOWN: Final[dict[str, Schema]] = {
     "UnknownEvent": _open_object("An event of another type.", "sequence_number"),
 }
 LOSSES: Final[Schema] = {
-    "description": "The extension event that tells what the translation could not carry; sent to clients that ask for it.",
+    "description": "The extension event that lists losses in translation; sent only on request.",
     "type": "object",
     "properties": {
         "type": {"const": "antiphon:losses"},

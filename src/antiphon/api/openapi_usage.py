@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of `GET /v1/usage`."""
+"""The OpenAPI operation of `GET /v1/usage`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from antiphon.store.usage_sums import GROUPINGS
 def usage_operation() -> Schema:
     return {
         "operationId": "getUsage",
-        "summary": "What was used",
-        "description": "Requests, tokens, errors and losses of the key's own owner, added up. Days are those of UTC.",
+        "summary": "Get the usage",
+        "description": "The sums of requests, tokens, errors and losses of the owner of the key. Days are in UTC.",
         "parameters": [
-            query_parameter("by", "What is added up together.", {"enum": list(GROUPINGS), "default": "model"}),
-            query_parameter("since", "The first day; without it, 30 days up to the last.", DAY),
-            query_parameter("until", "The last day; without it, today.", DAY),
+            query_parameter("by", "The grouping of the sums.", {"enum": list(GROUPINGS), "default": "model"}),
+            query_parameter("since", "The first day. Default: 30 days up to `until`.", DAY),
+            query_parameter("until", "The last day. Default: today.", DAY),
         ],
         "responses": {
-            "200": json_response("What was used.", _list()),
+            "200": json_response("The usage.", _list()),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, ABSENT),
         },
     }
@@ -30,7 +30,11 @@ def usage_operation() -> Schema:
 def _list() -> Schema:
     names = {by: {"type": "string"} for by in GROUPINGS}
     counts = {name: {"type": "integer", "minimum": 0} for name in COUNTER_NAMES}
-    entry = {"type": "object", "properties": {"object": {"const": "usage"}, **names, **counts}, "required": ["object", *counts]}
+    entry = {
+        "type": "object",
+        "properties": {"object": {"const": "usage"}, **names, **counts},
+        "required": ["object", *counts],
+    }
     return {
         "type": "object",
         "properties": {

@@ -1,5 +1,4 @@
-"""What a client asks for in headers: the style of events, whether it wants losses told among them, and whether it wants an answer
-at all where something is lost."""
+"""Reads the options that clients set in headers: the style of events, loss events, and strict mode."""
 
 from __future__ import annotations
 
@@ -8,28 +7,33 @@ from antiphon.errors import ClientFault
 from antiphon.http.asgi import Scope, first_header
 
 
-def requested_style(scope: Scope, of_key: SelectableEventStyle | None, of_server: SelectableEventStyle | None) -> EventStyle:
-    """API-6: the style that the request's header names, else the one set for its key, for the server, or the default."""
+def requested_style(
+    scope: Scope, key_style: SelectableEventStyle | None, server_style: SelectableEventStyle | None
+) -> EventStyle:
+    """API-6: the style that the request's header names, else the one set for its key, for the server, or the
+    default."""
     match first_header(scope, b"antiphon-style"):
         case b"":
-            return of_key or of_server or "default"
+            return key_style or server_style or "default"
         case b"standard":
             return "standard"
         case b"older":
             return "older"
         case other:
-            came = other[:50].decode("latin-1")
-            raise ClientFault(f"the header Antiphon-Style: got {came!r}, wanted 'standard' or 'older'", param="antiphon-style")
+            value = other[:50].decode("latin-1")
+            raise ClientFault(
+                f"the header Antiphon-Style: got {value!r}, wanted 'standard' or 'older'", param="antiphon-style"
+            )
 
 
 def wants_loss_events(scope: Scope) -> bool:
-    """Whether the client asked for the extension event that tells what was lost."""
-    asked = first_header(scope, b"antiphon-extensions").decode("latin-1").lower()
-    return "losses" in (word.strip() for word in asked.split(","))
+    """Whether the client requested the extension event that lists losses."""
+    extensions = first_header(scope, b"antiphon-extensions").decode("latin-1").lower()
+    return "losses" in (word.strip() for word in extensions.split(","))
 
 
 def requested_strictness(scope: Scope) -> bool | None:
-    """Whether a turn that loses something on its way is to be refused; None if the client leaves that to the upstream's setting."""
+    """Whether a turn with losses is refused; None if the header is absent and the setting of the upstream applies."""
     match first_header(scope, b"antiphon-losses"):
         case b"":
             return None
@@ -38,5 +42,7 @@ def requested_strictness(scope: Scope) -> bool | None:
         case b"warn":
             return False
         case other:
-            came = other[:50].decode("latin-1")
-            raise ClientFault(f"the header Antiphon-Losses: got {came!r}, wanted 'strict' or 'warn'", param="antiphon-losses")
+            value = other[:50].decode("latin-1")
+            raise ClientFault(
+                f"the header Antiphon-Losses: got {value!r}, wanted 'strict' or 'warn'", param="antiphon-losses"
+            )

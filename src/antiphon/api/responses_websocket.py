@@ -1,7 +1,7 @@
-"""`/v1/responses` over a WebSocket: one turn after the other, each a `response.create` message and the events it brings.
+"""`/v1/responses` over a WebSocket: one turn at a time, each a `response.create` message answered by its events.
 
-The newest response stays in the memory of the connection, so that a client that has nothing stored can go on with it. What a client
-sends ahead waits in a short queue; while that is full nothing more is read.
+The connection remembers the newest response, so that a client without stored responses can continue it. Messages that
+arrive during a turn wait in a short queue; while it is full, nothing more is read.
 """
 
 from __future__ import annotations
@@ -45,64 +45,65 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.transport import Flow
 
-MAX_WAITING: Final = 8  # turns that a client may send ahead
-MAX_AHEAD: Final = 1024 * 1024  # bytes of them, whatever their number; one may be larger
+MAX_WAITING: Final = 8  # messages in the queue
+MAX_WAITING_BYTES: Final = 1024 * 1024  # bytes in the queue; a single message may be larger
 
 
 def responses_websocket(services: Services) -> Callable[[WebSocket], None]:
-    """The endpoint."""
+    """The endpoint for WebSockets."""
 
-    def speak(socket: WebSocket) -> None:
+    def open_connection(socket: WebSocket) -> None:
         ResponsesConnection(services, socket)
 
-    return speak
+    return open_connection
 
 
 class ResponsesConnection:
-    """One connection."""
+    """The turns of one WebSocket."""
 
     def __init__(self, services: Services, socket: WebSocket) -> None:
         self._services = services
         self._socket = socket
-        self._newest: str | None = None  # WS-5: the response that can be continued here, though nobody stored it
-        self._turns: PastTurns | None = None  # that response with all it continued; None if the store has all of it
+        self._newest_id: str | None = None  # WS-5: the response that can be continued here without being stored
+        self._turns: PastTurns | None = None  # that response with its history; None if the store has all of it
         self._waiting: deque[bytes | ApiError] = deque()
         self._running: asyncio.Task[None] | None = None
-        self._lingering: set[asyncio.Task[None]] = set()  # that let upstreams come to their end
-        self._last_words: ApiError | None = None  # no more turns are taken
-        self._is_gone = False
+        self._drain_tasks: set[asyncio.Task[None]] = set()  # they read upstreams to their end
+        self._stop_error: ApiError | None = None  # if set, no more turns are accepted
+        self._is_closed = False
         services.open_websockets += 1
-        socket.on_message = self._message
-        socket.on_binary = self._binary
-        socket.on_lifetime_exceeded = self._limit
-        socket.on_shutdown = self._shutdown
-        socket.on_closed = self._gone
+        socket.on_message = self._on_message
+        socket.on_binary = self._on_binary
+        socket.on_lifetime_exceeded = self._on_lifetime_exceeded
+        socket.on_shutdown = self._on_shutdown
+        socket.on_closed = self._on_closed
 
-    # What the socket says
+    # Callbacks of the socket
 
-    def _message(self, text: str) -> None:
-        self._take(text.encode())
+    def _on_message(self, text: str) -> None:
+        self._enqueue(text.encode())
 
-    def _binary(self) -> None:
-        self._take(InvalidJson("a binary message came: wanted JSON in a text message"))
+    def _on_binary(self) -> None:
+        self._enqueue(InvalidJson("got a binary message, expected JSON in a text message"))
 
-    def _limit(self) -> None:
+    def _on_lifetime_exceeded(self) -> None:
         """WS-9."""
         self._stop(
             ClientFault(
-                "this connection has lived for an hour, which is the limit: open another", code="websocket_connection_limit_reached"
+                "this connection has lived for an hour, which is the limit: open another",
+                code="websocket_connection_limit_reached",
             )
         )
 
-    def _shutdown(self) -> None:
+    def _on_shutdown(self) -> None:
         self._services.start_shutdown()
         self._stop(shutdown_error())
         if self._running is not None:
             asyncio.get_running_loop().call_later(self._services.config.server.grace, self._running.cancel)
 
-    def _gone(self) -> None:
+    def _on_closed(self) -> None:
         """WS-12."""
-        self._is_gone = True
+        self._is_closed = True
         self._services.open_websockets -= 1
         self._waiting.clear()
         if self._running is not None:
@@ -110,59 +111,61 @@ class ResponsesConnection:
 
     # One turn after the other (WS-4)
 
-    def _take(self, message: bytes | ApiError) -> None:
+    def _enqueue(self, message: bytes | ApiError) -> None:
         self._waiting.append(message)
         if self._is_full():
             self._socket.pause()
-        self._go_on()
+        self._start_next_turn()
 
     def _is_full(self) -> bool:
-        ahead = sum(len(message) for message in self._waiting if isinstance(message, bytes))
-        return len(self._waiting) >= MAX_WAITING or ahead >= MAX_AHEAD
+        waiting_bytes = sum(len(message) for message in self._waiting if isinstance(message, bytes))
+        return len(self._waiting) >= MAX_WAITING or waiting_bytes >= MAX_WAITING_BYTES
 
-    def _go_on(self) -> None:
-        if self._running is not None or self._is_gone:
+    def _start_next_turn(self) -> None:
+        if self._running is not None or self._is_closed:
             return
-        if self._last_words is not None:
-            self._part(self._last_words)
+        if self._stop_error is not None:
+            self._close_with_error(self._stop_error)
         elif self._waiting:
             message = self._waiting.popleft()
             if not self._is_full():
                 self._socket.resume()
             self._running = asyncio.get_running_loop().create_task(self._turn(message))
-            self._running.add_done_callback(self._turn_is_over)
+            self._running.add_done_callback(self._on_turn_done)
 
-    def _turn_is_over(self, task: asyncio.Task[None]) -> None:
+    def _on_turn_done(self, task: asyncio.Task[None]) -> None:
         self._running = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._services.logger.fault("a turn failed inside the gateway", error, request_id=self._socket.id)
-        self._go_on()
+        self._start_next_turn()
 
-    def _stop(self, why: ApiError) -> None:
-        """No further turn begins. The one under way may end."""
-        self._last_words = self._last_words or why
-        self._go_on()
+    def _stop(self, error: ApiError) -> None:
+        """Starts no further turn. The turn in flight may finish."""
+        self._stop_error = self._stop_error or error
+        self._start_next_turn()
 
-    def _part(self, why: ApiError) -> None:
-        """Each turn that waits is told its end (WS-3). WS-9 wants words in any case; of a server that stops, who has asked nothing
-        hears goodbye and no error that it could take for the end of its next turn."""
-        is_stopping = why.code == "server_shutdown"
+    def _close_with_error(self, error: ApiError) -> None:
+        """Sends an error for each waiting turn (WS-3). WS-9 requires at least one error; a server that stops sends none
+        to an idle client, which could take it for the end of its next turn."""
+        is_stopping = error.code == "server_shutdown"
         for _ in range(max(len(self._waiting), 0 if is_stopping else 1)):
-            self._say_error(why)
+            self._send_error(error)
         self._waiting.clear()
-        self._socket.close(1001 if is_stopping else 1000, why.code)
+        self._socket.close(1001 if is_stopping else 1000, error.code)
 
     async def _turn(self, message: bytes | ApiError) -> None:
         services = self._services
         id = new_id("req")
-        log_entry = RequestLog(request_id=id, method="WEBSOCKET", path=self._socket.scope["path"], owner=self._socket.owner)
+        log_entry = RequestLog(
+            request_id=id, method="WEBSOCKET", path=self._socket.scope["path"], owner=self._socket.owner
+        )
         trace = services.traces.start_trace(id) if services.traces is not None else None
         if services.telemetry is not None:
             log_entry.traceparent = first_header(self._socket.scope, b"traceparent").decode("latin-1")
-        telling = _Telling(self, log_entry, trace)
+        delivery = _TurnDelivery(self, log_entry, trace)
         services.requests_in_flight += 1
         try:
-            if self._socket.is_write_paused:  # who does not read its answers asks for no more of them
+            if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
                 await self._socket.wait_until_writable()
             if isinstance(message, ApiError):
                 raise message.without_traceback()
@@ -170,40 +173,40 @@ class ResponsesConnection:
                 trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
             style = requested_style(self._socket.scope, self._socket.key_style, services.config.server.style)
             members = _members(message)
-            telling.continued = _text_in(members, "previous_response_id")
-            turn = telling.turn(_read(members), style)
-            del message, members  # large, and the answer may last
+            delivery.previous_id = _text_in(members, "previous_response_id")
+            turn = delivery.turn(_decode_request(members), style)
+            del message, members  # frees memory during a long answer
             await turn
         except ApiError as error:
-            self._fail(error, telling)
+            self._fail(error, delivery)
         except (asyncio.CancelledError, ClientDisconnected):
-            if not self._is_gone:
-                self._fail(shutdown_error(), telling)
+            if not self._is_closed:
+                self._fail(shutdown_error(), delivery)
         except Exception as error:
             services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            self._fail(ApiError("something went wrong inside the gateway; its log has more under this request's id"), telling)
+            self._fail(ApiError(f"internal error; see the log for request id {id}"), delivery)
         finally:
             services.requests_in_flight -= 1
-            log_entry.client_disconnected = self._is_gone
+            log_entry.client_disconnected = self._is_closed
             services.logger.request(log_entry)
             if trace is not None:
                 trace.note("error", log_entry.error)
                 trace.finish()
 
-    def _fail(self, error: ApiError, telling: _Telling) -> None:
-        """WS-3, WS-10: a turn that failed before its response was told of."""
-        telling.log_entry.error, telling.log_entry.status = error.code, error.status
-        self.forget(telling.continued)
-        telling.trace_error(error.status, self._say_error(error))
+    def _fail(self, error: ApiError, delivery: _TurnDelivery) -> None:
+        """WS-3, WS-10: ends a turn that failed before its first event."""
+        delivery.log_entry.error, delivery.log_entry.status = error.code, error.status
+        self.forget(delivery.previous_id)
+        delivery.trace_error(error.status, self._send_error(error))
 
-    def _say_error(self, error: ApiError) -> bytes:
-        """The message that was sent."""
+    def _send_error(self, error: ApiError) -> bytes:
+        """Sends an error and returns the message."""
         status, body = responses.error_from_hub(error)
         message = b'{"type":"error","status":%d,%b' % (status, body[1:])
         self._socket.send(message)
         return message
 
-    # What a turn needs of its connection
+    # For `_Telling`
 
     @property
     def services(self) -> Services:
@@ -214,66 +217,78 @@ class ResponsesConnection:
         return self._socket
 
     @property
-    def is_gone(self) -> bool:
-        return self._is_gone
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     def archive(self, request: Request) -> HistorySource:
-        """WS-6: who stores nothing has only this connection to go back to. WS-8: what is stored can be continued anywhere, and so
-        can conversations, which are stored in any case."""
-        is_stored = self._newest is not None and self._turns is None and request.previous_response_id == self._newest
+        """WS-6: with `store: false`, only the response of this connection can be continued. WS-8: stored responses can
+        be continued anywhere, and so can conversations, which are always stored."""
+        is_stored = (
+            self._newest_id is not None and self._turns is None and request.previous_response_id == self._newest_id
+        )
         store = self._services.store if request.store is not False or is_stored or request.conversation else None
         return HistorySource(
-            owner=self._socket.owner, store=store, limit=self._services.max_body, find_local_turns=self._remembered
+            owner=self._socket.owner,
+            store=store,
+            limit=self._services.max_body,
+            find_local_turns=self._find_local_turns,
         )
 
-    def _remembered(self, id: str) -> PastTurns | None:
-        return self._turns if id == self._newest else None
+    def _find_local_turns(self, id: str) -> PastTurns | None:
+        return self._turns if id == self._newest_id else None
 
-    def holds(self, id: str | None) -> bool:
-        """Whether it can be continued here and nowhere else."""
-        return self._turns is not None and id == self._newest
+    def has_only_copy(self, id: str | None) -> bool:
+        """Whether this connection has the only copy of a response."""
+        return self._turns is not None and id == self._newest_id
 
     def remember(self, id: str, turns: PastTurns | None) -> None:
-        """WS-5: the newest response takes the place of the one before. What the store has is not held here as well, and so is gone
-        from here once it is deleted there (PREV-3)."""
-        self._newest, self._turns = id, turns
+        """WS-5: replaces the remembered response by the newest. Stored responses are not copied here, so that a deleted
+        response cannot be continued (PREV-3)."""
+        self._newest_id, self._turns = id, turns
 
-    def forget(self, continued: str | None) -> None:
-        """WS-7: what a turn wanted to continue, if it failed."""
-        if continued is not None and continued == self._newest:
-            self._newest = self._turns = None
+    def forget(self, previous_id: str | None) -> None:
+        """WS-7: after a failed turn, forgets the response that it continued."""
+        if previous_id is not None and previous_id == self._newest_id:
+            self._newest_id = self._turns = None
 
-    def let_end(self, turn: UpstreamTurn, flow: Flow) -> None:
-        """The upstream's last bytes are nothing that the next turn has to wait for."""
+    def drain_later(self, turn: UpstreamTurn, flow: Flow) -> None:
+        """Reads the last bytes of the upstream in a task, so that the next turn does not wait for them."""
         task = asyncio.get_running_loop().create_task(drain_upstream(turn, flow))
-        self._lingering.add(task)
-        task.add_done_callback(self._lingering.discard)
+        self._drain_tasks.add(task)
+        task.add_done_callback(self._drain_tasks.discard)
 
 
-class _Telling:
-    """One turn, told as messages."""
+class _TurnDelivery:
+    """Delivers one turn as messages."""
 
-    def __init__(self, conversation: ResponsesConnection, log_entry: RequestLog, trace: Trace | None) -> None:
+    def __init__(self, connection: ResponsesConnection, log_entry: RequestLog, trace: Trace | None) -> None:
         self.log_entry = log_entry
-        self.continued: str | None = None  # the response that the turn goes on from
-        self._conversation = conversation
-        self._services = conversation.services
-        self._socket = conversation.socket
+        self.previous_id: str | None = None  # the response that the turn continues
+        self._connection = connection
+        self._services = connection.services
+        self._socket = connection.socket
         self._trace = trace
 
     async def turn(self, request: Request, style: EventStyle) -> None:
         is_warm_up = request.generate is False
-        archive = self._conversation.archive(request)
-        asked = replace(request, stream=True, generate=UNSET)
+        archive = self._connection.archive(request)
+        streamed_request = replace(request, stream=True, generate=UNSET)
         strict = requested_strictness(self._socket.scope)
         prepared_turn = await prepare_turn(
-            self._services, asked, Losses(), archive, self.log_entry, self._trace, keeps_history=True, strict=strict
+            self._services,
+            streamed_request,
+            Losses(),
+            archive,
+            self.log_entry,
+            self._trace,
+            keeps_history=True,
+            strict=strict,
         )
-        del request, asked  # all that was ever said, and the answer may last
+        del request, streamed_request  # frees the history during a long answer
         turn = prepared_turn.turn
-        # What the store will have, with all that it continues, is not held here as well.
-        is_stored = turn.prepared.request.store is True and not self._conversation.holds(self.continued)
-        before = None if is_stored else prepared_turn.before
+        # If the store will have the response and its history, they are not remembered here.
+        is_stored = turn.prepared.request.store is True and not self._connection.has_only_copy(self.previous_id)
+        past_turns = None if is_stored else prepared_turn.before
         del prepared_turn
         scope = self._socket.scope
         pipe = turn.make_pipe(
@@ -287,9 +302,9 @@ class _Telling:
         flow: Flow | None = None
         try:
             if is_warm_up:
-                await self._end(turn, pipe, before, pipe.write_events(_warm_up(turn)))
+                await self._end(turn, pipe, past_turns, pipe.write_events(_warm_up(turn)))
             else:
-                flow = await self._ask(turn, pipe, before)
+                flow = await self._run_upstream(turn, pipe, past_turns)
         finally:
             if flow is None:
                 turn.abort()
@@ -297,10 +312,10 @@ class _Telling:
             if pipe.response is not None:
                 self.log_entry.note_response(pipe.response, pipe.event_count)
         if flow is not None:
-            self._conversation.let_end(turn, flow)
+            self._connection.drain_later(turn, flow)
 
-    async def _ask(self, turn: UpstreamTurn, pipe: Pipe, before: PastTurns | None) -> Flow | None:
-        """The upstream's answer. Returns what is left of it, if anything is."""
+    async def _run_upstream(self, turn: UpstreamTurn, pipe: Pipe, past_turns: PastTurns | None) -> Flow | None:
+        """Delivers the answer of the upstream. Returns its flow if that has to be drained."""
         flow: Flow | None = None
         tap = _Tap(self, pipe)
         try:
@@ -314,42 +329,46 @@ class _Telling:
                     await self._socket.wait_until_writable()
                 out = b"" if pipe.has_ended else pipe.finish()
         except ApiError as error:
-            if not self._has_begun(pipe):
+            if not self._has_started(pipe):
                 raise
             out = pipe.finish(error)
         except (asyncio.CancelledError, ClientDisconnected):
-            if self._conversation.is_gone:
+            if self._connection.is_closed:
                 await asyncio.shield(record_abandoned_turn(self._services, turn, pipe))
                 return None
-            if not self._has_begun(pipe):
+            if not self._has_started(pipe):
                 raise
             out = pipe.finish(shutdown_error())
         except Exception as error:
-            if not self._has_begun(pipe):
+            if not self._has_started(pipe):
                 raise
-            self._services.logger.fault("a stream broke off inside the gateway", error, request_id=self.log_entry.request_id)
-            out = pipe.finish(ApiError("something went wrong inside the gateway"))
+            self._services.logger.fault(
+                "a stream broke off inside the gateway", error, request_id=self.log_entry.request_id
+            )
+            out = pipe.finish(ApiError(f"internal error; see the log for request id {self.log_entry.request_id}"))
         if pipe.error is not None and self.log_entry.status is None:
             raise pipe.error.without_traceback()
-        await self._end(turn, pipe, before, MESSAGE_END.join(filter(None, (tap.take(), out))))
+        await self._end(turn, pipe, past_turns, MESSAGE_END.join(filter(None, (tap.take(), out))))
         if pipe.is_cut_off:
             return None
         return flow
 
-    async def _end(self, turn: UpstreamTurn, pipe: Pipe, before: PastTurns | None, out: bytes) -> None:
-        """What came last goes out, then the end, once the response is kept."""
+    async def _end(self, turn: UpstreamTurn, pipe: Pipe, past_turns: PastTurns | None, out: bytes) -> None:
+        """Sends the last events, and the terminal event after the response is saved."""
         if pipe.is_holding_end:
             self._send(out)
             out = b""
-        last, kept = await finish_turn(self._services, turn, pipe)
-        if pipe.response is None or pipe.response.status == ResponseStatus.FAILED or kept is None:
-            self._conversation.forget(self.continued)
+        last, recorded = await finish_turn(self._services, turn, pipe)
+        if pipe.response is None or pipe.response.status == ResponseStatus.FAILED or recorded is None:
+            self._connection.forget(self.previous_id)
         else:
-            self._conversation.remember(kept.id, None if before is None else [*before, *past_turns_of(kept)])
+            self._connection.remember(
+                recorded.id, None if past_turns is None else [*past_turns, *past_turns_of(recorded)]
+            )
         self._send(out or last)
 
-    def _has_begun(self, pipe: Pipe) -> bool:
-        """Whether the client was told of the response (WS-3: from here on its failure is told as the response's)."""
+    def _has_started(self, pipe: Pipe) -> bool:
+        """Whether events were sent (WS-3: from then on an error is sent as a failure of the response)."""
         return self.log_entry.status is not None or pipe.has_ended
 
     def _send(self, out: bytes) -> None:
@@ -359,7 +378,7 @@ class _Telling:
             self.log_entry.status = 200
             self.log_entry.note_first_event()
             if self._trace is not None:
-                self._trace.client_head(200, [])  # what a stream would have begun with
+                self._trace.client_head(200, [])  # the head that an HTTP stream would have
         for message in out.split(MESSAGE_END):
             self._socket.send(message)
         if self._trace is not None:
@@ -371,7 +390,7 @@ class _Telling:
             self._trace.client_piece(message)
 
     def try_write(self, out: bytes) -> bool:
-        """Whether it could be sent at once, and more may come."""
+        """Sends a piece if the socket is writable. Returns whether it was sent."""
         if self._socket.is_write_paused:
             return False
         self._send(out)
@@ -379,53 +398,55 @@ class _Telling:
 
 
 class _Tap:
-    """From the upstream's flow to the socket; it stops for a client that does not read, and at the end."""
+    """Passes the pieces of an upstream to the socket. The flow stops if the client does not read, and at the end."""
 
-    def __init__(self, telling: _Telling, pipe: Pipe) -> None:
+    def __init__(self, delivery: _TurnDelivery, pipe: Pipe) -> None:
         self._out = b""
-        self._telling = telling
+        self._delivery = delivery
         self._pipe = pipe
 
     def __call__(self, piece: bytes) -> bool:
         out = self._pipe.feed(piece)
-        if not self._pipe.has_ended and (not out or self._telling.try_write(out)):
+        if not self._pipe.has_ended and (not out or self._delivery.try_write(out)):
             return True
         self._out = out
         return False
 
     def take(self) -> bytes:
-        """What could not be sent at once."""
+        """Takes the piece that was not sent."""
         out, self._out = self._out, b""
         return out
 
 
 def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
-    """`generate: false`: the input is taken in and nothing is asked, so that a client can send ahead what it will need."""
-    opened = turn.opening
-    done = replace(opened, status=ResponseStatus.COMPLETED, completed_at=opened.created_at)
+    """`generate: false`: stores the input without calling the upstream, so that a client can send input in advance."""
+    opening = turn.opening
+    done = replace(opening, status=ResponseStatus.COMPLETED, completed_at=opening.created_at)
     return [
-        ResponseCreated(sequence_number=0, response=opened),
-        ResponseInProgress(sequence_number=1, response=opened),
+        ResponseCreated(sequence_number=0, response=opening),
+        ResponseInProgress(sequence_number=1, response=opening),
         ResponseCompleted(sequence_number=2, response=done),
     ]
 
 
-def _read(members: dict[str, Any]) -> Request:
-    """WS-1, WS-2: what is asked. `stream` is ignored: many clients send it with every frame."""
+def _decode_request(members: dict[str, Any]) -> Request:
+    """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
     if "type" not in members:
         raise MissingField("type is missing: wanted 'response.create'", param="type")
     kind = _text_in(members, "type")
     if kind != "response.create":
-        came = repr(kind[:50]) if kind is not None else "something else than text"
-        raise ClientFault(f"type: got {came}, wanted 'response.create'", param="type")
+        description = repr(kind[:50]) if kind is not None else "something else than text"
+        raise ClientFault(f"type: got {description}, wanted 'response.create'", param="type")
     if "stream_options" in members:
         raise ClientFault(
-            "stream_options: not supported on a WebSocket, where every turn is sent as events: leave it out", param="stream_options"
+            "stream_options: not supported on a WebSocket, where every turn is sent as events: leave it out",
+            param="stream_options",
         )
     request = codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
     if request.background:
         raise ClientFault(
-            "background: got true, expected false: a WebSocket runs no turns in the background; POST /v1/responses does",
+            "background: got true, expected false: "
+            "a WebSocket runs no turns in the background; POST /v1/responses does",
             param="background",
         )
     return request
@@ -435,14 +456,16 @@ def _members(message: bytes) -> dict[str, Any]:
     try:
         return decode_json(message, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        raise InvalidJson("a message is a JSON object with the type 'response.create'; this is another kind of JSON") from None
+        raise InvalidJson(
+            "a message is a JSON object with the type 'response.create'; this is another kind of JSON"
+        ) from None
     except msgspec.DecodeError:
-        codec.decode_request(message)  # says where it breaks
-        raise InvalidJson("this message is no JSON") from None
+        codec.decode_request(message)  # raises with the position of the error
+        raise InvalidJson("the message is not valid JSON") from None
 
 
 def _text_in(members: dict[str, Any], name: str) -> str | None:
-    """A member that is text; None if it is not there, or something else."""
+    """A member that is a string; None if it is missing or not a string."""
     try:
         return decode_json(members.get(name, b"null"), type=str)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Serves the API in this process or in workers: `ops.run` with our application and our HTTP protocol."""
+"""Serves the API in this process or in workers: calls `ops.run` with the application and the HTTP protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def serve(
     environ: Mapping[str, str] = os.environ,
     open_transport: OpenTransport = HttpTransport,
 ) -> None:
-    """Serves until a signal ends it; `announce` gets the address once it answers. Each process opens a transport of its own."""
+    """Serves until a signal. `announce` is called with the address once the server listens. Each process opens a
+    transport."""
     run_server(
         config,
         make_app=make_app,
@@ -47,13 +48,19 @@ def make_app(
     metrics_folder: Path | None = None,
     open_transport: OpenTransport = HttpTransport,
 ) -> App:
-    """The application of one process."""
+    """Creates the application of one process."""
     calm_collector()
     logger = Logger(sys.stderr, config.server.log)
     logger.capture_logging()
-    atexit.register(logger.flush)  # for an end that is no proper one
-    openapi.document()  # made once, and not while somebody waits
+    atexit.register(logger.flush)  # for an exit without a clean shutdown
+    openapi.document()  # built at the start, so that no request waits for it
     services = Services(
-        config, environ, open_transport(environ), logger, addresses=addresses, debug=debug, metrics_folder=metrics_folder
+        config,
+        environ,
+        open_transport(environ),
+        logger,
+        addresses=addresses,
+        debug=debug,
+        metrics_folder=metrics_folder,
     )
     return App(services, environ)

@@ -1,4 +1,4 @@
-"""What is kept, for its owner: a response, its stream once more, the items it was asked with, and its end (API-1)."""
+"""Endpoints for stored responses: get (whole or as a stream), delete, and list the input items (API-1)."""
 
 from __future__ import annotations
 
@@ -24,36 +24,43 @@ from antiphon.store.interface import ResponseRecord, Store
 
 
 async def get_response(services: Services, exchange: Exchange) -> None:
-    """`GET /v1/responses/{id}`; with `stream=true` as events, those after `starting_after` if it is given."""
-    asked = QueryParameters(exchange, {"include", "include[]", "stream", "starting_after", "include_obfuscation"})
-    wants_stream = asked.flag("stream")
-    after = asked.integer("starting_after", 0, 2**53, None)
+    """`GET /v1/responses/{id}`; with `stream=true` as events, only those after `starting_after` if that is given."""
+    query = QueryParameters(exchange, {"include", "include[]", "stream", "starting_after", "include_obfuscation"})
+    wants_stream = query.flag("stream")
+    after = query.integer("starting_after", 0, 2**53, None)
     if after is not None and not wants_stream:
-        raise ClientFault("starting_after: only a stream can start after an event: add stream=true", param="starting_after")
-    is_padded = asked.flag("include_obfuscation")
+        raise ClientFault(
+            "starting_after: only a stream can start after an event: add stream=true", param="starting_after"
+        )
+    is_padded = query.flag("include_obfuscation")
     options = StreamOptions(include_obfuscation=True) if is_padded and wants_stream else UNSET
-    request = Request(include=asked.includes(), stream_options=options)
+    request = Request(include=query.includes(), stream_options=options)
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     response = Policy.for_request(Request(include=request.include)).apply_to_response(
         response_from_record(await find_response(services, exchange))
     )
     exchange.log_entry.response_id = response.id
-    if wants_stream and response.background:  # its own events were kept as they came, and some may still come
+    if wants_stream and response.background:  # its original events are stored, and more may follow
         await stream_background_events(
-            services, require_store(services), exchange, require_owner(exchange), response.id, -1 if after is None else after
+            services,
+            require_store(services),
+            exchange,
+            require_owner(exchange),
+            response.id,
+            -1 if after is None else after,
         )
         return
     if not wants_stream:
         await exchange.respond(200, [JSON], codec.encode(response))
         return
     policy, writer = Policy.for_request(request, pad=services.pad), responses.EventsFromHub(request, style=style)
-    events = [told for event in replay(response) for told in policy.feed(event)]
-    written = [writer.feed(event) for event in events if after is None or event.sequence_number > after]
-    await exchange.respond(200, SSE_HEADERS, b"".join(written) + writer.finish())
+    events = [output_event for event in replay(response) for output_event in policy.feed(event)]
+    frames = [writer.feed(event) for event in events if after is None or event.sequence_number > after]
+    await exchange.respond(200, SSE_HEADERS, b"".join(frames) + writer.finish())
 
 
 async def delete_response(services: Services, exchange: Exchange) -> None:
-    """`DELETE /v1/responses/{id}`: nothing of it is left."""
+    """`DELETE /v1/responses/{id}`: deletes it completely."""
     store, id = require_store(services), exchange.path_parameter
     if not await store.delete(require_owner(exchange), id):
         raise response_not_found(id)
@@ -62,27 +69,28 @@ async def delete_response(services: Services, exchange: Exchange) -> None:
 
 
 async def list_input_items(services: Services, exchange: Exchange) -> None:
-    """`GET /v1/responses/{id}/input_items`: what the request itself brought, a page at a time; the newest first unless asked
-    otherwise."""
-    asked = QueryParameters(exchange, {"limit", "after", "order", "include", "include[]"})
-    limit = asked.integer("limit", 1, 100, 20)
-    order = asked.one_of("order", ("asc", "desc"), "desc")
-    after = asked.text("after")
-    include = asked.includes()
+    """`GET /v1/responses/{id}/input_items`: a page of the items of its own request, newest first by default."""
+    query = QueryParameters(exchange, {"limit", "after", "order", "include", "include[]"})
+    limit = query.integer("limit", 1, 100, 20)
+    order = query.one_of("order", ("asc", "desc"), "desc")
+    after = query.text("after")
+    include = query.includes()
     record = await find_response(services, exchange)
     exchange.log_entry.response_id = record.id
     items: list[ItemParam] = codec.decode_stored(record.input, list[ItemParam])
-    shown = [render_item(item, include) for item in (items if order == "asc" else reversed(items))]
+    rendered = [render_item(item, include) for item in (items if order == "asc" else reversed(items))]
     if after is not None:
-        ids = [raw_item_id(item) for item in shown]
+        ids = [raw_item_id(item) for item in rendered]
         if after not in ids:
-            raise ClientFault(f"after: this response was asked with no item of the id {after[:100]!r}", param="after")
-        shown = shown[ids.index(after) + 1 :]
-    await exchange.respond(200, [JSON], render_page(shown[:limit], has_more=len(shown) > (limit or 0)))
+            raise ClientFault(
+                f"after: the input of this response has no item with the id {after[:100]!r}", param="after"
+            )
+        rendered = rendered[ids.index(after) + 1 :]
+    await exchange.respond(200, [JSON], render_page(rendered[:limit], has_more=len(rendered) > (limit or 0)))
 
 
 async def find_response(services: Services, exchange: Exchange) -> ResponseRecord:
-    """The response that the path names."""
+    """Returns the response that the path names."""
     record = await require_store(services).get(require_owner(exchange), exchange.path_parameter)
     if record is None:
         raise response_not_found(exchange.path_parameter)
@@ -91,7 +99,9 @@ async def find_response(services: Services, exchange: Exchange) -> ResponseRecor
 
 def require_store(services: Services) -> Store:
     if services.store is None:
-        raise ClientFault("this gateway keeps nothing: see [store] in its configuration", type="not_found", code="not_found")
+        raise ClientFault(
+            "this gateway keeps nothing: see [store] in its configuration", type="not_found", code="not_found"
+        )
     return services.store
 
 

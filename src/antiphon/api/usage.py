@@ -1,4 +1,4 @@
-"""`GET /v1/usage`: what the owner of a key has used, added up by model, upstream or day (C-5)."""
+"""`GET /v1/usage`: the usage of the owner of a key, summed by model, upstream or day (C-5)."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from antiphon.ops.services import Services
 from antiphon.store.usage import COUNTER_NAMES
 from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage
 
-USUAL_DAYS: Final = 30
+DEFAULT_DAYS: Final = 30
 
 
 async def show_usage(services: Services, exchange: Exchange) -> None:
-    """Nobody sees what others use."""
+    """Shows the usage of the caller only."""
     store = require_store(services)
     query = QueryParameters(exchange, {"by", "since", "until"})
     by = query.one_of("by", tuple(GROUPINGS), "model")
     until = _day(query, "until") or datetime.fromtimestamp(services.stamps.now(), UTC).date()
-    since = _day(query, "since") or until - timedelta(days=USUAL_DAYS - 1)
-    assert services.usage is not None  # where there is a store
-    await services.usage.flush()  # what this process knows by now counts too
-    rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange))
+    since = _day(query, "since") or until - timedelta(days=DEFAULT_DAYS - 1)
+    assert services.usage is not None  # set if there is a store
+    await services.usage.flush()  # includes the counts of this process
+    rows = await store.get_usage(
+        since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange)
+    )
     data = [_entry(by, name, counts) for name, counts in sum_usage(rows, by).items()]
-    told = {"object": "list", "by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
-    await exchange.respond(200, [JSON], msgspec.json.encode(told))
+    body = {"object": "list", "by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
+    await exchange.respond(200, [JSON], msgspec.json.encode(body))
 
 
 def _entry(by: str, name: str, counts: list[int]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What an editor asks besides turns: which models there are, with all that its list of models shows, and how long a text is.
+"""Endpoints for editors besides turns: the list of models with the fields that an editor shows, and token counts.
 
-Editors count every message by itself and do so all the time: a text or a message alone is estimated here, no upstream is asked. A
-whole conversation is counted as any other request is.
+Editors count every message separately and often, so a single text or message is estimated without calling an upstream.
+A whole conversation is counted like any other request.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Capabilities(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EditorModel(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A model, by the names that the editor's own API has."""
+    """A model, with the field names of the editor's API."""
 
     id: str
     name: str
@@ -46,38 +46,40 @@ class EditorModel(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def list_editor_models(services: Services, exchange: Exchange) -> None:
-    """All that have a name."""
+    """Lists all named models."""
     listed = (await services.models.list_models()).data
     targets = [services.routes.find(model.id) for model in listed]
     first_of_each = {target.upstream.name: target for target in targets}
-    await asyncio.gather(*map(services.models.context_size, first_of_each.values()))  # which asks them all, side by side
+    await asyncio.gather(
+        *map(services.models.context_size, first_of_each.values())
+    )  # fills the cache of all upstreams concurrently
     contexts = [await services.models.context_size(target) for target in targets]
     models = [_model(*about) for about in zip(listed, targets, contexts, strict=True)]
     await exchange.respond(200, [JSON], msgspec.json.encode({"models": models}))
 
 
 async def count_editor_tokens(services: Services, exchange: Exchange) -> None:
-    """`text` is a text or a message, as the editor has it; anything else is a conversation."""
+    """Counts `text`, a text or a message of the editor. A body without `text` is a conversation."""
     body = await exchange.read_body(services.max_body)
-    one = _one_in(body)
-    if one is None:
+    single_text = _decode_single_text(body)
+    if single_text is None:
         await count_body_tokens(services, exchange, body)
         return
-    services.routes.find(one.model)
+    services.routes.find(single_text.model)
     headers = [JSON, (b"antiphon-estimated", b"true")]
-    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate(one.text)}))
+    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate(single_text.text)}))
 
 
-class _One(Struct):
-    """A text or a message to be counted, and for which model."""
+class _SingleText(Struct):
+    """A text or message to count, and the model."""
 
     text: Raw
     model: str | None | UnsetType = UNSET
 
 
-def _one_in(body: bytes) -> _One | None:
+def _decode_single_text(body: bytes) -> _SingleText | None:
     try:
-        return decode_json(body, type=_One)
+        return decode_json(body, type=_SingleText)
     except msgspec.DecodeError:
         return None
 
@@ -85,15 +87,15 @@ def _one_in(body: bytes) -> _One | None:
 def _estimate(text: Raw) -> int:
     if bytes(text).startswith(b'"'):
         return estimate_text(str(codec.decode_as(text, str)))
-    # A message alone is whoever's it says it is: nothing begins with it.
-    asked = codec.encode({"messages": [text], "choices": {"leadingAssistant": "turn"}})
-    request, _ = vscode.request_to_hub(asked)
+    # `leadingAssistant`: a single message may be one of the assistant.
+    body = codec.encode({"messages": [text], "choices": {"leadingAssistant": "turn"}})
+    request, _ = vscode.request_to_hub(body)
     return estimate_items(input_items(request)) + estimate_text(request.instructions or "")
 
 
 def _model(model: Model, target: Target, context: int | None) -> EditorModel:
-    context = context or USUAL_CONTEXT
-    output = min(MOST_OUTPUT, context // 4)
+    context = context or DEFAULT_CONTEXT
+    output = min(MAX_OUTPUT, context // 4)
     dated = DATED.fullmatch(model.id)
     return EditorModel(
         id=model.id,
@@ -112,7 +114,7 @@ def _takes_images(upstream: Upstream) -> bool:
     return WITHOUT_IMAGES.isdisjoint(quirk.name for quirk in upstream.profile.quirks)
 
 
-USUAL_CONTEXT: Final = 128_000  # of a model that nobody tells the size of
-MOST_OUTPUT: Final = 16_384
+DEFAULT_CONTEXT: Final = 128_000  # for a model of unknown context size
+MAX_OUTPUT: Final = 16_384
 WITHOUT_IMAGES: Final = frozenset({"images_as_notes", "media_as_notes"})
 DATED: Final = re.compile(r"(?P<family>.+)-(?P<date>20\d\d-\d\d-\d\d|20\d{6})")

@@ -1,4 +1,4 @@
-"""The Python API for programs that call a model: `Client` and `AsyncClient`, over HTTP, SSE and WebSocket, to any dialect."""
+"""The Python API for calling a model: `Client` and `AsyncClient`, over HTTP, SSE and WebSocket, for any dialect."""
 
 from antiphon.client.asynchronous import AsyncClient
 from antiphon.client.blocking import BlockingSocket, BlockingStream, Client

@@ -1,4 +1,4 @@
-"""`AsyncClient`: a server of any dialect, asked from a program. For one event loop."""
+"""`AsyncClient`: calls a server of any dialect. One client belongs to one event loop."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from antiphon.protocol.response import Response
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
-# Text, or items: typed, or as JSON has them.
+# Text, or items: typed, or as JSON objects.
 Input = str | Sequence[ItemParam | Mapping[str, Any]] | None
 
 
 class AsyncClient:
-    """Calls one server. Without an address that is the gateway that `$ANTIPHON_URL` names, or the one on this machine.
+    """Calls one server. The default address is `$ANTIPHON_URL`, else the gateway on this machine.
 
-    What goes wrong is an `ApiError`: `ClientFault` if the request is at fault, `UpstreamFault` if the server or the way to it is.
-    `on_losses` is told what a server could not be told, or its answer could not say (F-4).
+    Errors are `ApiError`s: `ClientFault` if the request is at fault, `UpstreamFault` if the server or the network is.
+    `on_losses` is called with what could not be translated, in the request or in the answer (F-4).
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AsyncClient:
     ) -> None:
         if url is None:
             url = environ.get("ANTIPHON_URL") or DEFAULT_URL
-            key = key or environ.get("ANTIPHON_API_KEY")  # it is for that address, and is sent to no other
+            key = key or environ.get("ANTIPHON_API_KEY")  # the key belongs to that address and is sent to no other
         server = server_at(url, key, dialect=dialect, profile=profile, headers=headers, timeouts=timeouts)
         self._sender = RequestSender(server, HttpTransport(environ), retries or Retries())
         self._defaults: dict[str, Any] = {"model": model} if model else {}
@@ -62,19 +62,22 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Hangs up everywhere."""
+        """Closes all connections."""
         await self._sender.network.close()
 
     async def create(self, input: Input = None, **settings: Any) -> Response:
-        """One turn. `settings` are the fields of a request as the specification names them (`instructions`, `tools`, …)."""
+        """Creates a response. `settings` are request fields, named as in the specification (`instructions`, `tools`,
+        …)."""
         prepared = self._prepare(input, settings)
         answer = await self._sender.send("POST", prepared.url, prepared.body)
-        if is_stream(answer):  # servers that always stream exist
-            source = HttpEventSource(self._sender, _already(answer), prepared, is_stored=False)
+        if is_stream(answer):  # some servers always stream
+            source = HttpEventSource(self._sender, _return_answer(answer), prepared, is_stored=False)
             return await ResponseStream(source, on_losses=self._on_losses).final()
         response, losses = read_response(self._sender.server, prepared.sent, await read_body(answer, MAX_BODY))
         prepared.losses.extend(losses)
@@ -84,7 +87,7 @@ class AsyncClient:
         return response
 
     def stream(self, input: Input = None, **settings: Any) -> ResponseStream:
-        """One turn as it comes. With `background=True` a connection that breaks is replaced, and nothing is missed."""
+        """Streams a response. With `background=True` a broken connection is replaced without missing an event."""
         prepared = self._prepare(input, {**settings, "stream": True})
 
         async def ask() -> UpstreamResponse:
@@ -94,26 +97,26 @@ class AsyncClient:
         return ResponseStream(source, on_losses=self._on_losses)
 
     async def retrieve(self, id: str) -> Response:
-        """A response that the server keeps, at whatever point of its life it is."""
-        return await self._kept("GET", self._sender.server.response_url(id))
+        """Returns a stored response, whatever its status."""
+        return await self._stored_response("GET", self._sender.server.response_url(id))
 
     def resume(self, id: str, after: int | None = None) -> ResponseStream:
-        """The stream of a response that the server keeps: every event behind the one with the number `after`, or all. A connection
-        that breaks is replaced, and nothing is missed. The snapshot is whole in any case: earlier events are read, and not told."""
+        """Streams a stored response: the events after number `after`, or all. A broken connection is replaced without
+        missing an event. The snapshot is always complete: events up to `after` are read, but not yielded."""
         url = self._sender.server.response_url(id, "?stream=true")
 
         async def ask() -> UpstreamResponse:
             return await self._sender.send("GET", url)
 
-        nothing = PreparedCall(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
-        return ResponseStream(HttpEventSource(self._sender, ask, nothing, is_stored=True), after)
+        no_call = PreparedCall(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
+        return ResponseStream(HttpEventSource(self._sender, ask, no_call, is_stored=True), after)
 
     async def cancel(self, id: str) -> Response:
-        """Ends a response that is made in the background; one that has ended stays as it is."""
-        return await self._kept("POST", self._sender.server.response_url(id, "/cancel"))
+        """Cancels a background response. One that has ended is returned unchanged."""
+        return await self._stored_response("POST", self._sender.server.response_url(id, "/cancel"))
 
     async def delete(self, id: str) -> None:
-        """Nothing of the response is left."""
+        """Deletes a stored response."""
         await self._sender.send_and_read("DELETE", self._sender.server.response_url(id))
 
     async def run_tools(
@@ -125,8 +128,8 @@ class AsyncClient:
         on_event: Callable[[StreamEvent], None] | None = None,
         **settings: Any,
     ) -> ToolRun:
-        """Asks, makes the calls that the model wants of these functions, and asks again, until there is an answer. Calls of one
-        response are made side by side; what a function raises is told to the model. `on_event` sees every turn as it comes."""
+        """Repeats turns, calling these functions for the model, until it answers without a call. The calls of one
+        response run concurrently; an exception is sent to the model. `on_event` gets every event of every turn."""
 
         async def ask(turn: dict[str, Any]) -> Response:
             if on_event is None:
@@ -139,13 +142,14 @@ class AsyncClient:
         return await run_tools(ask, functions, {**settings, "input": input}, max_tool_calls)
 
     def connect(self) -> ResponseSocket:
-        """A WebSocket for turns: `async with client.connect() as socket`. The server remembers the newest response on it."""
+        """Opens a WebSocket for turns: `async with client.connect() as socket`. The server remembers its newest
+        response."""
         return ResponseSocket(self._sender, self._defaults, self._on_losses)
 
     def _prepare(self, input: Input, settings: Mapping[str, Any]) -> PreparedCall:
         return prepare_call(self._sender.server, {**self._defaults, "input": input, **settings})
 
-    async def _kept(self, method: str, url: str) -> Response:
+    async def _stored_response(self, method: str, url: str) -> Response:
         body = await self._sender.send_and_read(method, url)
         return read_response(self._sender.server, Request(), body)[0]
 
@@ -154,7 +158,7 @@ class AsyncClient:
             self._on_losses(losses)
 
 
-def _already(answer: UpstreamResponse) -> Callable[[], Awaitable[UpstreamResponse]]:
+def _return_answer(answer: UpstreamResponse) -> Callable[[], Awaitable[UpstreamResponse]]:
     async def ask() -> UpstreamResponse:
         return answer
 

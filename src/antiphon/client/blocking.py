@@ -1,4 +1,4 @@
-"""`Client`: the same without `async`, for programs that wait. One thread with an event loop serves every thread that calls."""
+"""`Client`: the blocking form of `AsyncClient`. One thread runs an event loop for all calling threads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class ClientSettings(TypedDict, total=False):
-    """What an `AsyncClient` may be told besides an address and a key."""
+    """The settings of an `AsyncClient` besides address and key."""
 
     model: str | None
     dialect: Dialect | None
@@ -40,7 +40,8 @@ class ClientSettings(TypedDict, total=False):
 
 
 class Client:
-    """Calls one server, as `AsyncClient` does, with the same settings. Close it, or use it as `with Client() as client`."""
+    """Calls one server, as `AsyncClient` does, with the same settings. Close it, or use it as `with Client() as
+    client`."""
 
     def __init__(self, url: str | None = None, key: str | None = None, **settings: Unpack[ClientSettings]) -> None:
         self._client = AsyncClient(url, key, **settings)
@@ -49,11 +50,13 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
-        """Hangs up everywhere. May be called twice."""
+        """Closes all connections. May be called twice."""
         self._loop.stop(self._client.close)
 
     def create(self, input: Input = None, **settings: Any) -> Response:
@@ -91,7 +94,7 @@ class Client:
 
 
 class BlockingStream:
-    """A `ResponseStream` for programs that wait."""
+    """The blocking form of `ResponseStream`."""
 
     def __init__(self, loop: _LoopThread, stream: ResponseStream) -> None:
         self._loop = loop
@@ -101,7 +104,9 @@ class BlockingStream:
         self._loop.run(self._stream.__aenter__())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[StreamEvent]:
@@ -109,14 +114,14 @@ class BlockingStream:
             yield from events
 
     def texts(self) -> Iterator[str]:
-        """The pieces of the answer's text, as they come. Raises if the response failed."""
+        """Yields the pieces of the output text. Raises if the response failed."""
         for event in self:
             if type(event) is OutputTextDelta:
                 yield event.delta
         self._stream.raise_failure()
 
     def final(self) -> Response:
-        """Reads to the end: the response as it ended, or the error it failed with."""
+        """Reads to the end and returns the final response. Raises if the response failed."""
         return self._loop.run(self._stream.final())
 
     def close(self) -> None:
@@ -142,7 +147,7 @@ class BlockingStream:
 
 
 class BlockingSocket:
-    """A `ResponseSocket` for programs that wait."""
+    """The blocking form of `ResponseSocket`."""
 
     def __init__(self, loop: _LoopThread, socket: ResponseSocket) -> None:
         self._loop = loop
@@ -152,7 +157,9 @@ class BlockingSocket:
         self._loop.run(self._socket.__aenter__())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._loop.call(self._socket.close)
 
     def create(self, input: Input = None, **settings: Any) -> Response:
@@ -163,7 +170,7 @@ class BlockingSocket:
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, begun with the first call."""
+    """An event loop in its own thread, started by the first call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -171,8 +178,8 @@ class _LoopThread:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`. Who is interrupted while it waits (Ctrl-C) ends the work, too."""
-        future = asyncio.run_coroutine_threadsafe(work, self._begun())
+        """Returns the result of `work`. An interrupt (Ctrl-C) cancels the work."""
+        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
         try:
             return future.result()
         except BaseException:
@@ -180,7 +187,7 @@ class _LoopThread:
             raise
 
     def call(self, function: Callable[[], None]) -> None:
-        """The same for what does not wait."""
+        """Calls a function in the loop's thread."""
 
         async def work() -> None:
             function()
@@ -188,7 +195,7 @@ class _LoopThread:
         self.run(work())
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Ends the thread; `last` is done before."""
+        """Runs `last`, then ends the thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
@@ -198,7 +205,7 @@ class _LoopThread:
         thread.join()
         loop.close()
 
-    def _begun(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = uvloop.new_event_loop()

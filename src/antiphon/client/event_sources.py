@@ -1,4 +1,5 @@
-"""Where the events of a stream come from: HTTP, in as many connections as it takes. WebSocket turns are in `sockets`."""
+"""Reads the events of a stream over HTTP, reconnecting where the server stores the response. WebSocket turns are in
+`sockets`."""
 
 from __future__ import annotations
 
@@ -20,50 +21,56 @@ LINGER: Final = 2.0  # seconds between the last event of a stream and the end of
 
 
 class EventSource(Protocol):
-    """What a stream is read from."""
+    """The source of a stream's events."""
 
     @property
     def error(self) -> ApiError | None:
-        """What the response failed with."""
+        """The error of a failed response."""
         ...
 
     @property
     def losses(self) -> Losses: ...
 
     async def open(self) -> None:
-        """Asks. Raises what the server says instead of an answer."""
+        """Sends the request. Raises the server's error."""
         ...
 
     async def next(self) -> list[StreamEvent]:
-        """The events that come next, together as they came; none at the end."""
+        """The next events, as many as arrived together; empty at the end."""
         ...
 
     def end(self) -> None:
-        """The terminal event has come: nothing more is wanted of the server."""
+        """Called after the terminal event: nothing more is read."""
         ...
 
     def close(self) -> None:
-        """Lets go of the server, wherever it is. Harmless at any time."""
+        """Closes the connection. May be called at any time."""
         ...
 
 
 class HttpEventSource:
-    """A stream over HTTP. Where the server keeps it, a connection that breaks is replaced by another that goes on behind it."""
+    """A stream over HTTP. If the server stores the response, a broken connection is replaced and the stream
+    continues."""
 
     def __init__(
-        self, sender: RequestSender, ask: Callable[[], Awaitable[UpstreamResponse]], prepared: PreparedCall, *, is_stored: bool
+        self,
+        sender: RequestSender,
+        ask: Callable[[], Awaitable[UpstreamResponse]],
+        prepared: PreparedCall,
+        *,
+        is_stored: bool,
     ) -> None:
         self.error: ApiError | None = None
         self._sender = sender
         self._ask = ask
         self._prepared = prepared
-        self._is_kept = is_stored
+        self._is_stored = is_stored
         self._to_hub = events_to_hub(sender.server, prepared.sent, counts=is_stored)
         self._reader = StreamReader(self._to_hub)
         self._answer: UpstreamResponse | None = None
         self._pieces: AsyncIterator[bytes] | None = None
-        self._barren = 0  # connections in a row that brought nothing
-        self._over = False
+        self._empty_connections = 0  # consecutive connections without an event
+        self._has_ended = False
 
     @property
     def losses(self) -> Losses:
@@ -73,76 +80,78 @@ class HttpEventSource:
         return losses
 
     async def open(self) -> None:
-        self._begin(await self._ask())
+        self._start_reading(await self._ask())
 
     async def next(self) -> list[StreamEvent]:
-        while not self._over:
+        while not self._has_ended:
             if self._answer is not None and self._pieces is None:
-                return await self._whole(self._answer)
-            piece, fault = await self._piece()
+                return await self._read_whole_response(self._answer)
+            piece, fault = await self._next_piece()
             if piece is not None:
                 events = self._reader.feed(piece)
-            elif self._can_go_on():
-                await self._go_on(fault)
+            elif self._can_reconnect():
+                await self._reconnect(fault)
                 continue
             else:
                 events = self._reader.finish(fault)
-                self._over = True
+                self._has_ended = True
             if events:
-                self._barren = 0
+                self._empty_connections = 0
                 self.error = self._reader.error
                 return events
         return []
 
     def end(self) -> None:
-        """The connection may bring its own end and serve the next request; a server that does not come to it is let go of."""
-        self._over = True
-        assert self._answer is not None  # it brought the event
-        # Whoever reads pieces hangs up when nobody holds it any more, so it is held until then.
+        """Leaves the connection open for `LINGER` seconds, so that it can end and be reused; then closes it."""
+        self._has_ended = True
+        assert self._answer is not None  # the terminal event came from it
+        # The iterator closes the connection when it is garbage-collected, so the timer keeps a reference to it.
         asyncio.get_running_loop().call_later(LINGER, _hang_up, self._answer, self._pieces)
         self._answer = None
 
     def close(self) -> None:
-        self._over = True
+        self._has_ended = True
         if self._answer is not None:
             self._answer.abort()
 
-    def _begin(self, answer: UpstreamResponse) -> None:
+    def _start_reading(self, answer: UpstreamResponse) -> None:
         self._answer = answer
         self._prepared.losses.extend(losses_in_headers(answer))
         self._pieces = None if is_json(answer) else answer.pieces()
 
-    async def _piece(self) -> tuple[bytes | None, UpstreamFault | None]:
-        assert self._pieces is not None  # it was opened, and is a stream
+    async def _next_piece(self) -> tuple[bytes | None, UpstreamFault | None]:
+        assert self._pieces is not None  # `open` was called, and the answer is a stream
         try:
             return await anext(self._pieces, None), None
         except UpstreamFault as fault:
             return None, as_server_fault(fault)
 
-    async def _whole(self, answer: UpstreamResponse) -> list[StreamEvent]:
-        """Servers that ignore `stream` exist."""
-        self._over = True
+    async def _read_whole_response(self, answer: UpstreamResponse) -> list[StreamEvent]:
+        """Replays a whole response as events: some servers ignore `stream`."""
+        self._has_ended = True
         response, losses = read_response(self._sender.server, self._prepared.sent, await read_body(answer, MAX_BODY))
         raise_failure(self._sender.server, response)
         self._prepared.losses.extend(losses)
         return list(replay(response))
 
-    # A stream that is kept
+    # A stream of a stored response
 
-    def _can_go_on(self) -> bool:
-        return self._is_kept and isinstance(self._to_hub, NumberedEvents) and self._to_hub.last is not None
+    def _can_reconnect(self) -> bool:
+        return self._is_stored and isinstance(self._to_hub, NumberedEvents) and self._to_hub.last is not None
 
-    async def _go_on(self, fault: UpstreamFault | None) -> None:
-        """Another connection, for what comes behind the newest event. The response itself has not failed: if none can be had, the
-        fault is raised, and whoever reads can come back later."""
+    async def _reconnect(self, fault: UpstreamFault | None) -> None:
+        """Opens another connection, for the events after the newest one. If that fails, the fault is raised: the
+        response itself has not failed, and the caller can resume it later."""
         assert isinstance(self._to_hub, NumberedEvents)
         cut = UpstreamFault("the server ended the stream before the response", code="upstream_disconnected")
-        if not await self._sender.retries.wait(self._barren, cut):
+        if not await self._sender.retries.wait(self._empty_connections, cut):
             raise fault or cut
-        self._barren += 1
-        self._reader = StreamReader(self._to_hub)  # half a frame that came is told again
-        url = self._sender.server.response_url(self._to_hub.id or "", f"?stream=true&starting_after={self._to_hub.go_on()}")
-        self._begin(await self._sender.send("GET", url))
+        self._empty_connections += 1
+        self._reader = StreamReader(self._to_hub)  # a partial frame is sent again
+        url = self._sender.server.response_url(
+            self._to_hub.id or "", f"?stream=true&starting_after={self._to_hub.mark_reconnect()}"
+        )
+        self._start_reading(await self._sender.send("GET", url))
 
 
 def _hang_up(answer: UpstreamResponse, pieces: AsyncIterator[bytes] | None) -> None:

@@ -1,6 +1,7 @@
-"""Python functions as tools: their JSON schema from signature and docstring, their calls from a model's arguments.
+"""Python functions as tools: derives the JSON schema from signature and docstring, and calls them with a model's
+arguments.
 
-Whatever goes wrong in a call is an answer to the model, which can do better the next time; it is never raised.
+An error in a call is never raised. It is sent to the model as the output of the call, so that the model can correct it.
 """
 
 from __future__ import annotations
@@ -33,25 +34,27 @@ class PythonTool(Struct, frozen=True, kw_only=True):
 
 
 class CallOutcome(Struct, frozen=True):
-    """What a call came to, as the model is told."""
+    """The output of a call, as it is sent to the model."""
 
     output: str
     failed: bool = False
 
 
 def tool_from_function(function: Function) -> PythonTool:
-    """A function as a tool. Its parameters need names; their types are what msgspec knows: JSON's own, dataclasses, enums, …"""
+    """Makes a tool of a function. Parameters must be named; their types can be all that msgspec supports."""
     name = getattr(function, "__name__", "")
     if not NAME.fullmatch(name):
-        raise TypeError(f"{name or function!r} cannot be a tool: wanted a function whose name has letters, digits and _ only")
-    description, words = _described(inspect.getdoc(function) or "")
+        raise TypeError(
+            f"{name or function!r} cannot be a tool: wanted a function whose name has letters, digits and _ only"
+        )
+    description, descriptions = _parse_docstring(inspect.getdoc(function) or "")
     hints = get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
     defaults: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in NAMED:
             raise TypeError(f"{name}() cannot be a tool: {parameter} has no name that a model could give a value to")
-        hint = _hint(hints.get(parameter.name, Any), words.get(parameter.name))
+        hint = _described_type(hints.get(parameter.name, Any), descriptions.get(parameter.name))
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
@@ -69,15 +72,17 @@ def tool_from_function(function: Function) -> PythonTool:
 async def call_function(tool: PythonTool, arguments: str) -> CallOutcome:
     """Calls the function with a model's arguments: in this task if it is a coroutine function, else in a thread."""
     try:
-        # A model's "3" for 3 is good enough.
-        read = msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
-        named = {name: value for name in tool.arguments.__struct_fields__ if (value := getattr(read, name)) is not UNSET}
+        # `strict=False` accepts "3" for 3.
+        decoded = msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
+        named = {
+            name: value for name in tool.arguments.__struct_fields__ if (value := getattr(decoded, name)) is not UNSET
+        }
         if inspect.iscoroutinefunction(tool.function):
             result = await tool.function(**named)
         else:
             result = await asyncio.to_thread(tool.function, **named)
         return CallOutcome(result if isinstance(result, str) else msgspec.json.encode(result).decode())
-    except Exception as error:  # the edge of somebody else's code: the model is told
+    except Exception as error:  # the user's code may raise anything; the model gets the error
         return CallOutcome(f"{type(error).__name__}: {error}", failed=True)
 
 
@@ -86,35 +91,40 @@ def _schema(arguments: type[Struct], defaults: dict[str, Any]) -> JsonSchema:
     schema: JsonSchema = components.pop(arguments.__name__)
     properties: dict[str, Any] = schema["properties"]
     for name, default in defaults.items():
-        with suppress(TypeError):  # an object of the program's own: the model need not know it
+        with suppress(TypeError):  # the default has no JSON form: omit it
             properties[name]["default"] = msgspec.to_builtins(default)
-    schema = {"type": "object", "properties": properties, "required": schema.get("required", []), "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": schema.get("required", []),
+        "additionalProperties": False,
+    }
     return {**schema, "$defs": components} if components else schema
 
 
-def _hint(hint: Any, words: str | None) -> Any:
-    """The type, with what is said of it: `Annotated[int, "in metres"]`, or in the docstring."""
+def _described_type(hint: Any, description: str | None) -> Any:
+    """The type with its description, from `Annotated[int, "in metres"]` or from the docstring."""
     metadata: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *rest = get_args(hint)
         metadata = tuple(rest)
     metadata = tuple(Meta(description=note) if isinstance(note, str) else note for note in metadata)
-    if words and not any(isinstance(note, Meta) and note.description for note in metadata):
-        metadata = (*metadata, Meta(description=words))
+    if description and not any(isinstance(note, Meta) and note.description for note in metadata):
+        metadata = (*metadata, Meta(description=description))
     for note in metadata:
         hint = Annotated[hint, note]
     return hint
 
 
-def _described(doc: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of its parameters (under `Args:`, or after `:param name:`)."""
-    words = {name: " ".join(text.split()) for name, text in AFTER_PARAM.findall(doc)}
+def _parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
+    """The descriptions of the function and of its parameters (under `Args:`, or after `:param name:`)."""
+    descriptions = {name: " ".join(text.split()) for name, text in AFTER_PARAM.findall(doc)}
     head, args, rest = doc.partition("\nArgs:\n")
     if args:
         section = SECTION.split(rest)[0]
-        words |= {name: " ".join(text.split()) for name, text in IN_ARGS.findall(section)}
+        descriptions |= {name: " ".join(text.split()) for name, text in IN_ARGS.findall(section)}
     about = SECTION.split(FIELD_LINE.split(head)[0])[0]
-    return about.strip(), words
+    return about.strip(), descriptions
 
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")

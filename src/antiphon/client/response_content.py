@@ -1,4 +1,4 @@
-"""What a program wants of a response: its text, its calls, and its output as input of the next turn."""
+"""Reads a response: its text, its function calls, and its output as input of the next turn."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from antiphon.protocol.response import Response
 
 
 def output_text(response: Response) -> str:
-    """All that the model said in words, reasoning and refusals left out."""
+    """The text of all messages, without reasoning and refusals."""
     messages = [item for item in response.output if isinstance(item, Message)]
     return "".join(part.text for message in messages for part in message.content if isinstance(part, OutputText))
 
 
 def function_calls(response: Response) -> list[FunctionCall]:
-    """The calls of functions that the model wants made."""
+    """The function calls in the output."""
     return [item for item in response.output if isinstance(item, FunctionCall)]
 
 
 def as_input(items: Iterable[Item]) -> list[ItemParam]:
-    """Output as it goes back with the next turn, for servers that keep nothing (ITEM-6)."""
+    """Output items as input of the next turn, for servers that store nothing (ITEM-6)."""
     return [codec.decode_item_param(codec.encode(item)) for item in items]

@@ -1,11 +1,12 @@
-"""What a server answers, as the hub has it: whole answers, and streams however poor, mended on the way.
+"""Decodes a server's answers, whole or streamed, into hub types. Incomplete answers are normalized.
 
-A stream of the responses dialect keeps the response's own id. Where it is to outlive its connection, its events are counted by the
-server's numbers: it goes on without a gap, and what comes twice is passed over.
+A stream of the responses dialect keeps the id of the server's response. If the stream may continue on another
+connection, the server's sequence numbers are tracked, so that no event is missed and repeated events are skipped.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -29,39 +30,42 @@ from antiphon.upstream.server_dialects import EventsToHub
 
 
 def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> EventsToHub:
-    """The reader of one stream; it counts what may have to go on in another connection."""
+    """Returns the decoder of one stream. `counts` tracks sequence numbers, for a stream that may continue on another
+    connection."""
     if server.profile.dialect == "responses":
         return NumberedEvents(server, request, counts=counts)
-    return server.dialect.events_to_hub(request, _opening(request), STAMPS, server.wire)
+    return server.dialect.events_to_hub(request, _initial_response(request), STAMPS, server.wire)
 
 
 def read_response(server: Server, request: Request, body: bytes) -> tuple[Response, Losses]:
-    """A whole answer, at whatever point of its life the response is. One that is not whole is mended (STR-14)."""
-    begun = _opening(request)
+    """Decodes a whole response, whatever its status. Missing fields are filled in (STR-14)."""
+    initial = _initial_response(request)
     if server.profile.dialect == "responses":
         try:
             return _sealed(server, codec.decode_response(body)), Losses()
         except ApiError:
-            begun = _opening(request, _begun_in(body))
-    return server.dialect.response_to_hub(body, request, begun, STAMPS, server.wire)
+            initial = _initial_response(request, _decode_metadata(body))
+    return server.dialect.response_to_hub(body, request, initial, STAMPS, server.wire)
 
 
 def raise_failure(server: Server, response: Response) -> None:
-    """A server may say in an answer of 200 that it failed."""
+    """Raises the error of a failed response. A server may send one with HTTP status 200."""
     if response.status == ResponseStatus.FAILED:
-        told = response.error
-        body = {"error": {"code": told.code, "message": told.message} if told else {"message": "the response failed"}}
+        error = response.error
+        body = {
+            "error": {"code": error.code, "message": error.message} if error else {"message": "the response failed"}
+        }
         raise server.dialect.error_to_hub(0, {}, codec.encode(body))
 
 
 class NumberedEvents:
-    """A stream of the responses dialect, in however many connections it comes."""
+    """Decodes one stream of the responses dialect, which may span several connections."""
 
     def __init__(self, server: Server, request: Request, *, counts: bool) -> None:
         self.id: str | None = None  # of the response
-        self.last: int | None = None  # the server's own number of the newest event, if it is counted
+        self.last: int | None = None  # the server's sequence number of the newest event, if `counts`
         self._counts = counts
-        self._told: int | None = None  # what it was when the connection before this one broke
+        self._skip_through: int | None = None  # `last` when the previous connection broke
         self._server = server
         self._request = request
         self._to_hub: EventsToHub | None = None
@@ -76,9 +80,9 @@ class NumberedEvents:
         return self._to_hub.losses if self._to_hub is not None else Losses()
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
-        to_hub = self._to_hub or self._begin(frame)
-        if self._counts and (number := _number_of(frame.data)) is not None:
-            if self._told is not None and number <= self._told:
+        to_hub = self._to_hub or self._create_decoder(frame)
+        if self._counts and (number := _sequence_number(frame.data)) is not None:
+            if self._skip_through is not None and number <= self._skip_through:
                 return []
             self.last = number
         events = to_hub.feed(frame)
@@ -88,48 +92,48 @@ class NumberedEvents:
             events[-1] = _as_timed(events[-1], frame)
         return events
 
-    def go_on(self) -> int | None:
-        """Another connection follows: the number behind which it goes on. Up to that, whatever it tells was told."""
-        self._told = self.last
+    def mark_reconnect(self) -> int | None:
+        """Prepares for another connection: events up to the returned number were delivered and will be skipped."""
+        self._skip_through = self.last
         return self.last
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        return (self._to_hub or self._begin(NOTHING)).finish(error)
+        return (self._to_hub or self._create_decoder(EMPTY_FRAME)).finish(error)
 
     def limit_output(self, limits: OutputLimits) -> None:
         self._limits = limits
 
     def cut_off(self, reason: str) -> list[StreamEvent]:
-        assert self._to_hub is not None  # a limit is only exceeded by what was fed
+        assert self._to_hub is not None  # a limit can only be exceeded after `feed`
         return self._to_hub.cut_off(reason)
 
-    def _begin(self, frame: sse.Frame) -> EventsToHub:
-        """With the response as the server tells of it first: its id is needed to come back to it."""
-        begun = _response_in(frame.data)
-        opened = _opening(self._request, _begun_in(begun))
-        self.id = opened.id
-        try:
-            told = codec.decode_response(begun)
-            opened = replace(
-                told,
+    def _create_decoder(self, frame: sse.Frame) -> EventsToHub:
+        """Starts from the response in the server's first event: reconnecting needs its id."""
+        first_response = _response_in(frame.data)
+        initial_state = _initial_response(self._request, _decode_metadata(first_response))
+        self.id = initial_state.id
+        with suppress(ApiError):  # the response is incomplete: keep the one built from the request
+            initial_state = replace(
+                codec.decode_response(first_response),
                 status=ResponseStatus.IN_PROGRESS,
                 output=[],
                 **dict.fromkeys(("completed_at", "incomplete_details", "error", "usage")),
             )
-        except ApiError:
-            pass  # a poor server's: what was asked for stands in its place
-        self._to_hub = self._server.dialect.events_to_hub(self._request, opened, STAMPS, self._server.wire)
+        self._to_hub = self._server.dialect.events_to_hub(self._request, initial_state, STAMPS, self._server.wire)
         self._to_hub.limit_output(self._limits)
         return self._to_hub
 
 
-class _Begun(Struct, frozen=True):
-    """What a server says of a response."""
+class _ResponseMetadata(Struct, frozen=True):
+    """The fields of a server's response that the client keeps."""
 
     id: str | None = None
     created_at: float | None = None
     completed_at: float | None = None
     model: str | None = None
+
+
+_NO_METADATA: Final = _ResponseMetadata()
 
 
 class _WithResponse(Struct, frozen=True):
@@ -144,35 +148,34 @@ class _WithStatus(Struct, frozen=True):
     status: str | None = None
 
 
-def _opening(request: Request, begun: _Begun | None = None) -> Response:
-    told = begun or _Begun()
-    created_at = STAMPS.now() if told.created_at is None else int(told.created_at)
-    return initial_response(request, id=told.id or new_id("resp"), created_at=created_at, model=told.model)
+def _initial_response(request: Request, metadata: _ResponseMetadata = _NO_METADATA) -> Response:
+    created_at = STAMPS.now() if metadata.created_at is None else int(metadata.created_at)
+    return initial_response(request, id=metadata.id or new_id("resp"), created_at=created_at, model=metadata.model)
 
 
-def _begun_in(body: bytes | Raw) -> _Begun:
+def _decode_metadata(body: bytes | Raw) -> _ResponseMetadata:
     try:
-        return decode_json(body, type=_Begun)
-    except UNREADABLE:
-        return _Begun()
+        return decode_json(body, type=_ResponseMetadata)
+    except DECODE_ERROR:
+        return _NO_METADATA
 
 
 def _response_in(data: bytes) -> Raw:
     try:
         return decode_json(data, type=_WithResponse).response
-    except UNREADABLE:
+    except DECODE_ERROR:
         return Raw(b"{}")
 
 
-def _number_of(data: bytes) -> int | None:
+def _sequence_number(data: bytes) -> int | None:
     try:
         return _decode_number(data).sequence_number
-    except UNREADABLE:
+    except DECODE_ERROR:
         return None
 
 
 def _as_cancelled(events: list[StreamEvent], frame: sse.Frame) -> list[StreamEvent]:
-    """A response that was cancelled ends with `response.failed`, whose response says `cancelled`. Nothing failed."""
+    """Removes the error: a cancelled response ends with `response.failed`, but its status is `cancelled`."""
     end = events[-1]
     if type(end) is not ResponseFailed or _status_in(_response_in(frame.data)) != ResponseStatus.CANCELLED:
         return events
@@ -182,20 +185,22 @@ def _as_cancelled(events: list[StreamEvent], frame: sse.Frame) -> list[StreamEve
 
 
 def _as_timed(end: ResponseCompleted, frame: sse.Frame) -> ResponseCompleted:
-    """When a response was completed, its server knows; only where it does not say so is that when it was heard."""
-    told = _begun_in(_response_in(frame.data)).completed_at
-    return end if told is None else replace(end, response=replace(end.response, completed_at=int(told)))
+    """Uses the server's `completed_at` if it sent one. Otherwise the time of receipt stays."""
+    completed_at = _decode_metadata(_response_in(frame.data)).completed_at
+    if completed_at is None:
+        return end
+    return replace(end, response=replace(end.response, completed_at=int(completed_at)))
 
 
 def _status_in(response: Raw) -> str | None:
     try:
         return decode_json(response, type=_WithStatus).status
-    except UNREADABLE:
+    except DECODE_ERROR:
         return None
 
 
 def _sealed(server: Server, response: Response) -> Response:
-    """RSN-2: as in a stream, reasoning that goes back to its maker says who that is."""
+    """RSN-2: marks encrypted reasoning with the server that made it, as streams do."""
     output: list[Item] = []
     for item in response.output:
         if isinstance(item, Reasoning) and item.encrypted_content:
@@ -205,6 +210,6 @@ def _sealed(server: Server, response: Response) -> Response:
     return replace(response, output=output)
 
 
-NOTHING: Final = sse.Frame("", b"{}")
-UNREADABLE: Final = msgspec.DecodeError
+EMPTY_FRAME: Final = sse.Frame("", b"{}")
+DECODE_ERROR: Final = msgspec.DecodeError
 _decode_number: Final = with_nesting_limit(msgspec.json.Decoder(_WithNumber).decode)

@@ -1,7 +1,7 @@
-"""One server as a client speaks to it: where it is, what it takes, and how its refusals read.
+"""One server from the client's side: its address, its request format and its errors.
 
-It may speak any of the dialects: a profile says which, and what is particular about it. Requests go out as that server takes them,
-and what could not be told to it is in the losses.
+The profile names the server's dialect and quirks. Requests are translated to it; whatever cannot be translated is a
+loss.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
-# A gateway has limits of its own, and says that it lives: these end what would hang for ever.
-PATIENCE: Final = Timeouts(connect=10.0, first_byte=300.0, idle=300.0, total=3600.0)
+# A gateway has its own timeouts and sends heartbeats. These only end requests that would hang for ever.
+DEFAULT_TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=300.0, idle=300.0, total=3600.0)
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """A server, ready to be asked."""
+    """A server and how to send requests to it."""
 
     base_url: str
     profile: Profile
@@ -45,24 +45,24 @@ class Server(Struct, frozen=True, kw_only=True):
 
     @property
     def stores_responses(self) -> bool:
-        """Whether what it answered can be asked for again."""
+        """Whether its responses can be retrieved later."""
         return isinstance(self.wire, ResponsesWire) and self.wire.stateful
 
     def response_url(self, id: str, rest: str = "") -> str:
-        """Where a response is kept; `rest` follows its id."""
+        """The URL of a stored response; `rest` is appended to the id."""
         if not self.stores_responses:
-            said = f"this server ({self.profile.name}) keeps no responses: only those of the responses dialect can"
-            raise UnsupportedParameter(said, param="id")
+            message = f"this server ({self.profile.name}) keeps no responses: only those of the responses dialect can"
+            raise UnsupportedParameter(message, param="id")
         if not id or not id.isascii() or not id.replace("_", "").replace("-", "").isalnum():
             raise ClientFault(f"id: got {id[:100]!r}, wanted the id of a response, such as 'resp_0123'", param="id")
         return f"{self.base_url}/responses/{id}{rest}"
 
 
 class PreparedCall(Struct, frozen=True, kw_only=True):
-    """A turn before it is sent."""
+    """A request that is ready to be sent."""
 
-    request: Request  # as it was asked
-    sent: Request  # as the server takes it
+    request: Request  # as the caller gave it
+    sent: Request  # after the quirks of the server's profile
     body: bytes
     url: str
     losses: Losses
@@ -77,16 +77,23 @@ def server_at(
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
 ) -> Server:
-    """The server at an address; its version (`/v1`) may be left out."""
-    chosen = profile if isinstance(profile, Profile) else load_profile(profile or DEFAULT_PROFILES[dialect or "responses"])
+    """The server at an address. The version (`/v1`) may be omitted."""
+    chosen = (
+        profile if isinstance(profile, Profile) else load_profile(profile or DEFAULT_PROFILES[dialect or "responses"])
+    )
     if dialect is not None and chosen.dialect != dialect:
         raise ClientFault(
             f"dialect: got {dialect!r}, but the profile {chosen.name!r} is one of {chosen.dialect!r}", param="dialect"
         )
     wire = chosen.wire
     if isinstance(wire, ResponsesWire) and chosen.name == DEFAULT_PROFILES["responses"]:
-        wire = replace(wire, stateful=True)  # a server that has no state says so itself
-    sent = {"content-type": "application/json", "user-agent": f"antiphon/{__version__}", **chosen.headers, **(headers or {})}
+        wire = replace(wire, stateful=True)  # a stateless server answers with an error itself
+    sent = {
+        "content-type": "application/json",
+        "user-agent": f"antiphon/{__version__}",
+        **chosen.headers,
+        **(headers or {}),
+    }
     if key:
         sent[chosen.key_header] = f"Bearer {key}" if chosen.key_header == "authorization" else key
     return Server(
@@ -95,43 +102,47 @@ def server_at(
         wire=wire,
         dialect=SERVER_DIALECTS[chosen.dialect],
         headers=sent,
-        timeouts=timeouts or PATIENCE,
+        timeouts=timeouts or DEFAULT_TIMEOUTS,
     )
 
 
 def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
-    """A turn with these fields of a request. What no server could take is refused here, with its place (ERR-3)."""
-    request = codec.decode_request(codec.encode({name: value for name, value in settings.items() if value is not UNSET}))
+    """Builds a request from these fields. An invalid request is refused here, with the path of the field (ERR-3)."""
+    request = codec.decode_request(
+        codec.encode({name: value for name, value in settings.items() if value is not UNSET})
+    )
     if not server.stores_responses:
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(request, name):
-                said = f"{name}: this server ({server.profile.name}) keeps no responses, so nothing can be continued there"
-                raise UnsupportedParameter(said, param=name)
+                message = (
+                    f"{name}: this server ({server.profile.name}) keeps no responses, so nothing can be continued there"
+                )
+                raise UnsupportedParameter(message, param=name)
     sent, losses = server.profile.apply_quirks(request)
-    body, found = server.dialect.request_from_hub(sent, server.wire)
-    losses.extend(found)
+    body, dialect_losses = server.dialect.request_from_hub(sent, server.wire)
+    losses.extend(dialect_losses)
     url = server.dialect.url(server.base_url, request.model or "", streams=bool(request.stream))
     return PreparedCall(request=request, sent=sent, body=body, url=url, losses=losses)
 
 
 def error_from_answer(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """What an answer that is not 200 says, with the status it came with."""
+    """The error in an answer whose status is not 200. The error keeps the status."""
     if status < 400:
-        said = f"the server answered with status {status}; a redirect is not followed: give the address it leads to"
-        return UpstreamFault(said, code="upstream_invalid_response", status=status)
+        message = f"the server answered with status {status}; a redirect is not followed: give the address it leads to"
+        return UpstreamFault(message, code="upstream_invalid_response", status=status)
     if status in KEY_ERROR_CODES:
-        words = _words_in(body)
-        said = "the server refused the key" + (f": {words}" if words else "")
-        return ClientFault(said, code=KEY_ERROR_CODES[status], status=status)
+        detail = _error_message(body)
+        message = "the server refused the key" + (f": {detail}" if detail else "")
+        return ClientFault(message, code=KEY_ERROR_CODES[status], status=status)
     error = server.dialect.error_to_hub(status, headers, body)
     error.status = status
     return error
 
 
 def as_server_fault(fault: UpstreamFault) -> UpstreamFault:
-    """A fault of the network: to that every server is an upstream, to the caller it is the server."""
-    said = fault.message.replace("the upstream", "the server")
-    return UpstreamFault(said, code=fault.code, status=fault.status, retry_after=fault.retry_after)
+    """Replaces "the upstream" by "the server" in the message of a transport error."""
+    message = fault.message.replace("the upstream", "the server")
+    return UpstreamFault(message, code=fault.code, status=fault.status, retry_after=fault.retry_after)
 
 
 def new_id(prefix: str) -> str:
@@ -141,18 +152,18 @@ def new_id(prefix: str) -> str:
 STAMPS: Final = Stamps(new_id, lambda: int(time.time()))
 
 
-class _Told(Struct, frozen=True):
+class _ErrorDetail(Struct, frozen=True):
     message: str = ""
 
 
-class _Body(Struct, frozen=True):
-    error: _Told = _Told()
+class _ErrorBody(Struct, frozen=True):
+    error: _ErrorDetail = _ErrorDetail()
 
 
-def _words_in(body: bytes) -> str:
-    """All dialects put them in the same place."""
+def _error_message(body: bytes) -> str:
+    """The server's error message. It has the same path in all dialects."""
     try:
-        return decode_json(body, type=_Body).error.message[:1000]
+        return decode_json(body, type=_ErrorBody).error.message[:1000]
     except msgspec.DecodeError:
         return ""
 

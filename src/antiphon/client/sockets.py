@@ -1,4 +1,5 @@
-"""Turns over a WebSocket: one after the other, the newest response remembered by the connection, with nothing stored (WS-5)."""
+"""Sends turns over a WebSocket, one at a time. The connection remembers the newest response; nothing is stored
+(WS-5)."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocke
 
 
 class ResponseSocket:
-    """A connection for turns. Entering it connects; a turn that is left before its end ends the connection."""
+    """A WebSocket for turns. `async with` connects. Leaving a turn before its end closes the connection."""
 
     def __init__(self, sender: RequestSender, defaults: dict[str, Any], on_losses: OnLosses | None) -> None:
         self._sender = sender
@@ -35,7 +36,9 @@ class ResponseSocket:
     async def __aenter__(self) -> Self:
         server = self._sender.server
         if server.profile.dialect != "responses":
-            raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} takes no turns over a WebSocket")
+            raise UnsupportedParameter(
+                f"a server of the dialect {server.profile.dialect!r} takes no turns over a WebSocket"
+            )
         try:
             self._socket = await open_websocket(
                 self._sender.network, f"{server.base_url}/responses", server.headers, server.timeouts
@@ -46,44 +49,52 @@ class ResponseSocket:
             raise as_server_fault(fault) from None
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     async def create(self, input: Any = None, **settings: Any) -> Response:
-        """One turn, to its end."""
+        """Sends one turn and waits for the response."""
         return await self.stream(input, **settings).final()
 
     def stream(self, input: Any = None, **settings: Any) -> ResponseStream:
-        """One turn, as it comes."""
+        """Sends one turn and streams the response."""
         if self._socket is None:
             raise ClientFault("the WebSocket is not open: use it as `async with client.connect() as socket`")
         prepared = prepare_call(self._sender.server, {**self._defaults, "input": input, **settings})
-        return ResponseStream(SocketEventSource(self._sender, self._socket, prepared, self._begins), on_losses=self._on_losses)
+        return ResponseStream(
+            SocketEventSource(self._sender, self._socket, prepared, self._on_start), on_losses=self._on_losses
+        )
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
 
-    def _begins(self, turn: SocketEventSource) -> None:
+    def _on_start(self, turn: SocketEventSource) -> None:
         if self._turn is not None and self._turn.is_in_flight:
             raise ClientFault("a turn is under way on this WebSocket: read it to its end first (WS-4)")
         self._turn = turn
 
 
 class SocketEventSource:
-    """One turn over a WebSocket."""
+    """The events of one turn over a WebSocket."""
 
     def __init__(
-        self, sender: RequestSender, socket: WebSocket, prepared: PreparedCall, begins: Callable[[SocketEventSource], None]
+        self,
+        sender: RequestSender,
+        socket: WebSocket,
+        prepared: PreparedCall,
+        on_start: Callable[[SocketEventSource], None],
     ) -> None:
         self.error: ApiError | None = None
         self.is_in_flight = False
         self._sender = sender
         self._socket = socket
         self._prepared = prepared
-        self._begins = begins
+        self._on_start = on_start
         self._to_hub = events_to_hub(sender.server, prepared.sent)
-        self._has_begun = False
+        self._has_events = False
 
     @property
     def losses(self) -> Losses:
@@ -93,43 +104,43 @@ class SocketEventSource:
         return losses
 
     async def open(self) -> None:
-        self._begins(self)
+        self._on_start(self)
         self._socket.send('{"type":"response.create",' + self._prepared.body.decode()[1:])
         self.is_in_flight = True
 
     async def next(self) -> list[StreamEvent]:
         while self.is_in_flight:
             try:
-                events = self._take((await self._socket.receive()).encode())
+                events = self._decode((await self._socket.receive()).encode())
             except UpstreamFault as fault:
                 self.is_in_flight = False
-                if not self._has_begun:
+                if not self._has_events:
                     raise
                 events = self._to_hub.finish(fault)
             self.error = self._to_hub.error
             if events:
-                self._has_begun = True
+                self._has_events = True
                 return events
         return []
 
     def end(self) -> None:
-        """The connection is free for the next turn."""
+        """Frees the connection for the next turn."""
         self.is_in_flight = False
 
     def close(self) -> None:
-        """After its end the connection is free for the next turn; before that, leaving is the only way to have it ended (WS-12)."""
+        """Closes the connection if the turn is in flight: there is no other way to cancel a turn (WS-12)."""
         if self.is_in_flight:
             self.is_in_flight = False
             self._socket.close()
 
-    def _take(self, message: bytes) -> list[StreamEvent]:
+    def _decode(self, message: bytes) -> list[StreamEvent]:
         status = _status_of(message)
         if status is None:
             return self._to_hub.feed(sse.Frame("", message))
-        # WS-10: an error in place of the response, or in the middle of it.
+        # WS-10: an error instead of the response, or in the middle of it.
         error = error_from_answer(self._sender.server, status, {}, message)
         self.is_in_flight = False
-        if not self._has_begun:
+        if not self._has_events:
             raise error
         return self._to_hub.finish(error)
 
@@ -140,9 +151,9 @@ class _WithStatus(Struct, frozen=True):
 
 
 def _status_of(message: bytes) -> int | None:
-    """The status of an error message; events have none."""
+    """The status of an error message; None for an event."""
     try:
-        told = decode_json(message, type=_WithStatus)
+        error_message = decode_json(message, type=_WithStatus)
     except msgspec.DecodeError:
         return None
-    return told.status if told.type == "error" else None
+    return error_message.status if error_message.type == "error" else None

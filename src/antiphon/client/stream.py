@@ -1,4 +1,4 @@
-"""A response while it is made: typed events as they come, and the response as far as it is known at any moment."""
+"""A streamed response: typed events, and a snapshot of the response after each of them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ OnLosses = Callable[[Losses], None]
 
 
 class ResponseStream:
-    """One stream. Entering it asks; leaving it early lets go of the server. It can be read once.
+    """One stream. `async with` sends the request; leaving it early closes the connection. It can be read once.
 
-    Events end with exactly one terminal event, also where the server broke off: then it is `response.failed`, and `error` says why.
+    The last event is always a terminal event. If the connection broke, it is `response.failed`, and `error` has the
+    reason.
     """
 
     def __init__(self, source: EventSource, after: int | None = None, on_losses: OnLosses | None = None) -> None:
@@ -32,13 +33,15 @@ class ResponseStream:
         self._fold = Fold()
         self._unfolded: list[StreamEvent] = []
         self._final: Response | None = None
-        self._opened = False
+        self._is_open = False
 
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     async def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
@@ -47,7 +50,7 @@ class ResponseStream:
                 yield event
 
     async def texts(self) -> AsyncIterator[str]:
-        """The pieces of the answer's text, as they come. Raises if the response failed."""
+        """Yields the pieces of the output text. Raises if the response failed."""
         async with aclosing(self.__aiter__()) as events:
             async for event in events:
                 if type(event) is OutputTextDelta:
@@ -55,7 +58,7 @@ class ResponseStream:
         self.raise_failure()
 
     async def batch(self) -> list[StreamEvent]:
-        """The events that come next, together as they came; none once all have been read."""
+        """The next events, as many as arrived together; empty at the end."""
         await self._open()
         while self._final is None:
             events = await self._source.next()
@@ -67,7 +70,7 @@ class ResponseStream:
                 self._final = last.response  # type: ignore[union-attr]
                 self._unfolded.clear()
                 self._source.end()
-                self._tell_losses()
+                self._report_losses()
             if events[0].sequence_number <= self._after:
                 events = [event for event in events if event.sequence_number > self._after]
             if events:
@@ -75,20 +78,20 @@ class ResponseStream:
         return []
 
     async def final(self) -> Response:
-        """Reads to the end: the response as it ended, or the error it failed with."""
+        """Reads to the end and returns the final response. Raises if the response failed."""
         while await self.batch():
             pass
         self.raise_failure()
         return self.response
 
     def close(self) -> None:
-        """Lets go of the server. Harmless at any time."""
+        """Closes the connection. May be called at any time."""
         self._source.close()
-        self._tell_losses()
+        self._report_losses()
 
     @property
     def response(self) -> Response:
-        """The response so far, items that are not done as far as they came. It is worked out when it is asked for."""
+        """The response so far, unfinished items included. It is computed on access."""
         if self._final is not None:
             return self._final
         unfolded, self._unfolded = self._unfolded, []
@@ -103,16 +106,16 @@ class ResponseStream:
 
     @property
     def error(self) -> ApiError | None:
-        """What the response failed with; None if it did not, or not yet."""
+        """The error of a failed response, else None."""
         return None if self._was_cancelled else self._source.error
 
     @property
     def losses(self) -> Losses:
-        """What the server could not be told, or its answer could not say (F-4)."""
+        """What could not be translated, in the request or in the answer (F-4)."""
         return self._source.losses
 
     def raise_failure(self) -> None:
-        """Raises what the response failed with, or that it has no end."""
+        """Raises the error of a failed response, or an error if the stream was not read to its end."""
         if self._was_cancelled:
             return
         if self._source.error is not None:
@@ -125,11 +128,11 @@ class ResponseStream:
         return self._final is not None and self._final.status == ResponseStatus.CANCELLED
 
     async def _open(self) -> None:
-        if not self._opened:
+        if not self._is_open:
             await self._source.open()
-            self._opened = True
+            self._is_open = True
 
-    def _tell_losses(self) -> None:
+    def _report_losses(self) -> None:
         on_losses, self._on_losses = self._on_losses, None
         if on_losses is not None and len(self.losses):
             on_losses(self.losses)

@@ -1,6 +1,6 @@
-"""A model that calls Python functions until it has its answer: asked, its calls made side by side, asked again with what they gave.
+"""Runs a model with Python functions as tools: calls the functions it wants, concurrently, and sends the results back.
 
-The whole conversation is sent each time, so any server will do, whether it keeps responses or not.
+The whole conversation is sent each time, so the server need not store responses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ask = Callable[[dict[str, Any]], Awaitable[Response]]
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A call that was made."""
+    """A finished tool call."""
 
     name: str
     arguments: str
@@ -33,70 +33,72 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(Struct, frozen=True, kw_only=True):
-    """What came of it: the last response, every call, and the whole conversation, which can be gone on with as `input`."""
+    """The last response, all tool calls, and the whole conversation, which can be continued as `input`."""
 
     response: Response
     calls: list[ToolCall]
     history: list[ItemParam]
 
 
-async def run_tools(ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], max_tool_calls: int) -> ToolRun:
-    """Asks until the model calls nothing more. After `max_tool_calls` calls it has to answer with what it knows."""
+async def run_tools(
+    ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], max_tool_calls: int
+) -> ToolRun:
+    """Repeats until the model calls no more tools. After `max_tool_calls` calls it must answer without tools."""
     if max_tool_calls < 1:
         raise ClientFault(f"max_tool_calls: got {max_tool_calls}, wanted at least 1", param="max_tool_calls")
     return await _Loop(ask, functions, settings, max_tool_calls).run()
 
 
 class _Loop:
-    def __init__(self, ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], most: int) -> None:
+    def __init__(self, ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], max_calls: int) -> None:
         self._ask = ask
         self._tools: dict[str, PythonTool] = {tool.name: tool for tool in map(tool_from_function, functions)}
         if len(self._tools) < len(functions):
             raise ClientFault("tools: two functions have the same name", param="tools")
-        others = list(settings.get("tools") or [])
-        # Nothing need be kept of a conversation that is sent whole each time; then reasoning comes along sealed.
+        other_tools = list(settings.get("tools") or [])
+        # The whole conversation is sent each time, so nothing is stored; reasoning then comes encrypted.
         self._settings = {"store": False, "include": [ENCRYPTED_IF_ANY], **settings}
-        self._settings["tools"] = [*(tool.param for tool in self._tools.values()), *others]
-        self._others = {_name_of(tool) for tool in others}
-        self._most = most
+        self._settings["tools"] = [*(tool.param for tool in self._tools.values()), *other_tools]
+        self._other_tools = {_name_of(tool) for tool in other_tools}
+        self._max_calls = max_calls
         self._calls: list[ToolCall] = []
 
     async def run(self) -> ToolRun:
-        asked = codec.decode_request(codec.encode({"input": self._settings.get("input")}))
-        history = list(input_items(asked))
+        request = codec.decode_request(codec.encode({"input": self._settings.get("input")}))
+        history = list(input_items(request))
         while True:
             response = await self._ask({**self._settings, "input": history})
             history += as_input(response.output)
             calls = function_calls(response)
-            ours = [each for each in calls if each.name not in self._others]
-            may_go_on = len(self._calls) < self._most and response.status == ResponseStatus.COMPLETED
-            if ours and may_go_on:
-                history += await self._make(ours)
-            if not may_go_on or not ours or len(ours) < len(calls):  # the rest is for whoever offered those tools
+            own_calls = [call for call in calls if call.name not in self._other_tools]
+            may_continue = len(self._calls) < self._max_calls and response.status == ResponseStatus.COMPLETED
+            if own_calls and may_continue:
+                history += await self._call_tools(own_calls)
+            if not may_continue or not own_calls or len(own_calls) < len(calls):  # the other tools are the caller's
                 return ToolRun(response=response, calls=self._calls, history=history)
-            if len(self._calls) >= self._most:
+            if len(self._calls) >= self._max_calls:
                 self._settings["tool_choice"] = "none"
 
-    async def _make(self, calls: list[FunctionCall]) -> list[ItemParam]:
-        """All at once. Those beyond the limit are not made, and the model is told."""
-        room = self._most - len(self._calls)
-        made = await asyncio.gather(*map(self._made, calls[:room]))
-        self._calls += made
-        outputs = [done.output for done in made]
-        outputs += [f"not called: the limit of {self._most} calls is reached"] * (len(calls) - len(made))
+    async def _call_tools(self, calls: list[FunctionCall]) -> list[ItemParam]:
+        """Calls the tools concurrently. Calls beyond the limit get an error as their output."""
+        room = self._max_calls - len(self._calls)
+        results = await asyncio.gather(*map(self._call_tool, calls[:room]))
+        self._calls += results
+        outputs = [result.output for result in results]
+        outputs += [f"not called: the limit of {self._max_calls} calls is reached"] * (len(calls) - len(results))
         return [
-            FunctionCallOutputParam(call_id=each.call_id, output=output, status=ItemStatus.COMPLETED)
-            for each, output in zip(calls, outputs, strict=True)
+            FunctionCallOutputParam(call_id=call.call_id, output=output, status=ItemStatus.COMPLETED)
+            for call, output in zip(calls, outputs, strict=True)
         ]
 
-    async def _made(self, each: FunctionCall) -> ToolCall:
-        tool = self._tools.get(each.name)
+    async def _call_tool(self, call: FunctionCall) -> ToolCall:
+        tool = self._tools.get(call.name)
         if tool is None:
-            output, failed = f"there is no tool named {each.name!r}; there is {', '.join(self._tools)}", True
+            output, failed = f"there is no tool named {call.name!r}; there is {', '.join(self._tools)}", True
         else:
-            outcome = await call_function(tool, each.arguments)
+            outcome = await call_function(tool, call.arguments)
             output, failed = outcome.output, outcome.failed
-        return ToolCall(name=each.name, arguments=each.arguments, output=output, failed=failed)
+        return ToolCall(name=call.name, arguments=call.arguments, output=output, failed=failed)
 
 
 def _name_of(tool: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Measurements as text, in the form that Prometheus reads (0.0.4), and as one sum where several processes serve.
+"""Renders metrics in the Prometheus text format (0.0.4), summed over all serving processes.
 
-Each process writes what it has to a file of its own in a folder that they share: now and then, and whenever it is asked for all of
-them. So no number that was ever told is larger than what is on disk, and none goes back when the next question goes to another
-process, or when one has died.
+Each process writes its metrics to its own file in a shared folder, periodically and before each scrape. So a counter
+never decreases when the next scrape is answered by another process, or when a process has died.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ import msgspec
 from msgspec import Struct
 
 Kind = Literal["counter", "gauge", "histogram"]
-# By what follows the family's name: `{model="m"}`, or `_bucket{model="m",le="0.5"}`.
+# By the text after the name of the family: `{model="m"}`, or `_bucket{model="m",le="0.5"}`.
 Samples = dict[str, float]
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class Family(Struct, frozen=True):
-    """What is measured, and how often or how much of it there was."""
+    """One metric with all its samples."""
 
     name: str
     kind: Kind
@@ -33,7 +32,7 @@ class Family(Struct, frozen=True):
 
 
 class Histogram:
-    """How often something took how long."""
+    """Counts durations in buckets."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -43,48 +42,48 @@ class Histogram:
         self.total = 0.0
 
     def samples(self, labels: str) -> Samples:
-        """`labels` is what stands between the braces."""
+        """The samples of the histogram. `labels` is the text between the braces."""
         samples: Samples = {}
-        below = 0
+        cumulative = 0
         comma = "," if labels else ""
         for bound, count in zip((*map(_number, self.bounds), "+Inf"), self.counts, strict=True):
-            below += count
-            samples[f'_bucket{{{labels}{comma}le="{bound}"}}'] = below
+            cumulative += count
+            samples[f'_bucket{{{labels}{comma}le="{bound}"}}'] = cumulative
         braced = f"{{{labels}}}" if labels else ""
         samples[f"_sum{braced}"] = self.total
-        samples[f"_count{braced}"] = below
+        samples[f"_count{braced}"] = cumulative
         return samples
 
 
 class SharedMetrics:
-    """The folder that processes share; each has its own place in it, under its process id."""
+    """The shared folder. Each process has one file in it, named after its process id."""
 
     def __init__(self, folder: Path, pid: int) -> None:
         self._folder = folder
-        self._own = folder / f"{pid}.json"
+        self._own_file = folder / f"{pid}.json"
 
     def write(self, families: list[Family]) -> None:
-        """Takes the place of what this process wrote before. A disk that is full must not end an answer."""
-        beside = self._own.with_suffix(".new")
+        """Replaces the file of this process. Errors, such as a full disk, are ignored."""
+        temporary_file = self._own_file.with_suffix(".new")
         with suppress(OSError):
-            beside.write_bytes(msgspec.json.encode(families))
-            os.replace(beside, self._own)
+            temporary_file.write_bytes(msgspec.json.encode(families))
+            os.replace(temporary_file, self._own_file)
 
     def read_others(self) -> list[list[Family]]:
-        """What the other processes wrote. Of one that is dead, only what it counted still holds."""
-        found: list[list[Family]] = []
+        """The metrics of the other processes. Gauges of dead processes are omitted."""
+        others: list[list[Family]] = []
         for file in sorted(self._folder.glob("*.json")):
-            if file == self._own:
+            if file == self._own_file:
                 continue
             with suppress(OSError, msgspec.DecodeError):
                 families = msgspec.json.decode(file.read_bytes(), type=list[Family])
                 is_alive = _is_alive(int(file.stem))
-                found.append([family for family in families if is_alive or family.kind != "gauge"])
-        return found
+                others.append([family for family in families if is_alive or family.kind != "gauge"])
+        return others
 
 
 def render_text(families: Iterable[Family]) -> bytes:
-    """The page."""
+    """The text of all families."""
     lines: list[str] = []
     for family in families:
         if family.samples:
@@ -95,7 +94,7 @@ def render_text(families: Iterable[Family]) -> bytes:
 
 
 def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
-    """What several processes measured, as if it had been one."""
+    """Sums the metrics of several processes."""
     sums: dict[str, Family] = {}
     for families in processes:
         for family in families:
@@ -106,7 +105,7 @@ def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
-    """What stands between the braces."""
+    """The labels as the text between the braces."""
     return ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
 
 

@@ -1,8 +1,8 @@
-"""The log: one line a request, JSON for machines or a pretty line on a terminal. No prompt and no key is ever in it.
+"""The log: one line for each request, as JSON or as readable text on a terminal. It has no prompts and no keys.
 
-`RequestLog` has places for what may be known of a request and none for what was said in it. Every text is cleaned on the way out:
-keys masked, control characters escaped, length bounded. Writing never fails: a log that nobody reads must not end an answer.
-Where an event loop runs, lines of requests are written together, a moment later; everything else at once, and after them.
+`RequestLog` has no field for content. Every text is cleaned before it is written: keys are masked, control characters
+escaped, the length limited. Writing never raises. In an event loop, the lines of requests are written together after a
+short delay; other events are written at once, after those that wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Field = str | int | float | bool | list["Field"] | None
 
 
 class Logger:
-    """Writes lines to a stream; `auto` is pretty on a terminal and JSON elsewhere."""
+    """Writes lines to a stream. `auto` is `pretty` on a terminal, else `json`."""
 
     def __init__(self, stream: TextIO, style: Style = "auto", *, now: Callable[[], float] = unix_time) -> None:
         is_terminal = _is_terminal(stream)
@@ -41,92 +41,100 @@ class Logger:
         self._now = now
         self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
         self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
-        self._lock = threading.RLock()  # a signal may come, and have something to say, in the middle of a line
+        self._lock = threading.RLock()  # reentrant: a signal handler may log during a write
         self._waiting: list[RequestLog] = []
         self._listeners: list[Callable[[RequestLog], None]] = []
 
     def add_listener(self, listener: Callable[[RequestLog], None]) -> None:
-        """From here on `listener` is told of every request that is over, as the log is: together with others, a moment later."""
+        """Calls `listener` with the entry of every request that has ended, when its line is written."""
         self._listeners.append(listener)
 
     def request(self, log_entry: RequestLog) -> None:
-        """One request is over."""
+        """Logs a request that has ended."""
         log_entry.note_end()
         with self._lock:
-            # What is made of it is made with the others, away from whoever waits for an answer, and where all but the first of them
-            # find the code at hand.
+            # Entries are formatted together and later, so that no answer waits for it.
             self._waiting.append(log_entry)
             if len(self._waiting) > 1:
-                return  # somebody will be here in a moment
+                return  # a flush is scheduled already
         try:
-            asyncio.get_running_loop().call_later(MOMENT, self.flush)
-        except RuntimeError:  # no event loop to come back in
+            asyncio.get_running_loop().call_later(FLUSH_DELAY, self.flush)
+        except RuntimeError:  # no event loop
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits, and tells those who want to hear of it."""
+        """Writes the waiting entries, and calls the listeners with them."""
         with self._lock:
             if self._waiting:
                 log_entries, self._waiting = self._waiting, []
                 for listener in self._listeners:
                     for log_entry in log_entries:
                         listener(log_entry)
-                self._write("\n".join(map(self._formed, log_entries)))
+                self._write("\n".join(map(self._format_request, log_entries)))
 
-    def _formed(self, log_entry: RequestLog) -> str:
+    def _format_request(self, log_entry: RequestLog) -> str:
         level = _level_of(log_entry)
-        return self._pretty(log_entry.time, level, _told(log_entry)) if self._is_pretty else _line_of(log_entry, level)
+        return (
+            self._pretty(log_entry.time, level, _pretty_request(log_entry))
+            if self._is_pretty
+            else _json_request(log_entry, level)
+        )
 
     def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
-        """Something other than a request: a start, a stop, a warning."""
-        self._say(self._now(), level, name, fields, None)
+        """Logs an event other than a request, such as a start, a stop or a warning."""
+        self._write_event(self._now(), level, name, fields, None)
 
     def fault(self, message: str, error: BaseException, /, **fields: object) -> None:
-        """A fault of ours, with the whole of its trace: it stands in the log and nowhere else (ERR-5)."""
-        self._say(self._now(), "error", message, fields, "".join(traceback.format_exception(error)))
+        """Logs an internal error with its traceback, which appears nowhere else (ERR-5)."""
+        self._write_event(self._now(), "error", message, fields, "".join(traceback.format_exception(error)))
 
     def record(self, record: logging.LogRecord) -> None:
-        """What a library has to say, through Python's `logging`; `extra={"fields": {…}}` adds fields."""
+        """Logs a record of Python's `logging`; `extra={"fields": {…}}` adds fields."""
         fields = {"logger": record.name, **getattr(record, "fields", {})}
         error = record.exc_info[1] if record.exc_info else None
         trace = "".join(traceback.format_exception(error)) if error is not None else None
-        self._say(record.created, _level_of_number(record.levelno), _message(record), fields, trace)
+        self._write_event(record.created, _level_of_number(record.levelno), _message(record), fields, trace)
 
     def capture_logging(self) -> None:
-        """From here on, what libraries tell Python's `logging` is written here: their warnings, and information of our own."""
+        """Redirects Python's `logging` to this log: warnings of libraries, and `info` of `antiphon`."""
         root = logging.getLogger()
-        for handler in [handler for handler in root.handlers if isinstance(handler, _Records)]:
+        for handler in [handler for handler in root.handlers if isinstance(handler, _LoggingHandler)]:
             root.removeHandler(handler)
-        root.addHandler(_Records(self))
+        root.addHandler(_LoggingHandler(self))
         logging.getLogger("antiphon").setLevel(logging.INFO)
 
-    def _say(self, moment: float, level: Level, said: str, fields: dict[str, object], trace: str | None) -> None:
+    def _write_event(
+        self, timestamp: float, level: Level, message: str, fields: dict[str, object], trace: str | None
+    ) -> None:
         lines = _last_lines(trace) if trace is not None else None
         self.flush()
         if not self._is_pretty:
-            self._write(_json(moment, level, said, fields, lines))
+            self._write(_json(timestamp, level, message, fields, lines))
             return
-        words = [_clean(said), *(f"{key}={_clean_text(value)}" for key, value in fields.items() if value is not None)]
-        below = [f"\n    {_clean(line)}" for line in lines or () if line]
-        self._write(self._pretty(moment, level, "  ".join(words) + "".join(below)))
+        parts = [
+            _clean(message),
+            *(f"{key}={_clean_text(value)}" for key, value in fields.items() if value is not None),
+        ]
+        trace_lines = [f"\n    {_clean(line)}" for line in lines or () if line]
+        self._write(self._pretty(timestamp, level, "  ".join(parts) + "".join(trace_lines)))
 
-    def _pretty(self, moment: float, level: Level, said: str) -> str:
-        at = datetime.fromtimestamp(moment).strftime("%H:%M:%S")
+    def _pretty(self, timestamp: float, level: Level, text: str) -> str:
+        at = datetime.fromtimestamp(timestamp).strftime("%H:%M:%S")
         if not self._has_colours:
-            return f"{at} {said}" if level in QUIET else f"{at} {level}: {said}"
+            return f"{at} {text}" if level in QUIET else f"{at} {level}: {text}"
         colour = COLOURS.get(level)
-        return f"\x1b[2m{at}\x1b[0m " + (f"\x1b[{colour}m{said}\x1b[0m" if colour else said)
+        return f"\x1b[2m{at}\x1b[0m " + (f"\x1b[{colour}m{text}\x1b[0m" if colour else text)
 
     def _write(self, line: str) -> None:
         with self._lock, suppress(OSError, ValueError):  # a broken pipe, a closed file
             try:
                 self._stream.write(line + "\n")
             except UnicodeEncodeError:
-                self._stream.write(BEYOND_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], line) + "\n")
+                self._stream.write(NON_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], line) + "\n")
             self._stream.flush()
 
 
-class _Records(logging.Handler):
+class _LoggingHandler(logging.Handler):
     def __init__(self, logger: Logger) -> None:
         super().__init__()
         self._logger = logger
@@ -156,57 +164,61 @@ def _level_of_number(number: int) -> Level:
     return "info" if number >= logging.INFO else "debug"
 
 
-def _told(log_entry: RequestLog) -> str:
-    """A request in words, the most interesting first."""
+def _pretty_request(log_entry: RequestLog) -> str:
+    """A request as readable text, the most important fields first."""
     path = _clean(log_entry.path, MAX_NAME)
-    words = [f"{log_entry.method} {path} {log_entry.status or 'unanswered'}", f"{(log_entry.duration_ms or 0) / 1000:.2f} s"]
+    parts = [
+        f"{log_entry.method} {path} {log_entry.status or 'unanswered'}",
+        f"{(log_entry.duration_ms or 0) / 1000:.2f} s",
+    ]
     if log_entry.first_event_ms is not None:
-        words.append(f"first event {log_entry.first_event_ms / 1000:.2f} s")
+        parts.append(f"first event {log_entry.first_event_ms / 1000:.2f} s")
     if log_entry.model is not None:
         model = _clean(log_entry.model, MAX_NAME)
-        words.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME)}" if log_entry.upstream else model)
+        parts.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME)}" if log_entry.upstream else model)
     if log_entry.input_tokens is not None or log_entry.output_tokens is not None:
-        words.append(f"{log_entry.input_tokens or 0} tokens in, {log_entry.output_tokens or 0} out")
+        parts.append(f"{log_entry.input_tokens or 0} tokens in, {log_entry.output_tokens or 0} out")
     if log_entry.losses:
-        words.append("1 loss" if log_entry.losses == 1 else f"{log_entry.losses} losses")
+        parts.append("1 loss" if log_entry.losses == 1 else f"{log_entry.losses} losses")
     if log_entry.error is not None:
-        words.append(log_entry.error)
+        parts.append(log_entry.error)
     if log_entry.client_disconnected:
-        words.append("the client left")
-    words += [word for word in (log_entry.owner, log_entry.response_id, log_entry.request_id) if word is not None]
-    return " · ".join(map(_clean, words))
+        parts.append("the client left")
+    parts += [word for word in (log_entry.owner, log_entry.response_id, log_entry.request_id) if word is not None]
+    return " · ".join(map(_clean, parts))
 
 
-def _line_of(log_entry: RequestLog, level: Level) -> str:
-    """The line that is written for every request, and so by hand: ids are our own making, names repeat."""
-    said = f'{{"time":"{_time(log_entry.time)}","level":"{level}","event":"request","request_id":"{log_entry.request_id}"'
-    said += f',"method":"{log_entry.method}","path":{_name(log_entry.path)}'
+def _json_request(log_entry: RequestLog, level: Level) -> str:
+    """The JSON line of a request. It is built by hand for speed: ids need no escaping, and escaped names are cached."""
+    line = f'{{"time":"{_format_time(log_entry.time)}","level":"{level}","event":"request"'
+    line += f',"request_id":"{log_entry.request_id}"'
+    line += f',"method":"{log_entry.method}","path":{_name(log_entry.path)}'
     if log_entry.status is not None:
-        said += f',"status":{log_entry.status}'
-    said += f',"duration_ms":{log_entry.duration_ms or 0:.3f}'
+        line += f',"status":{log_entry.status}'
+    line += f',"duration_ms":{log_entry.duration_ms or 0:.3f}'
     if log_entry.first_event_ms is not None:
-        said += f',"first_event_ms":{log_entry.first_event_ms:.3f}'
+        line += f',"first_event_ms":{log_entry.first_event_ms:.3f}'
     if log_entry.owner is not None:
-        said += f',"owner":{_name(log_entry.owner)}'
+        line += f',"owner":{_name(log_entry.owner)}'
     if log_entry.model is not None:
-        said += f',"model":{_name(log_entry.model)}'
+        line += f',"model":{_name(log_entry.model)}'
     if log_entry.upstream is not None:
-        said += f',"upstream":{_name(log_entry.upstream)}'
+        line += f',"upstream":{_name(log_entry.upstream)}'
     if log_entry.response_id is not None:
         id = log_entry.response_id
-        said += f',"response_id":"{id}"' if id.isidentifier() else f',"response_id":{_quoted(id)}'
+        line += f',"response_id":"{id}"' if id.isidentifier() else f',"response_id":{_quoted(id)}'
     if log_entry.input_tokens is not None:
-        said += f',"input_tokens":{log_entry.input_tokens}'
+        line += f',"input_tokens":{log_entry.input_tokens}'
     if log_entry.output_tokens is not None:
-        said += f',"output_tokens":{log_entry.output_tokens}'
-    said += f',"losses":{log_entry.losses}'
+        line += f',"output_tokens":{log_entry.output_tokens}'
+    line += f',"losses":{log_entry.losses}'
     if log_entry.error is not None:
-        said += f',"error":{_name(log_entry.error)}'
-    return said + (',"client_left":true}' if log_entry.client_disconnected else "}")
+        line += f',"error":{_name(log_entry.error)}'
+    return line + (',"client_left":true}' if log_entry.client_disconnected else "}")
 
 
-def _json(moment: float, level: Level, event: str, fields: dict[str, object], trace: list[str] | None) -> str:
-    line: dict[str, Field] = {"time": _time(moment), "level": level, "event": _clean(event, escape=False)}
+def _json(timestamp: float, level: Level, event: str, fields: dict[str, object], trace: list[str] | None) -> str:
+    line: dict[str, Field] = {"time": _format_time(timestamp), "level": level, "event": _clean(event, escape=False)}
     for name, value in fields.items():
         if value is not None and name not in line:
             line[name] = _field(value)
@@ -215,14 +227,14 @@ def _json(moment: float, level: Level, event: str, fields: dict[str, object], tr
     return UNPRINTABLE.sub(_escaped, msgspec.json.encode(line).decode())
 
 
-def _time(moment: float) -> str:
-    milliseconds = int(moment * 1000)
-    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
+def _format_time(timestamp: float) -> str:
+    milliseconds = int(timestamp * 1000)
+    return f"{_format_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=4)
-def _second(moment: int) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def _format_second(timestamp: int) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _field(value: object) -> Field:
@@ -241,22 +253,25 @@ def _clean_text(value: object) -> str:
     return _clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
-def _clean(text: str, most: int = MAX_MATCHED, *, escape: bool = True) -> str:
-    """`text` as it may stand in a log. In JSON the escaping is left to the encoder, which knows how it is spelled there."""
-    text = mask_keys(text, most).encode("utf-8", "backslashreplace").decode()  # a lone half of a pair is no UTF-8
+def _clean(text: str, max_length: int = MAX_MATCHED, *, escape: bool = True) -> str:
+    """Masks keys, limits the length, and escapes control characters. For JSON use `escape=False`: the encoder
+    escapes."""
+    text = (
+        mask_keys(text, max_length).encode("utf-8", "backslashreplace").decode()
+    )  # a lone surrogate is not valid UTF-8
     return UNPRINTABLE.sub(_escaped, text) if escape else text
 
 
 def _last_lines(trace: str) -> list[str]:
-    """The lines of a trace, the last ones if there are too many: its end says what happened. No line is cut at its beginning, where
-    it may say that what follows is a key."""
+    """The last lines of a traceback, up to `MAX_TRACE` characters: the error is at its end. Lines are not cut at their
+    start, where the name of a key may be, which masking needs."""
     lines = trace.split("\n")
     fitting = sum(size <= MAX_TRACE for size in accumulate(len(line) + 1 for line in reversed(lines)))
-    return lines if fitting == len(lines) else ["…", *lines[-max(fitting, FEWEST_LINES) :]]
+    return lines if fitting == len(lines) else ["…", *lines[-max(fitting, MIN_TRACE_LINES) :]]
 
 
 def _name(text: str) -> str:
-    """A text that comes again and again, in quotation marks: a path, the name of a model or an owner."""
+    """A text that repeats, such as a path, a model or an owner, as JSON. Short ones are cached."""
     return _quoted_once(text) if len(text) < MAX_REPEATED else _quoted(text)
 
 
@@ -274,16 +289,16 @@ def _escaped(match: re.Match[str]) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage().strip()
-    except Exception:  # its arguments do not fit its format: what there is, is better than nothing
+    except Exception:  # the arguments do not fit the format: log the format itself
         return str(record.msg)
 
 
-MOMENT: Final = 0.02  # seconds that the line of a request may wait for others
+FLUSH_DELAY: Final = 0.02  # seconds that the line of a request may wait
 MAX_TRACE: Final = 8_000
-FEWEST_LINES: Final = 2  # the message, and nothing behind its line end
+MIN_TRACE_LINES: Final = 2  # the message, and the empty text after its newline
 MAX_REPEATED: Final = 200
 QUIET: Final = ("debug", "info")
 COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
-# What could move a terminal's cursor, end a line where none ends, or turn the direction of what follows.
+# Characters that move the cursor of a terminal, end a line, or change the direction of text.
 UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+NON_ASCII: Final = re.compile(r"[^\x00-\x7f]")

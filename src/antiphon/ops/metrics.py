@@ -1,7 +1,7 @@
-"""`GET /metrics`: what was asked, how it went, how long it took and what there is, for whoever watches a gateway.
+"""The metrics of `GET /metrics`: requests, errors, durations, tokens, and gauges.
 
-Everything that is told of a request comes from the line that the log writes at its end, so nothing is counted on the way. Only
-names that repeat become labels: paths as the routes spell them, models once one of that name has answered, at most so many of each.
+Requests are counted from their log entry when they end. Labels are bounded: paths are those of the routes, and a model
+is a label only after it has answered, up to a maximum number.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Key = tuple[str, str, str | None, str | None, int | None]
 
 
 class Metrics:
-    """What one process measures; with a place that several processes share, each tells of all of them."""
+    """The metrics of one process. With `shared`, each process reports the sum of all processes."""
 
     def __init__(self, models: Iterable[str] = (), shared: SharedMetrics | None = None) -> None:
         self._paths: list[tuple[str, re.Pattern[str]]] = []
         self._models = set(models)
         self._codes: set[str] = set()
-        self._answers: dict[Key, _Answers] = {}  # by what stands in the line itself, for those that will come again
+        self._answers: dict[Key, _Answers] = {}  # a cache by the fields of the log entry
         self._by_labels: dict[tuple[str, ...], _Answers] = {}
         self._work: dict[tuple[str, str, str], _Work] = {}
         self._errors: dict[tuple[str, str], int] = {}
@@ -48,20 +48,29 @@ class Metrics:
         self._timer: asyncio.TimerHandle | None = None
 
     def register_paths(self, paths: Iterable[str]) -> None:
-        """The paths of the routes; `{id}` stands for anything in its place, `{model}` for anything at all."""
+        """Sets the paths of the routes. `{model}` matches any text; other parameters match one segment."""
         patterns = [
-            (path, re.compile(PARAMETER.sub("[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL)) for path in paths
+            (path, re.compile(PARAMETER.sub("[^/]+", re.escape(path).replace(r"\{model\}", ".+")), re.DOTALL))
+            for path in paths
         ]
-        self._paths = sorted(patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0])))  # the closest first
+        self._paths = sorted(
+            patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0]))
+        )  # the most specific first
 
     def add_gauge(self, name: str, help: str, read: Callable[[], float]) -> None:
-        """Something of which there is so much at the moment. `read` is called when somebody looks, and must be quick."""
+        """Adds a gauge. `read` returns its current value; it is called for each scrape and must be quick."""
         self._gauges.append((name, help, read))
 
     def count_request(self, log_entry: RequestLog) -> None:
-        """A request is over."""
+        """Counts a request that has ended."""
         status = log_entry.status
-        key = (log_entry.method, log_entry.path, log_entry.model, log_entry.upstream, None if status is None else status // 100)
+        key = (
+            log_entry.method,
+            log_entry.path,
+            log_entry.model,
+            log_entry.upstream,
+            None if status is None else status // 100,
+        )
         answers = self._answers.get(key) or self._find(log_entry, key)
         answers.count += 1
         work = answers.work
@@ -80,15 +89,15 @@ class Metrics:
         work.losses += log_entry.losses
         work.client_disconnects += log_entry.client_disconnected
         if log_entry.error is not None:
-            labels = (_bounded(log_entry.error, self._codes, MOST_CODES), log_entry.upstream or "")
+            labels = (_bounded(log_entry.error, self._codes, MAX_CODES), log_entry.upstream or "")
             self._errors[labels] = self._errors.get(labels, 0) + 1
 
     def model_label(self, log_entry: RequestLog) -> str:
-        """What stands for the model of a request wherever names are counted."""
+        """The label for the model of a request."""
         return self._model(log_entry)[0]
 
     def count_store_call(self, operation: str, seconds: float, *, failed: bool) -> None:
-        """The store was asked something."""
+        """Counts a call of the store."""
         calls = self._store.get(operation)
         if calls is None:
             calls = self._store[operation] = _StoreCalls()
@@ -96,7 +105,7 @@ class Metrics:
         _observe(calls.duration, seconds)
 
     def render(self) -> bytes:
-        """The page, of all processes."""
+        """The metrics of all processes, as text."""
         own = self._families()
         if self._shared is None:
             return render_text(own)
@@ -104,10 +113,10 @@ class Metrics:
         return render_text(sum_families([own, *self._shared.read_others()]))
 
     def start(self) -> None:
-        """From here on other processes can tell of this one."""
+        """Starts to write the metrics to the shared folder, periodically."""
         if self._shared is not None:
             self._shared.write(self._families())
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self.start)
+            self._timer = asyncio.get_running_loop().call_later(WRITE_INTERVAL, self.start)
 
     def stop(self) -> None:
         if self._timer is not None and self._shared is not None:
@@ -119,7 +128,7 @@ class Metrics:
     def _find(self, log_entry: RequestLog, key: Key) -> _Answers:
         path = self._path(log_entry.path)
         method = log_entry.method if log_entry.method in METHODS else OTHER
-        model, is_known = self._model(log_entry)
+        model, is_cacheable = self._model(log_entry)
         upstream = log_entry.upstream or ""
         status = "none" if log_entry.status is None else f"{log_entry.status // 100}xx"
         labels = (method, path, model, upstream, status)
@@ -127,35 +136,36 @@ class Metrics:
         if answers is None:
             work = self._work.setdefault((path, model, upstream), _Work())
             answers = self._by_labels[labels] = _Answers(work)
-        if is_known and path == log_entry.path and method == log_entry.method:
+        if is_cacheable and path == log_entry.path and method == log_entry.method:
             self._answers[key] = answers
         return answers
 
     def _path(self, path: str) -> str:
         patterns = self._paths if len(path) <= MAX_NAME else ()
-        return next((told for told, pattern in patterns if pattern.fullmatch(path)), OTHER)
+        return next((route for route, pattern in patterns if pattern.fullmatch(path)), OTHER)
 
     def _model(self, log_entry: RequestLog) -> tuple[str, bool]:
-        """The label of a model, and whether it will stay the same. Anybody can ask for any name: it is one once it was served."""
+        """The label of a model, and whether it can be cached. A client can send any name, so only models that answered
+        are labels."""
         model = log_entry.model
         if log_entry.upstream is None or model is None:
             return "", model is None
         if model not in self._models:
             is_served = log_entry.status is not None and log_entry.status < 300 and log_entry.error is None
-            if not is_served or len(self._models) >= MOST_MODELS or not _is_name(model):
+            if not is_served or len(self._models) >= MAX_MODELS or not _is_name(model):
                 return OTHER, False
             self._models.add(model)
         return model, True
 
-    # What there is
+    # Output
 
     def _families(self) -> list[Family]:
-        tokens, losses, left = Family(*TOKENS, {}), Family(*LOSSES, {}), Family(*LEFT, {})
+        tokens, losses, disconnects = Family(*TOKENS, {}), Family(*LOSSES, {}), Family(*DISCONNECTS, {})
         duration, first, between = Family(*DURATION, {}), Family(*FIRST_EVENT, {}), Family(*BETWEEN_EVENTS, {})
         for (path, model, upstream), work in self._work.items():
             labels = format_labels({"endpoint": path, "model": model, "upstream": upstream})
             duration.samples.update(work.duration.samples(labels))
-            left.samples[f"{{{labels}}}"] = work.client_disconnects
+            disconnects.samples[f"{{{labels}}}"] = work.client_disconnects
             if upstream:
                 losses.samples[f"{{{labels}}}"] = work.losses
             if work.first_event.total:
@@ -167,58 +177,66 @@ class Metrics:
         store = self._store.items()
         return [
             Family(*BUILD, {f"{{{format_labels({'version': __version__, 'python': platform.python_version()})}}}": 1}),
-            Family(*REQUESTS, {f"{{{_named(LABELS, labels)}}}": found.count for labels, found in self._by_labels.items()}),
+            Family(
+                *REQUESTS,
+                {f"{{{_named(LABELS, labels)}}}": answers.count for labels, answers in self._by_labels.items()},
+            ),
             tokens,
             duration,
             first,
             between,
             losses,
-            left,
-            Family(*ERRORS, {f"{{{_named(('code', 'upstream'), labels)}}}": count for labels, count in self._errors.items()}),
+            disconnects,
+            Family(
+                *ERRORS,
+                {f"{{{_named(('code', 'upstream'), labels)}}}": count for labels, count in self._errors.items()},
+            ),
             Family(*STORE_FAILURES, {f'{{operation="{name}"}}': calls.failures for name, calls in store}),
-            Family(*STORE_DURATION, {k: v for n, c in store for k, v in c.duration.samples(f'operation="{n}"').items()}),
+            Family(
+                *STORE_DURATION, {k: v for n, c in store for k, v in c.duration.samples(f'operation="{n}"').items()}
+            ),
             *(Family(name, "gauge", help, {"": read()}) for name, help, read in self._gauges),
             *_process(),
         ]
 
 
 def timed_store(store: Store, metrics: Metrics) -> Store:
-    """A store whose every question is timed."""
+    """Wraps a store so that every call is timed."""
     return cast(Store, _TimedStore(store, metrics))
 
 
 class _TimedStore:
-    """Whatever a store can be asked: what is awaited is timed, on its first use and from then on."""
+    """Times the coroutine methods of a store. Each is wrapped on first use."""
 
     def __init__(self, store: Store, metrics: Metrics) -> None:
-        self._watched = store
+        self._store = store
         self._metrics = metrics
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._watched, name)
-        if inspect.iscoroutinefunction(found):
-            found = self._timed(name, found)
-            setattr(self, name, found)
-        return found
+        member = getattr(self._store, name)
+        if inspect.iscoroutinefunction(member):
+            member = self._timed(name, member)
+            setattr(self, name, member)
+        return member
 
-    def _timed(self, name: str, ask: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        @functools.wraps(ask)
+    def _timed(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(method)
         async def timed(*arguments: Any, **named: Any) -> Any:
-            begun = perf_counter()
+            started_at = perf_counter()
             failed = False
             try:
-                return await ask(*arguments, **named)
+                return await method(*arguments, **named)
             except StorageUnavailable:
                 failed = True
                 raise
             finally:
-                self._metrics.count_store_call(name, perf_counter() - begun, failed=failed)
+                self._metrics.count_store_call(name, perf_counter() - started_at, failed=failed)
 
         return timed
 
 
 class _Answers:
-    """Requests of one kind that ended in one way."""
+    """The number of requests with the same labels and status."""
 
     __slots__ = ("count", "work")
 
@@ -228,7 +246,7 @@ class _Answers:
 
 
 class _Work:
-    """What it took to answer requests of one kind."""
+    """Durations and tokens of the requests with the same endpoint, model and upstream."""
 
     __slots__ = (
         "between_events",
@@ -271,17 +289,17 @@ def _observe(histogram: Histogram, seconds: float) -> None:
     histogram.total += seconds
 
 
-def _bounded(name: str, known: set[str], most: int) -> str:
-    if name not in known:
-        if len(known) >= most or not _is_name(name):
+def _bounded(name: str, accepted_names: set[str], max_count: int) -> str:
+    if name not in accepted_names:
+        if len(accepted_names) >= max_count or not _is_name(name):
             return OTHER
-        known.add(name)
+        accepted_names.add(name)
     return name
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text may be shown: it is not endless, and no key that got into the wrong place."""
-    return len(text) <= LONGEST_NAME and mask_keys(text) == text
+    """Whether a text can be a label: it is short and has no API key."""
+    return len(text) <= MAX_LABEL_LENGTH and mask_keys(text) == text
 
 
 def _named(names: Iterable[str], values: Iterable[str]) -> str:
@@ -294,15 +312,17 @@ def _process() -> list[Family]:
         Family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": _memory(used)}),
         Family("process_cpu_seconds_total", "counter", "Time on a processor.", {"": used.ru_utime + used.ru_stime}),
     ]
-    with suppress(OSError):  # elsewhere than on Linux
-        families.append(Family("process_open_fds", "gauge", "Open files and sockets.", {"": len(os.listdir("/proc/self/fd"))}))
+    with suppress(OSError):  # not Linux
+        families.append(
+            Family("process_open_fds", "gauge", "Open files and sockets.", {"": len(os.listdir("/proc/self/fd"))})
+        )
     return families
 
 
 def _memory(used: resource.struct_rusage) -> float:
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # elsewhere than on Linux: what it was at most
+    except OSError:  # not Linux: the peak value
         return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
@@ -310,24 +330,44 @@ PARAMETER: Final = re.compile(r"\\\{\w+\\\}")
 OTHER: Final = "other"
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "WEBSOCKET", "BACKGROUND"})
 LABELS: Final = ("method", "endpoint", "model", "upstream", "status")
-MOST_MODELS: Final = 200
-MOST_CODES: Final = 100
-LONGEST_NAME: Final = 200
-EVERY: Final = 1.0  # seconds between two writings to the shared folder
+MAX_MODELS: Final = 200
+MAX_CODES: Final = 100
+MAX_LABEL_LENGTH: Final = 200
+WRITE_INTERVAL: Final = 1.0  # seconds between two writes to the shared folder
 
 DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 FIRST_EVENTS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
 PAUSES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 STORE_CALLS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 
-BUILD: Final = ("antiphon_build_info", "gauge", "What runs here; the number of processes that serve.")
-REQUESTS: Final = ("antiphon_requests_total", "counter", "Requests and turns that are over; status none: the client left first.")
-TOKENS: Final = ("antiphon_tokens_total", "counter", "Tokens as upstreams count them; input has cached, output has reasoning.")
+BUILD: Final = ("antiphon_build_info", "gauge", "The version, and the number of serving processes.")
+REQUESTS: Final = (
+    "antiphon_requests_total",
+    "counter",
+    "Requests and turns that ended; status none: the client disconnected.",
+)
+TOKENS: Final = (
+    "antiphon_tokens_total",
+    "counter",
+    "Tokens as counted by upstreams; input includes cached, output includes reasoning.",
+)
 DURATION: Final = ("antiphon_request_duration_seconds", "histogram", "From a request to the end of its answer.")
 FIRST_EVENT: Final = ("antiphon_first_event_seconds", "histogram", "From a request to the first event of its stream.")
-BETWEEN_EVENTS: Final = ("antiphon_between_events_seconds", "histogram", "The mean pause between events, once for each stream.")
-LOSSES: Final = ("antiphon_losses_total", "counter", "What could not be carried from one API to the other.")
-LEFT: Final = ("antiphon_client_disconnects_total", "counter", "Clients that left before the end of their answer.")
-ERRORS: Final = ("antiphon_errors_total", "counter", "Errors that clients were told, in a stream or instead of one.")
-STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Questions that the store could not answer.")
-STORE_DURATION: Final = ("antiphon_store_duration_seconds", "histogram", "How long the store takes, by what it is asked.")
+BETWEEN_EVENTS: Final = (
+    "antiphon_between_events_seconds",
+    "histogram",
+    "The mean pause between events, once for each stream.",
+)
+LOSSES: Final = ("antiphon_losses_total", "counter", "Losses in translation between two APIs.")
+DISCONNECTS: Final = (
+    "antiphon_client_disconnects_total",
+    "counter",
+    "Clients that disconnected before the end of their answer.",
+)
+ERRORS: Final = ("antiphon_errors_total", "counter", "Errors sent to clients, in a stream or instead of an answer.")
+STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Store operations that failed.")
+STORE_DURATION: Final = (
+    "antiphon_store_duration_seconds",
+    "histogram",
+    "Duration of store operations.",
+)

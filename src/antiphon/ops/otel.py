@@ -1,8 +1,8 @@
-"""OpenTelemetry, for who wants it: one span a turn and the usual measures, after the conventions for generative AI.
+"""Exports OpenTelemetry: one span for each turn, and metrics, by the semantic conventions for generative AI.
 
-This module is imported only where telemetry is wanted, so that without it nothing is paid for, nor needs to be installed. Spans and
-measures leave in threads of the SDK, which drop what they cannot send: no answer waits for a collector. No more is in them than in
-the line of the log: nothing that was said, and no key.
+This module is imported only if telemetry is enabled, so that the SDK is optional. The SDK exports in its own threads
+and drops what it cannot send, so no answer waits for a collector. Spans have the same fields as the log: no content and
+no keys.
 """
 
 from __future__ import annotations
@@ -37,24 +37,27 @@ Attributes = dict[str, AttributeValue]
 
 
 def open_exporter(config: Config, metrics: Metrics) -> OtelTelemetry:
-    """To a collector. What the configuration does not say, the usual variables of the environment do."""
+    """Opens an exporter to the configured collector, else to the one that the `OTEL_…` variables name."""
     base = (config.telemetry.otlp_endpoint or "").rstrip("/")
     spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces" if base else None)
     measures = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
     reader = PeriodicExportingMetricReader(measures)
-    return OtelTelemetry(BatchSpanProcessor(spans), reader, metrics, provider_names(config), propagates=config.telemetry.propagate)
+    return OtelTelemetry(
+        BatchSpanProcessor(spans), reader, metrics, provider_names(config), propagates=config.telemetry.propagate
+    )
 
 
 def provider_names(config: Config) -> dict[str, str]:
-    """What stands behind each upstream: the server that its profile is named after, else what the configuration calls it."""
+    """The provider name of each upstream: the name of its profile, or of the upstream if its profile is generic."""
     return {
-        upstream.name: upstream.name if upstream.profile_name in COMMON else Path(upstream.profile_name).stem
+        upstream.name: upstream.name if upstream.profile_name in GENERIC_PROFILES else Path(upstream.profile_name).stem
         for upstream in config.upstreams
     }
 
 
 class OtelTelemetry:
-    """Spans and measures of turns. Upstreams are known by `providers`; `metrics` knows which names of models may be labels."""
+    """Spans and metrics of turns. `providers` names the provider of each upstream; `metrics` decides which models are
+    labels."""
 
     def __init__(
         self,
@@ -65,72 +68,78 @@ class OtelTelemetry:
         *,
         propagates: bool = False,
     ) -> None:
-        resource = Resource({"service.name": "antiphon", "service.version": __version__}).merge(OTELResourceDetector().detect())
+        resource = Resource({"service.name": "antiphon", "service.version": __version__}).merge(
+            OTELResourceDetector().detect()
+        )
         self._tracing = TracerProvider(resource=resource)
         self._tracing.add_span_processor(spans)
         self._metering = MeterProvider(metric_readers=[reader], resource=resource)
         self._metrics = metrics
         self._providers = providers
         self._propagates = propagates
-        self._under_way: dict[str, Span] = {}  # by the id of the request
+        self._open_spans: dict[str, Span] = {}  # by the id of the request
         self._tracer = self._tracing.get_tracer("antiphon", __version__)
         meter = self._metering.get_meter("antiphon", __version__)
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage", "{token}", "Tokens in and out.", explicit_bucket_boundaries_advisory=TOKENS
         )
-        self._duration, self._first, self._each = (
-            meter.create_histogram(f"gen_ai.server.{name}", "s", told, explicit_bucket_boundaries_advisory=bounds)
-            for name, told, bounds in MEASURES
+        self._duration, self._first_event, self._per_token = (
+            meter.create_histogram(
+                f"gen_ai.server.{name}", "s", description, explicit_bucket_boundaries_advisory=bounds
+            )
+            for name, description, bounds in HISTOGRAMS
         )
 
     def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
         """Starts the span of a turn."""
         if not is_turn_path(log_entry.path):
             return {}
-        span = self._under_way[log_entry.request_id] = self._start(log_entry)
+        span = self._open_spans[log_entry.request_id] = self._start(log_entry)
         headers: dict[str, str] = {}
         if self._propagates:
             PROPAGATOR.inject(headers, context=set_span_in_context(span))
         return headers
 
     def end_request(self, log_entry: RequestLog) -> None:
-        """Of requests that were to be turns, this is the end of the span."""
-        span = self._under_way.pop(log_entry.request_id, None)
+        """Ends the span of a turn. Other requests are ignored."""
+        span = self._open_spans.pop(log_entry.request_id, None)
         if span is None:
             if log_entry.model is None or not is_turn_path(log_entry.path):
                 return
-            span = self._start(log_entry)  # it failed before it began
+            span = self._start(log_entry)  # it failed before `start_turn`
         self._describe(span, log_entry)
         span.end(int((log_entry.time + (log_entry.duration_ms or 0) / 1000) * 1e9))
         self._measure(log_entry)
 
     async def close(self) -> None:
-        """What is still to be sent has a moment."""
+        """Sends what is left, for at most `CLOSE_TIMEOUT` seconds."""
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
 
         def shut_down() -> None:
             self._tracing.shutdown()
             self._metering.shutdown(timeout_millis=CLOSE_TIMEOUT * 1000)
-            with suppress(RuntimeError):  # nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
-        threading.Thread(target=shut_down, daemon=True).start()  # no collector that hangs keeps the process alive
+        threading.Thread(
+            target=shut_down, daemon=True
+        ).start()  # a daemon: a collector that hangs does not keep the process alive
         with suppress(TimeoutError):
             await asyncio.wait_for(done.wait(), CLOSE_TIMEOUT)
 
     def _start(self, log_entry: RequestLog) -> Span:
-        before = PROPAGATOR.extract({"traceparent": log_entry.traceparent}) if log_entry.traceparent else None
+        parent = PROPAGATOR.extract({"traceparent": log_entry.traceparent}) if log_entry.traceparent else None
         return self._tracer.start_span(
             f"chat {_clean(log_entry.model or '')}",
-            context=before,
+            context=parent,
             kind=SpanKind.SERVER,
             attributes=self._labels(log_entry),
             start_time=int(log_entry.time * 1e9),
         )
 
     def _labels(self, log_entry: RequestLog) -> Attributes:
-        """What spans and measures have in common."""
+        """The attributes that spans and metrics share."""
         labels: Attributes = {"gen_ai.operation.name": "chat"}
         if log_entry.model is not None:
             labels["gen_ai.request.model"] = _clean(log_entry.model)
@@ -141,13 +150,15 @@ class OtelTelemetry:
         return labels
 
     def _describe(self, span: Span, log_entry: RequestLog) -> None:
-        found: dict[str, AttributeValue | None] = {
+        attributes: dict[str, AttributeValue | None] = {
             "gen_ai.response.id": log_entry.response_id,
             "gen_ai.usage.input_tokens": log_entry.input_tokens,
             "gen_ai.usage.output_tokens": log_entry.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": log_entry.cached_tokens or None,
             "gen_ai.usage.reasoning.output_tokens": log_entry.reasoning_tokens or None,
-            "gen_ai.response.time_to_first_chunk": None if log_entry.first_event_ms is None else log_entry.first_event_ms / 1000,
+            "gen_ai.response.time_to_first_chunk": None
+            if log_entry.first_event_ms is None
+            else log_entry.first_event_ms / 1000,
             "http.response.status_code": log_entry.status,
             "http.request.method": log_entry.method,
             "antiphon.request.id": log_entry.request_id,
@@ -155,7 +166,7 @@ class OtelTelemetry:
             "antiphon.losses": log_entry.losses,
             "error.type": log_entry.error,
         }
-        span.set_attributes({name: value for name, value in found.items() if value is not None})
+        span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         if log_entry.error is not None:
             span.set_status(Status(StatusCode.ERROR))
 
@@ -168,25 +179,25 @@ class OtelTelemetry:
         self._duration.record(duration, labels)
         if log_entry.first_event_ms is not None:
             first = log_entry.first_event_ms / 1000
-            self._first.record(first, labels)
+            self._first_event.record(first, labels)
             if log_entry.output_tokens is not None and log_entry.output_tokens > 1:
-                self._each.record((duration - first) / (log_entry.output_tokens - 1), labels)
+                self._per_token.record((duration - first) / (log_entry.output_tokens - 1), labels)
 
 
 def _clean(name: str) -> str:
-    """A name that a client made up: it may be long, and may be anything."""
+    """Masks keys in a name that a client sent, and limits its length."""
     return mask_keys(name, MAX_NAME)
 
 
 MAX_NAME: Final = 200
-COMMON: Final = frozenset(DEFAULT_PROFILES.values())  # profiles of no server in particular
+GENERIC_PROFILES: Final = frozenset(DEFAULT_PROFILES.values())  # not named after a server
 CLOSE_TIMEOUT: Final = 3.0  # seconds
 PROPAGATOR: Final = TraceContextTextMapPropagator()
 TOKENS: Final = [4**power for power in range(14)]
 SECONDS: Final = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 TO_FIRST: Final = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0]
 TO_NEXT: Final = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5]
-MEASURES: Final = (
+HISTOGRAMS: Final = (
     ("request.duration", "From a request to the end of its answer.", SECONDS),
     ("time_to_first_token", "From a request to the first event of its stream.", TO_FIRST),
     ("time_per_output_token", "From one token to the next, in the mean of a stream.", TO_NEXT),

@@ -1,4 +1,4 @@
-"""Retention: what is older than it may be is removed, in small steps between which everybody else gets their turn."""
+"""Deletes expired responses, conversations and usage, in small steps with pauses for other work."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from antiphon.errors import StorageUnavailable
 from antiphon.ops.logger import Logger
 from antiphon.store.interface import Store
 
-EVERY: Final = 60.0  # seconds between two sweeps
-PAUSE: Final = 0.05  # between two steps of one
+SWEEP_INTERVAL: Final = 60.0  # seconds between two sweeps
+STEP_PAUSE: Final = 0.05  # seconds between two steps of a sweep
 STEP: Final = 100
 
 
-async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, every: float = EVERY) -> None:
-    """Sweeps until it is cancelled. A store that cannot be reached is swept the next time."""
+async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, every: float = SWEEP_INTERVAL) -> None:
+    """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again."""
     while True:
         try:
             removed = await delete_expired(store, config)
         except StorageUnavailable as error:
             logger.event("the store could not be swept", level="warning", why=error.message)
-        except Exception as error:  # a fault of ours must not end retention for ever
+        except Exception as error:  # an internal error must not end retention
             logger.fault("sweeping the store failed inside the gateway", error)
         else:
             if removed.responses:
@@ -35,30 +35,30 @@ async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, ev
 
 
 class RemovedCounts(NamedTuple):
-    """How many of them."""
+    """How many were deleted."""
 
     responses: int
     conversations: int
 
 
 async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
-    """Everything that is due now."""
+    """Deletes everything that has expired."""
     before = _days_ago(config.retention_days)
-    responses = await _all(lambda: store.prune(before=before, keep=config.max_responses, step=STEP))
+    responses = await _repeat(lambda: store.prune(before=before, keep=config.max_responses, step=STEP))
     await store.prune_usage(before=before // 86_400)
     if config.conversation_days is None:
         return RemovedCounts(responses, 0)
     unchanged_since = _days_ago(config.conversation_days)
-    return RemovedCounts(responses, await _all(lambda: store.prune_conversations(before=unchanged_since, step=STEP)))
+    return RemovedCounts(responses, await _repeat(lambda: store.prune_conversations(before=unchanged_since, step=STEP)))
 
 
 def _days_ago(days: float) -> int:
     return int(time.time() - days * 86_400)
 
 
-async def _all(remove: Callable[[], Awaitable[int]]) -> int:
+async def _repeat(remove: Callable[[], Awaitable[int]]) -> int:
     removed = 0
     while count := await remove():
         removed += count
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(STEP_PAUSE)
     return removed

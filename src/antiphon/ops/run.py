@@ -1,7 +1,6 @@
-"""From a configuration to a running server: the socket, the embedded model if one is served, uvicorn, and a clean end.
+"""Runs the server: opens the listener, starts the embedded model if it is configured, and runs uvicorn until a signal.
 
-`serve` blocks until it is told to stop. Everything that can be wrong with the machine (the port, the packages of the embedded
-model) is a `ConfigError` before the first request.
+Problems of the machine (the port, the packages of the embedded model) are a `ConfigError` before the first request.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MakeApp = Callable[[Config, Mapping[str, str], Mapping[str, UpstreamAddress], bo
 BACKLOG: Final = 2048
 LISTENER_COPIES: Final = 16
 STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
-KEEP_ALIVE: Final = 75  # seconds; clients and proxies that reuse connections give them up earlier
+KEEP_ALIVE: Final = 75  # seconds; longer than clients and proxies keep idle connections
 
 
 def run_server(
@@ -52,7 +51,8 @@ def run_server(
     environ: Mapping[str, str] = os.environ,
     open_transport: OpenTransport = HttpTransport,
 ) -> None:
-    """Serves until a signal ends it; `announce` gets the address once it answers. Each process calls `make_app`."""
+    """Serves until a signal. `announce` is called with the address once the server listens. Each process calls
+    `make_app`."""
     with bound_listener(config) as server_socket:
         check_telemetry(config, environ)
         asyncio.run(_check_store(config, environ))
@@ -60,7 +60,8 @@ def run_server(
 
 
 async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
-    """A store that cannot be used is said at once, and made ready before anybody shares it."""
+    """Opens the store once, so that its errors appear at the start and it is migrated before several processes use
+    it."""
     try:
         store = await open_store(config.store, environ)
     except StorageUnavailable as error:
@@ -95,7 +96,7 @@ def _serve(
 
 @contextmanager
 def _metrics_folder(config: Config) -> Iterator[Path | None]:
-    """Where several processes put together what they measured."""
+    """The folder in which several processes share their metrics."""
     if config.server.workers == 1:
         yield None
         return
@@ -104,7 +105,7 @@ def _metrics_folder(config: Config) -> Iterator[Path | None]:
 
 
 def uvicorn_config(app: Callable[..., Any], config: Config, protocol: type[asyncio.Protocol]) -> uvicorn.Config:
-    """How uvicorn runs an application factory of ours."""
+    """The configuration of uvicorn for an application factory."""
     return uvicorn.Config(
         app,
         factory=True,
@@ -124,14 +125,14 @@ def uvicorn_config(app: Callable[..., Any], config: Config, protocol: type[async
 
 
 def calm_collector() -> None:
-    """Requests leave nothing for the collector to find (tests hold that), and what was made at the start stays: it may look rarely.
-    Once a minute it looks through everything else (`Services`)."""
+    """Makes garbage collection rare: requests leave no reference cycles (tests check that), and objects from the start
+    stay. `Services` runs a full collection once a minute."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn, that says when it listens, and ends at once when it is told so twice."""
+    """uvicorn with a callback when it listens, and a forced shutdown at the second signal."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None = None) -> None:
         super().__init__(config)
@@ -151,12 +152,12 @@ class GatewayServer(uvicorn.Server):
 
 
 class WorkerSupervisor(Multiprocess):
-    """uvicorn's several processes. They are servers of its own kind, which a service manager may tell to stop as well as we do; so
-    it is here that a second signal means haste."""
+    """uvicorn's supervisor of several processes. Workers may get the stop signal from a service manager and from the
+    supervisor, so only the supervisor treats a second signal as a forced shutdown."""
 
     def terminate_all(self) -> None:
         for listener in self.sockets:
-            listener.close()  # or else whoever calls from now on waits for somebody to answer
+            listener.close()  # else new connections would wait without an answer
         super().terminate_all()
 
     def join_all(self) -> None:
@@ -168,13 +169,14 @@ class WorkerSupervisor(Multiprocess):
 
 
 def _copies_of_listener(server_socket: socket.socket) -> list[socket.socket]:
-    """The same socket many times: uvloop takes in one client a turn of its loop through each, and a turn may be long."""
+    """Duplicates of the listener: uvloop accepts one connection per listener and loop iteration, and an iteration may
+    be long."""
     return [server_socket, *(server_socket.dup() for _ in range(LISTENER_COPIES - 1))]
 
 
 @contextmanager
 def bound_listener(config: Config) -> Iterator[socket.socket]:
-    """The socket: bound before anything else is started, so that a port in use costs nobody anything."""
+    """Binds the listener before anything else is started, so that a port in use fails at once."""
     host, port = config.server.host, config.server.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
@@ -198,7 +200,7 @@ def bound_listener(config: Config) -> Iterator[socket.socket]:
 
 @contextmanager
 def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict[str, UpstreamAddress]]:
-    """The embedded model, if any upstream is it: one process, however many workers there are."""
+    """Runs the embedded model if an upstream uses it: one process for all workers."""
     names = [upstream.name for upstream in config.upstreams if upstream.embedded]
     if not names:
         yield {}
@@ -206,14 +208,14 @@ def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict
     model = EmbeddedModel(environ)
     model.start()
     try:
-        place = UpstreamAddress(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
-        yield dict.fromkeys(names, place)
+        address = UpstreamAddress(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
+        yield dict.fromkeys(names, address)
     finally:
         model.stop()
 
 
 def listener_url(server_socket: socket.socket) -> str:
-    """Where a client finds it."""
+    """The URL of a listener for clients."""
     host, port = server_socket.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

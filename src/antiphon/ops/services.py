@@ -1,4 +1,4 @@
-"""What the endpoints need, made once at the start: routes, the network, ids and time, traces, the log."""
+"""The services that endpoints use, created once per process: routes, transport, store, ids and clock, traces, log."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ KEEPALIVE_INTERVAL: Final = 15.0  # seconds between two writes to a stream
 
 
 class BackgroundControl(Protocol):
-    """What runs work in the background."""
+    """The interface of the background runner."""
 
-    waiting_jobs: int  # over all processes, as it was a moment ago
+    waiting_jobs: int  # over all processes, as last polled
 
     @property
     def running_jobs(self) -> int: ...
@@ -58,8 +58,8 @@ class BackgroundControl(Protocol):
 
 
 class Services:
-    """One for each serving process. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are seconds. They,
-    `background_timings` and `open_store` differ from their defaults only in tests."""
+    """One for each serving process. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are
+    seconds. They, `background_timings` and `open_store` differ from their defaults only in tests."""
 
     def __init__(
         self,
@@ -87,18 +87,20 @@ class Services:
         self.websocket_lifetime = websocket_lifetime
         self.background_timings = background_timings
         self.max_body = config.server.max_body_mib * MIB
-        self.output_limits = OutputLimits(max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items)
-        self.store: Store | None = None  # until `open`; where nothing is kept, for ever
-        self.requests_in_flight = 0  # requests and turns that are not answered to their end
-        self.open_websockets = 0  # open ones
-        self.telemetry: Telemetry | None = None  # until `open`; for ever where nobody wants it
+        self.output_limits = OutputLimits(
+            max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items
+        )
+        self.store: Store | None = None  # set by `open`, if there is a store
+        self.requests_in_flight = 0  # requests and turns whose answer is not finished
+        self.open_websockets = 0
+        self.telemetry: Telemetry | None = None  # set by `open`, if telemetry is enabled
         self._open_store = open_store
         self._open_telemetry = open_telemetry
-        self.usage: UsageCounter | None = None  # where there is a store
-        self._upkeep: list[asyncio.Task[None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # until `open`
-        self._stopping_since: float | None = None  # None while it serves
-        self.background: BackgroundControl | None = None  # where there is a store
+        self.usage: UsageCounter | None = None  # set by `open`, if there is a store
+        self._maintenance_tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # set by `open`
+        self._stopping_since: float | None = None  # None while serving
+        self.background: BackgroundControl | None = None  # set if there is a store
         self._environ = environ
         self.routes = Routes(config, environ, addresses or {})
         self.models = ModelCatalog(self.routes, transport, time.monotonic)
@@ -108,40 +110,40 @@ class Services:
         self.pad = random_padding
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
         self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
-        self._measure()
-        keys = [place.key for place in (addresses or {}).values() if place.key]
+        self._register_metrics()
+        keys = [address.key for address in (addresses or {}).values() if address.key]
         self.traces = TraceWriter(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
 
     async def open(self) -> None:
-        """What can only be had on a running event loop."""
+        """Opens the services that need a running event loop."""
         self._loop = asyncio.get_running_loop()
         self.metrics.start()
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
             self.logger.add_listener(self.telemetry.end_request)
-        self._upkeep.append(self._loop.create_task(self._collect_garbage()))
+        self._maintenance_tasks.append(self._loop.create_task(self._collect_garbage()))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
             self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
             self.logger.add_listener(self.usage.count_request)
-            upkeep = (run_retention(self.store, self.config.store, self.logger), self.usage.run())
-            self._upkeep += map(self._loop.create_task, upkeep)
+            maintenance = (run_retention(self.store, self.config.store, self.logger), self.usage.run())
+            self._maintenance_tasks += map(self._loop.create_task, maintenance)
 
     def start_shutdown(self) -> None:
-        """Nothing new comes in: from here on whatever is under way has its grace, all of it at the same time."""
+        """Starts the grace period: nothing new is accepted, and everything in flight has the same time to finish."""
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
             if self.background is not None:
                 self.background.stop_claiming()
 
     def force_shutdown(self) -> None:
-        """There is no grace any more. A signal may say so at any moment, on whatever the loop is at."""
+        """Ends the grace period. A signal handler may call this at any time."""
         if self._loop is not None and self.background is not None:
             self._loop.call_soon_threadsafe(self.background.force_shutdown)
 
     async def close(self) -> None:
-        """Everything that is still under way was told to end; what it keeps and says last has a moment."""
+        """Stops the background runner, waits shortly for requests in flight, and closes everything."""
         self.start_shutdown()
         if self.background is not None:
             assert self._stopping_since is not None
@@ -149,12 +151,12 @@ class Services:
         end = time.monotonic() + CLOSE_TIMEOUT
         while self.requests_in_flight and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        for task in self._upkeep:
+        for task in self._maintenance_tasks:
             task.cancel()
             await asyncio.wait([task])
-        self.logger.flush()  # which tells the others too
+        self.logger.flush()  # calls its listeners too
         if self.usage is not None:
-            with suppress(TimeoutError):  # a store that does not answer keeps nobody from going
+            with suppress(TimeoutError):  # a store that does not answer must not block the shutdown
                 await asyncio.wait_for(self.usage.flush(), CLOSE_TIMEOUT)
         if self.store is not None:
             await self.store.close()
@@ -167,8 +169,8 @@ class Services:
             await asyncio.to_thread(self.traces.close)
 
     async def _collect_garbage(self) -> None:
-        """Frees reference cycles that libraries leave, which the automatic collection would find too late (see `run`), and the
-        interpreter's free lists, which grow to megabytes."""
+        """Frees reference cycles that libraries leave, which the automatic collection would find too late (see `run`),
+        and the interpreter's free lists, which grow to megabytes."""
         while True:
             await asyncio.sleep(GC_INTERVAL)
             gc.collect()
@@ -177,24 +179,36 @@ class Services:
         return self.background.running_jobs if self.background is not None else 0
 
     def _count_waiting(self) -> float:
-        """All workers know of the same queue, and what they tell is added up."""
+        """Divides by the workers: each reports the same queue, and the values are summed."""
         return self.background.waiting_jobs / self.config.server.workers if self.background is not None else 0
 
-    def _measure(self) -> None:
+    def _register_metrics(self) -> None:
         self.logger.add_listener(self.metrics.count_request)
-        transport = getattr(self.transport, "network", self.transport)  # of one that has agents too
+        transport = getattr(self.transport, "network", self.transport)  # `AgentTransport` wraps the network
         add_gauge = self.metrics.add_gauge
         add_gauge(
-            "antiphon_requests_in_flight", "Requests and turns that are not answered to their end.", lambda: self.requests_in_flight
+            "antiphon_requests_in_flight",
+            "Requests and turns whose answer is not finished.",
+            lambda: self.requests_in_flight,
         )
         add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
-        add_gauge("antiphon_background_running", "Responses that are made in the background.", self._count_running)
+        add_gauge("antiphon_background_running", "Background responses that run.", self._count_running)
         add_gauge(
-            "antiphon_background_waiting", "Those that wait to be, over all processes, as it was a moment ago.", self._count_waiting
+            "antiphon_background_waiting",
+            "Background responses that wait, over all processes, as last polled.",
+            self._count_waiting,
         )
         if isinstance(transport, HttpTransport):
-            add_gauge("antiphon_upstream_connections", "Sockets to upstreams, in use or kept.", lambda: transport.open_connections)
-            add_gauge("antiphon_upstream_connections_in_use", "Of these, those in use.", lambda: transport.connections_in_use)
+            add_gauge(
+                "antiphon_upstream_connections",
+                "Connections to upstreams, in use or idle.",
+                lambda: transport.open_connections,
+            )
+            add_gauge(
+                "antiphon_upstream_connections_in_use",
+                "Connections to upstreams in use.",
+                lambda: transport.connections_in_use,
+            )
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds

@@ -1,7 +1,7 @@
-"""Whether telemetry is wanted, and where it comes from: OpenTelemetry, an extra that is imported only then.
+"""Decides whether telemetry is enabled, and opens it. OpenTelemetry is an optional extra that is imported only then.
 
-Without it nothing is paid for it. A collector that the configuration names must be reachable through the extra, or the gateway does
-not start; one that only the environment names, as many environments do for all their programs, is worth a warning.
+If the configuration names a collector and the extra is not installed, the gateway does not start. If only the
+environment names a collector, it logs a warning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from antiphon.ops.metrics import Metrics
 
 
 class Telemetry(Protocol):
-    """What is told of turns."""
+    """Receives the start and end of turns."""
 
     def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
-        """A turn begins. Returns the headers by which its upstream can join the trace."""
+        """Called when a turn starts. Returns the headers with which its upstream can join the trace."""
         ...
 
     def end_request(self, log_entry: RequestLog) -> None:
-        """A request is over."""
+        """Called when a request has ended."""
         ...
 
     async def close(self) -> None: ...
@@ -36,33 +36,35 @@ TelemetryOpener = Callable[[Config, Mapping[str, str], Metrics, Logger], Telemet
 
 
 def is_telemetry_enabled(config: Config, environ: Mapping[str, str]) -> bool:
-    """Whether somebody said where to send it."""
+    """Whether the configuration or the environment names a collector."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     return bool(config.telemetry.otlp_endpoint or any(environ.get(name) for name in ENDPOINTS))
 
 
 def check_telemetry(config: Config, environ: Mapping[str, str], library: str = LIBRARY) -> None:
-    """That what the configuration asks for is there."""
+    """Raises if telemetry is configured and its packages are missing."""
     if config.telemetry.otlp_endpoint and is_telemetry_enabled(config, environ):
         try:
             import_module(library)
         except ImportError as error:
-            raise ConfigError(f"[telemetry]: OpenTelemetry is not installed: pip install 'antiphon[otel]' ({error})") from None
+            raise ConfigError(
+                f"[telemetry]: OpenTelemetry is not installed: pip install 'antiphon[otel]' ({error})"
+            ) from None
 
 
 def open_telemetry(
     config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger, library: str = LIBRARY
 ) -> Telemetry | None:
-    """None if nobody wants it, or it cannot be had."""
+    """Opens telemetry. None if it is disabled or not installed."""
     if not is_telemetry_enabled(config, environ):
         return None
     check_telemetry(config, environ, library)
     try:
         otel = import_module(library)
     except ImportError as error:
-        missing = "the environment names a collector, but OpenTelemetry is not installed: pip install 'antiphon[otel]'"
-        logger.event(missing, level="warning", reason=str(error))
+        message = "the environment names a collector, but OpenTelemetry is not installed: pip install 'antiphon[otel]'"
+        logger.event(message, level="warning", reason=str(error))
         return None
     telemetry: Telemetry = otel.open_exporter(config, metrics)
     return telemetry

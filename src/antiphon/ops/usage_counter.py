@@ -1,6 +1,6 @@
-"""Counts what was used and keeps it: in memory while requests are served, in the store every few seconds and at the end.
+"""Counts usage in memory and writes it to the store every few seconds and at the end.
 
-Nothing waits for it. What cannot be kept at the moment is added to what is kept next time.
+No request waits for it. If the store is unavailable, the counts are written the next time.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from antiphon.ops.logger import Logger
 from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTER_NAMES, UsageRow
 
-EVERY: Final = 5.0  # seconds between two writings
-MOST_KEYS: Final = 10_000  # in memory, while the store cannot be reached
+WRITE_INTERVAL: Final = 5.0  # seconds between two writes
+MAX_KEYS: Final = 10_000  # limit in memory, while the store is unavailable
 DAY: Final = 86_400
 
 Key = tuple[int, str, str, str]  # day, owner, model, upstream
 
 
 class UsageCounter:
-    """What one process counts."""
+    """The usage counters of one process."""
 
     def __init__(self, store: Store, model_label: Callable[[RequestLog], str], logger: Logger) -> None:
-        """`model_label` says what a model is called here: anybody can ask for any name, and not all of them are kept."""
-        self.dropped = 0  # requests that there was no room for
+        """`model_label` returns the name under which a model is counted: a client can send any name, and their number
+        is limited."""
+        self.dropped = 0  # requests that were not counted because of `MAX_KEYS`
         self._store = store
         self._model_label = model_label
         self._logger = logger
@@ -37,13 +38,19 @@ class UsageCounter:
         self._is_failing = False
 
     def count_request(self, log_entry: RequestLog) -> None:
-        """A request is over. One that named no model used nothing, and work in the background counts where it is made."""
+        """Counts a request that has ended. Requests without a model are ignored, and background work is counted by its
+        runner."""
         if log_entry.model is None or log_entry.is_deferred:
             return
-        key = (int(log_entry.time) // DAY, log_entry.owner or "", self._model_label(log_entry), log_entry.upstream or "")
+        key = (
+            int(log_entry.time) // DAY,
+            log_entry.owner or "",
+            self._model_label(log_entry),
+            log_entry.upstream or "",
+        )
         counts = self._counts.get(key)
         if counts is None:
-            if len(self._counts) >= MOST_KEYS:
+            if len(self._counts) >= MAX_KEYS:
                 self.dropped += 1
                 return
             counts = self._counts[key] = [0] * len(COUNTER_NAMES)
@@ -56,40 +63,46 @@ class UsageCounter:
             counts[5] += log_entry.reasoning_tokens
         counts[6] += log_entry.losses
 
-    async def run(self, every: float = EVERY) -> None:
-        """Writes until it is cancelled."""
+    async def run(self, every: float = WRITE_INTERVAL) -> None:
+        """Writes periodically until it is cancelled."""
         while True:
             await asyncio.sleep(every)
             try:
                 await self.flush()
-            except Exception as error:  # a fault of ours must not end the counting for ever
+            except Exception as error:  # an internal error must not end the counting
                 self._logger.fault("usage could not be kept because of a fault inside the gateway", error)
 
     async def flush(self) -> None:
-        """Everything that was counted so far, unless the store cannot be reached. It ends well also if whoever asked left."""
+        """Writes all counts, unless the store is unavailable. It is completed even if the caller is cancelled."""
         await asyncio.shield(self._flush())
 
     async def _flush(self) -> None:
         async with self._writing:
-            self._logger.flush()  # which tells of those that just ended
-            taken, self._counts = self._counts, {}
-            if not taken:
+            self._logger.flush()  # it calls `count_request` for requests that have just ended
+            pending, self._counts = self._counts, {}
+            if not pending:
                 return
             rows = [
-                UsageRow(day=day, owner=owner, model=model, upstream=upstream, **dict(zip(COUNTER_NAMES, counts, strict=True)))
-                for (day, owner, model, upstream), counts in taken.items()
+                UsageRow(
+                    day=day,
+                    owner=owner,
+                    model=model,
+                    upstream=upstream,
+                    **dict(zip(COUNTER_NAMES, counts, strict=True)),
+                )
+                for (day, owner, model, upstream), counts in pending.items()
             ]
             try:
                 await self._store.add_usage(rows)
             except StorageUnavailable as error:
-                self._take_back(taken)
+                self._restore(pending)
                 if not self._is_failing:
                     self._logger.event("usage cannot be kept for now", level="warning", why=error.message)
                 self._is_failing = True
             else:
                 self._is_failing = False
 
-    def _take_back(self, taken: dict[Key, list[int]]) -> None:
+    def _restore(self, pending: dict[Key, list[int]]) -> None:
         for key, counts in self._counts.items():
-            taken[key] = list(map(add, taken[key], counts)) if key in taken else counts
-        self._counts = taken
+            pending[key] = list(map(add, pending[key], counts)) if key in pending else counts
+        self._counts = pending

@@ -1,7 +1,7 @@
-"""The Python API for agents that *are* a model: what they do becomes Open Responses, and any client can ask them.
+"""The Python API for agents that act as a model: their events become Open Responses, for any client.
 
-`agent` and `Turn` for those who write one; `ResponseBuilder` and `OpenResponsesIntegration` for those who have one that tells
-thread events; `command_agent` for one that is a program.
+`agent` and `Turn` are for new agents; `ResponseBuilder` and `OpenResponsesIntegration` for agents that emit thread
+events; `command_agent` for agents that are a program.
 """
 
 from antiphon.dialects.common.thread_events import (

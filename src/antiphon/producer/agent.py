@@ -1,7 +1,7 @@
-"""`@agent`: an async function that answers turns, as a model that any client can ask for.
+"""`@agent`: makes a model of an async function that answers turns.
 
-One turn is run to its one end, whatever the function does: what it raises fails the response, in its own words if they are meant
-for clients (`ApiError`), and in none of them otherwise: those are in the log.
+Every turn ends with exactly one terminal event. An exception fails the response: an `ApiError` with its own message,
+any other with a general one; its details are in the log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG: Final = logging.getLogger("antiphon.agent")
 
 
 def agent(*, model: str) -> Callable[[Run], Agent]:
-    """Makes a function an agent; `model` is the name that clients ask for."""
+    """Makes a function an agent; `model` is its name for clients."""
     return lambda run: Agent(run, model)
 
 
@@ -49,12 +49,14 @@ class Agent:
         stamps: Stamps = SYSTEM_STAMPS,
         total: float | None = None,
     ) -> Response:
-        """Runs one turn to its end, within `total` seconds if there is a limit. Cancelling it cancels the function."""
-        begun = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model)
-        writer = ResponseWriter(begun, emit, stamps)
+        """Runs one turn to its end, within `total` seconds if that is given. Cancelling it cancels the function."""
+        initial = initial_response(
+            request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model
+        )
+        writer = ResponseWriter(initial, emit, stamps)
         writer.start()
         turn = Turn(request, writer, stamps, outlet or UnboundedOutlet())
-        error = await self._error_of(turn, total)
+        error = await self._run_function(turn, total)
         if not writer.has_ended:
             if error is None:
                 writer.complete()
@@ -63,14 +65,15 @@ class Agent:
         return writer.response
 
     def asgi(self, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-        """An ASGI application that serves it; `config` has keys, hosts and the store, without one nothing is kept."""
-        # Imported here: whoever only produces events needs no server.
+        """An ASGI application that serves the agent. `config` has keys, hosts and the store; without it nothing is
+        stored."""
+        # Imported here: a program that only produces events needs no server.
         from antiphon.producer.serving import asgi_app
 
         return asgi_app(self, config)
 
-    async def _error_of(self, turn: Turn, total: float | None) -> ApiError | None:
-        """Runs the function, and tells what it failed with."""
+    async def _run_function(self, turn: Turn, total: float | None) -> ApiError | None:
+        """Runs the function. Returns its error, if any."""
         limit = asyncio.timeout(total)
         try:
             async with limit:
@@ -86,10 +89,10 @@ class Agent:
 
 
 class UnboundedOutlet:
-    """An outlet that nobody ever waits for."""
+    """An outlet without backpressure."""
 
     def is_busy(self) -> bool:
         return False
 
     async def wait_for_reader(self) -> None:
-        """Takes no time."""
+        """Returns at once."""

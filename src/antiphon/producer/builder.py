@@ -1,6 +1,6 @@
 """`ResponseBuilder`: an agent's thread events in, Open Responses events and the response out (B-5, B-7).
 
-It knows nothing of where events go: each call names the emitter that gets what it makes known (B-2).
+It does not know where events go: each call names the emitter for its events (B-2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class ResponseBuilder:
-    """One response, from one turn of an agent. `slug` is whose extensions they are: `vtcode:file_change`."""
+    """Builds one response from one turn of an agent. `slug` is the prefix of its extensions: `vtcode:file_change`."""
 
     def __init__(
         self,
@@ -30,18 +30,19 @@ class ResponseBuilder:
         slug: str = "vtcode",
         stamps: Stamps = SYSTEM_STAMPS,
     ) -> None:
-        begun = initial_response(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
+        initial = initial_response(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
         self._emitter: Emitter = NullEmitter()
-        self._writer = ResponseWriter(begun, self._emit, stamps)
+        self._writer = ResponseWriter(initial, self._emit, stamps)
         self._thread = ThreadToHub(self._writer, config.wire(slug))
 
     def process_event(self, event: ThreadEvent, emitter: Emitter) -> None:
-        """What the agent tells next."""
+        """Translates the next event of the agent."""
         self._emitter = emitter
         self._thread.feed(event)
 
     def finish(self, emitter: Emitter, error: ApiError | None = None) -> None:
-        """There is no more: a turn that has not ended by itself is complete, or failed if there is an error."""
+        """Ends the response: it is completed, or failed if there is an error. A turn that has already ended does not
+        change."""
         self._emitter = emitter
         if error is not None:
             self._thread.finish(error)
@@ -49,12 +50,12 @@ class ResponseBuilder:
             self._writer.complete()
 
     def response(self) -> Response:
-        """The response as it stands."""
+        """The response so far."""
         return self._writer.response
 
     @property
     def losses(self) -> Losses:
-        """What could not be told."""
+        """What could not be translated."""
         return self._thread.losses
 
     def _emit(self, event: StreamEvent) -> None:

@@ -1,7 +1,7 @@
-"""`command_agent`: a program that tells thread events as JSON lines, as a model behind `/v1/responses` (F-5).
+"""`command_agent`: makes a model of a program that writes thread events as JSON lines (F-5).
 
-The conversation is written to its standard input as text; no word of a client's is ever part of the command line. The program and
-all it started end with the turn.
+The conversation is written to its standard input as text; no client data is ever part of the command line. The program
+and all its child processes end with the turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from antiphon.producer.agent import LOG, Agent
 from antiphon.producer.turn import Turn, message_text
 from antiphon.protocol.items import MessageParam
 
-PIECE: Final = 64 * 1024
+READ_SIZE: Final = 64 * 1024
 
 
 def command_agent(
@@ -34,19 +34,19 @@ def command_agent(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Agent:
-    """An agent that runs `command` for each turn, in `folder`. `slug` is whose extensions the items of its own kinds are."""
+    """An agent that runs `command` in `folder` for each turn. `slug` is the prefix of its own item types."""
 
     async def run(turn: Turn) -> None:
-        process = await _started(command, folder, environ)
+        process = await _start_process(command, folder, environ)
         thread = ThreadToHub(turn.writer, ThreadWire(slug=slug))
-        asking = asyncio.ensure_future(_ask(process, format_prompt(turn)))
+        prompt_task = asyncio.ensure_future(_write_prompt(process, format_prompt(turn)))
         try:
             await _read(process, thread, turn)
-            await asking
+            await prompt_task
             thread.finish()
         finally:
-            asking.cancel()
-            await _end(process)
+            prompt_task.cancel()
+            await _kill_process(process)
             for loss in thread.losses:
                 LOG.warning("the agent %r: %s", model, loss)
 
@@ -54,29 +54,31 @@ def command_agent(
 
 
 def format_prompt(turn: Turn) -> str:
-    """The conversation as text: the user's words alone if there is nothing else, and who said what otherwise."""
-    told = [(item.role, message_text(item)) for item in turn.input if isinstance(item, MessageParam)]
+    """The conversation as text: the text of a single message alone, several messages with their roles."""
+    messages = [(item.role, message_text(item)) for item in turn.input if isinstance(item, MessageParam)]
     if turn.request.instructions:
-        told.insert(0, ("system", turn.request.instructions))
-    if len(told) == 1:
-        return told[0][1]
-    return "\n\n".join(f"[{role}]\n{text}" for role, text in told)
+        messages.insert(0, ("system", turn.request.instructions))
+    if len(messages) == 1:
+        return messages[0][1]
+    return "\n\n".join(f"[{role}]\n{text}" for role, text in messages)
 
 
-async def _started(command: Sequence[str], folder: Path | None, environ: Mapping[str, str] | None) -> Process:
+async def _start_process(command: Sequence[str], folder: Path | None, environ: Mapping[str, str] | None) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd=folder, env=environ, start_new_session=True
         )
     except OSError as error:
         LOG.error("the agent's program %r cannot be started: %s", command[0], error)
-        raise UpstreamFault("the agent's program cannot be started; its log says why", code="upstream_unavailable") from None
+        raise UpstreamFault(
+            "the agent's program cannot be started; its log says why", code="upstream_unavailable"
+        ) from None
 
 
-async def _ask(process: Process, prompt: str) -> None:
-    assert process.stdin is not None  # it is a pipe
+async def _write_prompt(process: Process, prompt: str) -> None:
+    assert process.stdin is not None  # a pipe
     process.stdin.write(prompt.encode())
-    with suppress(ConnectionError):  # a program need not listen to the end
+    with suppress(ConnectionError):  # the program may close its input early
         await process.stdin.drain()
     process.stdin.close()
 
@@ -84,12 +86,12 @@ async def _ask(process: Process, prompt: str) -> None:
 async def _read(process: Process, thread: ThreadToHub, turn: Turn) -> None:
     assert process.stdout is not None  # it is a pipe
     lines = JsonLines()
-    while piece := await process.stdout.read(PIECE):
-        await _tell(lines.feed(piece), thread, turn)
-    await _tell(lines.finish(), thread, turn)
+    while piece := await process.stdout.read(READ_SIZE):
+        await _feed_lines(lines.feed(piece), thread, turn)
+    await _feed_lines(lines.finish(), thread, turn)
 
 
-async def _tell(lines: list[bytes], thread: ThreadToHub, turn: Turn) -> None:
+async def _feed_lines(lines: list[bytes], thread: ThreadToHub, turn: Turn) -> None:
     for line in lines:
         event = decode_thread_event(line)
         if event is None:
@@ -99,8 +101,8 @@ async def _tell(lines: list[bytes], thread: ThreadToHub, turn: Turn) -> None:
             await turn.wait_for_reader()
 
 
-async def _end(process: Process) -> None:
-    """Whatever of it is left, what it started included."""
+async def _kill_process(process: Process) -> None:
+    """Kills the process group: the program and its child processes."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

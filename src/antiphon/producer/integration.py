@@ -1,4 +1,4 @@
-"""`OpenResponsesIntegration`: what an agent's own loop calls, whether the layer is switched on or not (B-8)."""
+"""`OpenResponsesIntegration`: the calls for an agent's own loop, whether the layer is on or off (B-8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OpenResponsesCallback = Callable[[StreamEvent], None]
 
 
 class OpenResponsesIntegration:
-    """One response after the other. Switched off, it does nothing and finishes none."""
+    """Builds one response after the other. If the layer is off, its methods do nothing."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class OpenResponsesIntegration:
 
     @classmethod
     def from_toml(cls, file: Path, *, slug: str = "vtcode") -> OpenResponsesIntegration:
-        """With the switches of `[agent.open_responses]`."""
+        """Uses the settings of `[agent.open_responses]` in a TOML file."""
         return cls(load_settings(file), slug=slug)
 
     def set_callback(self, callback: OpenResponsesCallback | None) -> None:
-        """Who is told of events from now on; nobody if it is None."""
+        """Sets the callback for events; None removes it."""
         self._callback = callback
 
     def start_response(self, model: str) -> None:
-        """A response begins; what it is told of comes with the agent's events."""
+        """Starts a response. Events are emitted with the first event of the agent."""
         if not self._config.enabled:
             return
         if self._builder is not None:
@@ -54,7 +54,7 @@ class OpenResponsesIntegration:
         self._builder = ResponseBuilder(model, config=self._config, slug=self._slug, stamps=self._stamps)
 
     def process_event(self, event: ThreadEvent) -> None:
-        """What the agent tells next."""
+        """Translates the next event of the agent."""
         if not self._config.enabled:
             return
         if self._builder is None:
@@ -62,7 +62,7 @@ class OpenResponsesIntegration:
         self._builder.process_event(event, self._emitter())
 
     def finish_response(self) -> Response | None:
-        """The response, at its end; None if none was under way."""
+        """Ends the response and returns it; None if none was started."""
         builder, self._builder = self._builder, None
         if builder is None:
             return None

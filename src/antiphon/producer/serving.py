@@ -1,4 +1,4 @@
-"""Agents served: found by name for `antiphon serve --agent`, or mounted into somebody else's ASGI server."""
+"""Serves agents: loads them by name for `antiphon serve --agent`, or mounts them into another ASGI server."""
 
 from __future__ import annotations
 
@@ -22,49 +22,53 @@ from antiphon.upstream.http import HttpTransport
 
 
 def load_agent(spec: str, folder: str) -> Agent:
-    """The agent that `module:name` names; modules in `folder` are found too."""
+    """Imports the agent `module:name`. Modules in `folder` can be imported too."""
     module, _, name = spec.partition(":")
     if not module or not name:
         raise ConfigError(f"agent: got {spec!r}, wanted a module and the name of an agent in it, such as my_agents:run")
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        found = getattr(importlib.import_module(module), name)
+        candidate = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"agent {spec!r}: there is no module {error.name!r}, neither in {folder} nor installed") from error
+        raise ConfigError(
+            f"agent {spec!r}: there is no module {error.name!r}, neither in {folder} nor installed"
+        ) from error
     except AttributeError:
         raise ConfigError(f"agent {spec!r}: the module {module!r} has nothing called {name!r}") from None
-    if not isinstance(found, Agent):
-        kind = type(found).__name__
-        raise ConfigError(f"agent {spec!r}: it is of the type {kind!r}, wanted an agent: put @agent(model=…) above the function")
-    return found
+    if not isinstance(candidate, Agent):
+        kind = type(candidate).__name__
+        raise ConfigError(
+            f"agent {spec!r}: it is of the type {kind!r}, wanted an agent: put @agent(model=…) above the function"
+        )
+    return candidate
 
 
 def agent_upstream(spec: str, agent: Agent) -> UpstreamConfig:
-    """An agent as an upstream."""
+    """The configuration of an agent as an upstream."""
     return UpstreamConfig(name=agent.model, dialect="responses", models=[agent.model], agent=spec)
 
 
 def transport_opener(config: Config, folder: str) -> Callable[[Mapping[str, str]], AgentTransport]:
-    """What each process that serves opens its transport with: agents are imported there."""
+    """The function with which each serving process opens its transport: it imports the agents."""
     return partial(_open, [each.agent for each in config.upstreams if each.agent], folder)
 
 
 def asgi_app(agent: Agent, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-    """The gateway with one agent, for somebody else's server. It may stand under any path."""
+    """The gateway with one agent as an ASGI application. It can be mounted under any path."""
     config = config or Config(store=StoreConfig(url="off"))
     config = replace(config, upstreams=[agent_upstream(agent.model, agent), *config.upstreams])
     environ = dict(os.environ)
     transport = AgentTransport({agent.model: agent}, HttpTransport(environ))
     app = App(Services(config, environ, transport, Logger(sys.stderr, config.server.log)), environ)
 
-    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app_under_root(scope: Scope, receive: Receive, send: Send) -> None:
         root = scope.get("root_path", "")
         if root and scope["path"].startswith(f"{root}/"):
             scope = {**scope, "path": scope["path"].removeprefix(root)}
         await app(scope, receive, send)
 
-    return mounted
+    return app_under_root
 
 
 def _open(specs: Sequence[str], folder: str, environ: Mapping[str, str]) -> AgentTransport:

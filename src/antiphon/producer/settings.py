@@ -1,4 +1,5 @@
-"""The five switches of an agent's Open Responses layer, from code or from `[agent.open_responses]` in a TOML file (B-8)."""
+"""The five switches of an agent's Open Responses layer, from code or from `[agent.open_responses]` in a TOML file
+(B-8)."""
 
 from __future__ import annotations
 
@@ -13,21 +14,21 @@ from antiphon.profiles.toml_source import TomlSource
 
 
 class OpenResponsesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the layer does. It is off until somebody switches it on."""
+    """The settings of the layer. It is off by default."""
 
-    #: Whether there is a layer at all.
+    #: Whether the layer is on.
     enabled: bool = False
-    #: Whether events are told as they come, besides the response at the end.
+    #: Whether events are emitted, besides the response at the end.
     emit_events: bool = True
-    #: Whether items and events of the agent's own kinds are told, such as `vtcode:file_change`.
+    #: Whether the agent's own items and events are emitted, such as `vtcode:file_change`.
     include_extensions: bool = True
-    #: Whether the agent's tool calls are told as `function_call` items.
+    #: Whether the agent's tool calls are emitted as `function_call` items.
     map_tool_calls: bool = True
-    #: Whether reasoning is told.
+    #: Whether reasoning is emitted.
     include_reasoning: bool = True
 
     def wire(self, slug: str) -> ThreadWire:
-        """What of it concerns the translation."""
+        """The settings of the translation."""
         return ThreadWire(
             slug=slug,
             include_extensions=self.include_extensions,
@@ -37,7 +38,7 @@ class OpenResponsesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def load_settings(file: Path) -> OpenResponsesConfig:
-    """The table of a file; what is not there has its default. An unknown switch is an error that names its line."""
+    """Reads the table of a TOML file. An unknown setting is an error with its line number."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

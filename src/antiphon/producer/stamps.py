@@ -1,4 +1,4 @@
-"""Ids and time for who produces responses outside a server: random ids, the clock of the machine."""
+"""Random ids and the system clock, for producing responses outside of a server."""
 
 from __future__ import annotations
 

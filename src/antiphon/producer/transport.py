@@ -1,7 +1,8 @@
-"""Agents as upstreams of the gateway, in its own process: a `Transport` that runs them, and passes all else on to the network.
+"""A `Transport` that runs agents as upstreams, in the process of the gateway, and sends all other requests to the
+network.
 
-What an agent says is Open Responses as any server speaks it, so that the gateway treats it like one: state, background work and
-every client's dialect included.
+An agent answers in the Open Responses dialect, so the gateway treats it like any server, with state, background work
+and all client dialects.
 """
 
 from __future__ import annotations
@@ -19,20 +20,22 @@ from antiphon.protocol.events import ResponseCompleted, ResponseFailed, Response
 from antiphon.protocol.request import Request
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
-MAX_HELD: Final = 32 * 1024  # bytes that wait for the reader before the agent does
+MAX_HELD: Final = 32 * 1024  # bytes in the buffer before the agent has to wait for the reader
 ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
-TURN: Final = 0.001  # seconds for which an agent may write before others have a turn
+MAX_RUN_TIME: Final = 0.001  # seconds for which an agent may write without yielding to other tasks
 
 
 class AgentTransport:
-    """Agents by the names that `agent` has in an upstream's configuration, and the network."""
+    """Runs agents by the name in the `agent` setting of an upstream; sends other requests to the network."""
 
     def __init__(self, agents: Mapping[str, Agent], network: Transport) -> None:
         self.network = network
         self._agents = agents
         self._answers: set[AgentAnswer] = set()
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> UpstreamResponse:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> UpstreamResponse:
         if not url.startswith(AGENT_SCHEME):
             return await self.network.send(method, url, headers, body, timeouts)
         name, _, path = url.removeprefix(AGENT_SCHEME).rpartition("/")
@@ -54,73 +57,73 @@ class AgentTransport:
 
 
 class AgentAnswer:
-    """An agent at work: the head of its answer at once, its events as it tells them. It waits for a reader that is slow."""
+    """The answer of a running agent: the head at once, then its events. The agent waits for a slow reader."""
 
     status = 200
 
     def __init__(self, agent: Agent, request: Request, total: float) -> None:
         self.headers: dict[str, str] = {"content-type": "text/event-stream"}
         self._from_hub = responses.EventsFromHub(request)
-        self._held: list[bytes] = []
+        self._pending: list[bytes] = []
         self._size = 0
         self._loop = asyncio.get_running_loop()
-        self._rested = self._loop.time()
-        self._is_over = False
-        self._news = asyncio.Event()  # for the reader
-        self._room = asyncio.Event()  # for the agent
-        self._room.set()
+        self._last_pause = self._loop.time()
+        self._has_ended = False
+        self._data_ready = asyncio.Event()  # wakes the reader
+        self._room_available = asyncio.Event()  # wakes the agent
+        self._room_available.set()
         self.task = self._loop.create_task(agent.answer(request, self._emit, outlet=self, total=total))
-        self.task.add_done_callback(lambda _: self._news.set())
+        self.task.add_done_callback(lambda _: self._data_ready.set())
 
     # The reader's side
 
     async def pieces(self) -> AsyncIterator[bytes]:
         try:
             while True:
-                if self._held:
+                if self._pending:
                     yield self._take()
                 elif self.task.done():
                     return
                 else:
-                    self._news.clear()
-                    await self._news.wait()
+                    self._data_ready.clear()
+                    await self._data_ready.wait()
         finally:
             self.abort()
 
     def abort(self) -> None:
-        """The agent gets a `CancelledError` where it waits. One that has told its end may put things away."""
-        if not self._is_over:
+        """Cancels the agent, unless it has sent its terminal event: then it may finish its cleanup."""
+        if not self._has_ended:
             self.task.cancel()
 
     # The agent's side
 
     def is_busy(self) -> bool:
-        return self._size > MAX_HELD or self._loop.time() - self._rested > TURN
+        return self._size > MAX_HELD or self._loop.time() - self._last_pause > MAX_RUN_TIME
 
     async def wait_for_reader(self) -> None:
-        await asyncio.sleep(0)  # the reader takes what there is
+        await asyncio.sleep(0)  # lets the reader run
         if self._size > MAX_HELD:
-            self._room.clear()
-            await self._room.wait()
-        self._rested = self._loop.time()
+            self._room_available.clear()
+            await self._room_available.wait()
+        self._last_pause = self._loop.time()
 
     def _emit(self, event: StreamEvent) -> None:
         data = self._from_hub.feed(event)
-        self._held.append(data)
+        self._pending.append(data)
         self._size += len(data)
-        self._is_over = type(event) in ENDS
-        self._news.set()
+        self._has_ended = type(event) in ENDS
+        self._data_ready.set()
 
     def _take(self) -> bytes:
-        piece = b"".join(self._held)
-        self._held.clear()
+        piece = b"".join(self._pending)
+        self._pending.clear()
         self._size = 0
-        self._room.set()
+        self._room_available.set()
         return piece
 
 
 class ErrorAnswer:
-    """An answer that is an error."""
+    """An error answer."""
 
     def __init__(self, error: ApiError) -> None:
         self.status, self._body = responses.error_from_hub(error)

@@ -1,6 +1,6 @@
-"""`Turn`: what an agent is asked, and how it answers. All it writes goes to one `ResponseWriter`, whose words refuse illegal moves.
+"""`Turn`: the request of a turn, and methods to write the answer. One `ResponseWriter` checks the order of all writes.
 
-Writing is awaited: if whoever reads is slow the agent waits, and an agent that computes without a pause still lets others run.
+Writes are awaited: the agent waits for a slow reader, and yields to other tasks.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 class Outlet(Protocol):
-    """Where an answer goes."""
+    """The destination of an answer, with backpressure."""
 
     def is_busy(self) -> bool:
-        """Whether it is time to wait; asked with every piece of text, so it must be cheap."""
+        """Whether the agent should wait. It is called for every piece of text, so it must be cheap."""
         ...
 
     async def wait_for_reader(self) -> None:
-        """Waits for whoever reads."""
+        """Waits for the reader."""
         ...
 
 
 class Turn:
-    """One question, and the answer to it."""
+    """One request, and the answer to it."""
 
     def __init__(self, request: Request, writer: ResponseWriter, stamps: Stamps, outlet: Outlet) -> None:
         self.request = request
-        self.writer = writer  # for what has no method here
+        self.writer = writer  # for events without a method here
         self.outlet = outlet
         self._new_id = stamps.new_id
         self._count = 0
 
-    # What is asked
+    # The request
 
     @property
     def input(self) -> list[ItemParam]:
@@ -53,7 +53,7 @@ class Turn:
 
     @property
     def text(self) -> str:
-        """The user's last words."""
+        """The text of the last user message."""
         for item in reversed(self.input):
             if isinstance(item, MessageParam) and item.role == "user":
                 return message_text(item)
@@ -64,34 +64,36 @@ class Turn:
         """The answer so far."""
         return self.writer.response
 
-    # What is answered
+    # The answer
 
     def message(self, *, phase: Phase | UnsetType = UNSET) -> MessageWriter:
-        """A message, written while the `async with` lasts."""
+        """Opens a message; it ends with the `async with` block."""
         return MessageWriter(self, self._key("message"), phase)
 
     def reasoning(self) -> ReasoningWriter:
-        """Reasoning, likewise."""
+        """Opens reasoning; it ends with the `async with` block."""
         return ReasoningWriter(self, self._key("reasoning"))
 
     def function_call(self, name: str, *, call_id: str | None = None) -> CallWriter:
-        """A call of one of the client's tools, its arguments written piece by piece as JSON text."""
+        """Opens a call of one of the client's tools. Its arguments are written in pieces, as JSON text."""
         return CallWriter(self, self._key("call"), name, call_id or self._new_id("call"))
 
     async def call(self, name: str, arguments: Any, *, call_id: str | None = None) -> str:
-        """The same in one step, from arguments as objects; returns the call's id."""
+        """Writes a call in one step, with arguments as Python objects. Returns the id of the call."""
         async with self.function_call(name, call_id=call_id) as call:
             await call.write(msgspec.json.encode(arguments).decode())
         return call.call_id
 
     async def output(self, call_id: str, output: str) -> None:
-        """What came of a call that the agent made itself."""
+        """Writes the output of a call that the agent executed itself."""
         done = FunctionCallOutput(id=self._new_id("fco"), call_id=call_id, output=output, status=ItemStatus.COMPLETED)
         self.writer.whole_item(self._key("output"), done)
         await self.wait_for_reader()
 
-    async def extension(self, kind: str, members: Mapping[str, Any], *, status: ItemStatus = ItemStatus.COMPLETED) -> None:
-        """An item of the agent's own kind, `slug:name`, whole (B-3)."""
+    async def extension(
+        self, kind: str, members: Mapping[str, Any], *, status: ItemStatus = ItemStatus.COMPLETED
+    ) -> None:
+        """Writes a whole item of the agent's own type, `slug:name` (B-3)."""
         key = self._key(kind)
         self.writer.extension_item(key, kind, dict(members))
         final = Raw(msgspec.json.encode({**members, "type": kind, "status": status}))
@@ -99,12 +101,14 @@ class Turn:
         await self.wait_for_reader()
 
     async def event(self, kind: str, members: Mapping[str, Any]) -> None:
-        """An event of the agent's own kind, `slug:name`; it leaves no trace in the response."""
+        """Emits an event of the agent's own type, `slug:name`. It is not part of the response."""
         self.writer.extension_event(kind, dict(members))
         await self.wait_for_reader()
 
-    def usage(self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0) -> None:
-        """What the turn has cost so far (B-7); the last word counts."""
+    def usage(
+        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0
+    ) -> None:
+        """Sets the usage of the turn so far (B-7). The last call is used."""
         self.writer.update(
             usage=Usage(
                 input_tokens=input_tokens,
@@ -116,11 +120,11 @@ class Turn:
         )
 
     def incomplete(self, reason: str = "max_output_tokens") -> None:
-        """Ends the response before its time: the item that is open, if one is, is incomplete. Nothing can follow."""
+        """Ends the response as incomplete, and the open item with it. Nothing can follow."""
         self.writer.incomplete(reason)
 
     async def wait_for_reader(self) -> None:
-        """Lets whoever reads keep up."""
+        """Waits for the reader if the outlet is busy."""
         if self.outlet.is_busy():
             await self.outlet.wait_for_reader()
 
@@ -130,8 +134,8 @@ class Turn:
 
 
 class ItemWriter(ABC):
-    """An item that is open while an `async with` lasts. If that ends with an exception, the item is left as it is: the response
-    fails, and closes it."""
+    """An item that is open during an `async with` block. After an exception the item stays open: the failing response
+    closes it."""
 
     __slots__ = ("_key", "_outlet", "_turn", "_writer")
 
@@ -146,7 +150,9 @@ class ItemWriter(ABC):
         await self._turn.wait_for_reader()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if error is None and not self._writer.has_ended:
             self._writer.close(self._key)
             await self._turn.wait_for_reader()
@@ -157,7 +163,7 @@ class ItemWriter(ABC):
 
 
 class MessageWriter(ItemWriter):
-    """A message that is being written."""
+    """Writes a message."""
 
     __slots__ = ("_phase",)
 
@@ -166,18 +172,18 @@ class MessageWriter(ItemWriter):
         self._phase = phase
 
     async def write(self, text: str) -> None:
-        """The next piece of its text."""
+        """Writes the next piece of text."""
         self._writer.text(self._key, text)
         if self._outlet.is_busy():
             await self._outlet.wait_for_reader()
 
     async def refuse(self, text: str) -> None:
-        """The next piece of a refusal (STR-11)."""
+        """Writes the next piece of a refusal (STR-11)."""
         self._writer.refusal(self._key, text)
         await self._turn.wait_for_reader()
 
     async def cite(self, annotation: Annotation) -> None:
-        """A citation of the text (STR-11)."""
+        """Adds a citation to the text (STR-11)."""
         self._writer.annotation(self._key, annotation)
         await self._turn.wait_for_reader()
 
@@ -186,18 +192,18 @@ class MessageWriter(ItemWriter):
 
 
 class ReasoningWriter(ItemWriter):
-    """Reasoning that is being written."""
+    """Writes reasoning."""
 
     __slots__ = ()
 
     async def write(self, text: str) -> None:
-        """The next piece of the reasoning itself."""
+        """Writes the next piece of the reasoning."""
         self._writer.reasoning(self._key, text)
         if self._outlet.is_busy():
             await self._outlet.wait_for_reader()
 
     async def summarise(self, text: str) -> None:
-        """The next piece of a summary of it (STR-10)."""
+        """Writes the next piece of its summary (STR-10)."""
         self._writer.summary(self._key, text)
         await self._turn.wait_for_reader()
 
@@ -206,7 +212,7 @@ class ReasoningWriter(ItemWriter):
 
 
 class CallWriter(ItemWriter):
-    """A call whose arguments are being written."""
+    """Writes a tool call."""
 
     __slots__ = ("_name", "call_id")
 
@@ -216,7 +222,7 @@ class CallWriter(ItemWriter):
         self.call_id = call_id
 
     async def write(self, arguments: str) -> None:
-        """The next piece of the arguments, as JSON text (STR-9)."""
+        """Writes the next piece of the arguments, as JSON text (STR-9)."""
         self._writer.arguments(self._key, arguments)
         await self._turn.wait_for_reader()
 
@@ -225,7 +231,7 @@ class CallWriter(ItemWriter):
 
 
 def message_text(message: MessageParam) -> str:
-    """The words of a message."""
+    """The text of a message."""
     if isinstance(message.content, str):
         return message.content
     return "".join(part.text for part in message.content if isinstance(part, InputText | OutputTextParam | Text))

@@ -1,5 +1,4 @@
-"""Who waits for a response to change, and what is known to have changed: nothing that is told is missed by somebody who says since
-when he waits."""
+"""Notifies waiting tasks of changes to responses. A task that gives the change counter it has seen misses no change."""
 
 from __future__ import annotations
 
@@ -11,16 +10,16 @@ ChangeKey = str | None
 
 
 class Changes:
-    """Of one process, on its event loop."""
+    """The changes that one process was notified of, on its event loop."""
 
     def __init__(self) -> None:
-        self.change_counter = 0  # how many were told so far
-        self._latest: dict[ChangeKey, int] = {}  # the moment of the latest, the oldest first; of old ones nothing but the next line
-        self._forgotten = 0  # no moment that is not in there is greater
+        self.change_counter = 0  # changes so far
+        self._latest: dict[ChangeKey, int] = {}  # the counter of each key's latest change, oldest first
+        self._forgotten = 0  # an upper limit for keys that are not in `_latest`
         self._waiting: dict[ChangeKey, set[asyncio.Future[None]]] = {}
 
     def notify(self, key: ChangeKey) -> None:
-        """Something may have happened to it."""
+        """The key may have changed."""
         self.change_counter += 1
         self._latest.pop(key, None)
         self._latest[key] = self.change_counter
@@ -29,7 +28,7 @@ class Changes:
         self._wake(key)
 
     def notify_all(self) -> None:
-        """Something may have happened to any of them."""
+        """Any key may have changed."""
         self.change_counter += 1
         self._forgotten = self.change_counter
         self._latest.clear()
@@ -37,17 +36,17 @@ class Changes:
             self._wake(key)
 
     async def wait(self, key: ChangeKey, timeout: float, since: int | None) -> None:
-        """For the next change of it, after a `change_counter` if that is given."""
+        """Waits for the next change of the key, or for one after the counter `since`."""
         if since is not None and self._latest.get(key, self._forgotten) > since:
             return
-        waiting = self._waiting.setdefault(key, set())
+        futures = self._waiting.setdefault(key, set())
         future = asyncio.get_running_loop().create_future()
-        waiting.add(future)
+        futures.add(future)
         try:
             await asyncio.wait([future], timeout=timeout)
         finally:
-            waiting.discard(future)
-            if not waiting and self._waiting.get(key) is waiting:
+            futures.discard(future)
+            if not futures and self._waiting.get(key) is futures:
                 del self._waiting[key]
 
     def _wake(self, key: ChangeKey) -> None:

@@ -1,4 +1,5 @@
-"""Conversations at rest: items in their order, under an id, with an owner. What they say is bytes, as everywhere in this room."""
+"""The interface for stored conversations: ordered items under an id and an owner. Items are bytes and are not
+decoded."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class ConversationEntry(Struct, frozen=True, kw_only=True):
 
 
 class ConversationAddition(Struct, frozen=True, kw_only=True):
-    """What a turn adds to a conversation."""
+    """The items that a turn adds to a conversation."""
 
     conversation: str  # its id
     entries: list[ConversationEntry]
@@ -36,37 +37,39 @@ class EntryPage(Struct, frozen=True, kw_only=True):
 
 
 class ConversationStore(Protocol):
-    """Every store has this too. Where two items of one call have the same id, the later one counts."""
+    """The conversations of a store. If two items of one call have the same id, the later one is used."""
 
-    async def create_conversation(self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]) -> None:
-        """An id that this owner has already is left as it is."""
+    async def create_conversation(
+        self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]
+    ) -> None:
+        """Creates a conversation. An id that this owner already has is left unchanged."""
         ...
 
     async def get_conversation(self, owner: str, id: str) -> StoredConversation | None: ...
 
     async def update_conversation(self, owner: str, id: str, metadata: bytes) -> StoredConversation | None:
-        """None: there is none of this id."""
+        """Replaces the metadata. None: there is no such conversation."""
         ...
 
     async def delete_conversation(self, owner: str, id: str) -> bool:
-        """With its items; responses that were made in it stay."""
+        """Deletes a conversation with its items, but not its responses. Returns whether it existed."""
         ...
 
     async def add_entries(self, owner: str, id: str, entries: Sequence[ConversationEntry]) -> bool:
-        """At the end, in this order, all or none; what two add at the same time is kept one after the other. Whether there is such
-        a conversation. An item whose id is in it already takes the place of that one, at the end."""
+        """Appends items in this order, all or none. Concurrent additions are serialised. An item whose id exists
+        already is moved to the end and replaced. Returns whether the conversation exists."""
         ...
 
     async def list_entries(
         self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> EntryPage | None:
-        """A page of items, from the end (`desc`) or the beginning, after the one of an id. None: there is no such conversation, or
-        no such item in it to go on after."""
+        """Returns a page of items, from the end (`desc`) or the beginning, starting after the item `after`. None: there
+        is no such conversation, or it has no item `after`."""
         ...
 
     async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        """All items as one array, the oldest first. If that is more than `limit` bytes, the content has the newest that fit, or
-        nothing unless the oldest may be dropped. None: there is no such conversation."""
+        """Returns all items as one array, oldest first. If that is more than `limit` bytes, the content has the newest
+        items that fit if `drops_oldest`, else nothing. None: there is no such conversation."""
         ...
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> ConversationEntry | None: ...
@@ -74,6 +77,6 @@ class ConversationStore(Protocol):
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool: ...
 
     async def prune_conversations(self, *, before: int, step: int = 100) -> int:
-        """Deletes, of all owners, at most `step` of the conversations to which nothing was added since a moment (seconds since
-        1970), and whose metadata have not changed since; those that have lain longest first. Returns how many."""
+        """Deletes at most `step` conversations of all owners whose items and metadata have not changed since `before`
+        (seconds since 1970), oldest change first. Returns how many were deleted."""
         ...

@@ -1,6 +1,6 @@
-"""From `[store] url` to an open store.
+"""Opens the store that `[store] url` names.
 
-Nothing of a URL is repeated in an error but its scheme: there may be a password in it.
+Errors repeat only the scheme of the URL, because the URL may have a password.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from antiphon.store.sqlite.store import SqliteStore
 
 
 async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store | None:
-    """The store that is configured; None if nothing is to be kept. A relative path is one from the current folder."""
-    match _meant(config, environ):
+    """Opens the configured store; None if it is off. A relative path starts at the current folder."""
+    match _location(config, environ):
         case None:
             return None
         case Path() as file:
             return await SqliteStore.open(file)
         case url:
-            from antiphon.store.postgres.store import (
-                PostgresStore,  # its driver takes a while to load, which most need not wait for
-            )
+            # Imported here: the driver is slow to load, and most configurations do not need it.
+            from antiphon.store.postgres.store import PostgresStore
 
             return await PostgresStore.open(url)
 
 
 def describe_location(config: StoreConfig, environ: Mapping[str, str]) -> str | None:
-    """Where responses are kept, for people; None if they are not."""
-    match _meant(config, environ):
+    """The location of the store, for people; None if it is off."""
+    match _location(config, environ):
         case None:
             return None
         case Path() as file:
@@ -45,13 +44,13 @@ def describe_location(config: StoreConfig, environ: Mapping[str, str]) -> str | 
 
 
 def sqlite_path(config: StoreConfig, environ: Mapping[str, str]) -> Path | None:
-    """The file of a SQLite database, if that is where responses are kept."""
-    meant = _meant(config, environ)
-    return meant if isinstance(meant, Path) else None
+    """The file of the SQLite database; None for another store."""
+    location = _location(config, environ)
+    return location if isinstance(location, Path) else None
 
 
 def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Where responses are kept if nothing else is said: the user's data folder."""
+    """The default file, in the user's data folder."""
     data, home = environ.get("XDG_DATA_HOME", ""), environ.get("HOME", "")
     if Path(data).is_absolute():
         folder = Path(data)
@@ -59,14 +58,14 @@ def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Pa
         folder = Path(home, *(MACOS_DATA if platform == "darwin" else UNIX_DATA))
     else:
         raise ConfigError(
-            "there is no place to keep responses: neither HOME nor XDG_DATA_HOME is set; "
+            "no default location for the store: neither HOME nor XDG_DATA_HOME is set; "
             "set one of them, or [store] url to sqlite:////folder/antiphon.db or to off"
         )
     return folder / "antiphon" / "antiphon.db"
 
 
-def _meant(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None:
-    """The file of a SQLite database, the URL of a PostgreSQL one, or nothing."""
+def _location(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None:
+    """The file of a SQLite database, the URL of a PostgreSQL database, or None."""
     if config.url == "off":
         return None
     if config.url is None:
@@ -78,19 +77,21 @@ def _meant(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None
         case "postgresql" | "postgres":
             return config.url
         case _:
-            came = f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is no URL that is known here"
-            raise ConfigError(f"[store] url {came}; wanted {WANTED}")
+            problem = (
+                f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is no URL that is known here"
+            )
+            raise ConfigError(f"[store] url {problem}; wanted {EXPECTED_URL}")
 
 
 def _sqlite_path(rest: str) -> Path:
     path = unquote(rest[1:])
-    if not rest.startswith("/") or not path or "\0" in path or UNMEANT.search(rest):
-        raise ConfigError(f"[store] url begins with sqlite:// and does not go on with a path; wanted {WANTED}")
+    if not rest.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(rest):
+        raise ConfigError(f"[store] url begins with sqlite:// and does not go on with a path; wanted {EXPECTED_URL}")
     return Path(path)
 
 
 SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
-UNMEANT: Final = re.compile(r"[?#]")  # what a file's name has of these is written as %3F or %23
-WANTED: Final = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, or off"
+QUERY_OR_FRAGMENT: Final = re.compile(r"[?#]")  # in a file name these are written as %3F and %23
+EXPECTED_URL: Final = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, or off"
 UNIX_DATA: Final = (".local", "share")
 MACOS_DATA: Final = ("Library", "Application Support")

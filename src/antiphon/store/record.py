@@ -1,4 +1,4 @@
-"""A response at rest."""
+"""The stored form of a response."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 
 class ResponseRecord(Struct, frozen=True, kw_only=True):
-    """A response and what it was asked, as JSON. `previous` is the response that it continued."""
+    """A response and its input, as JSON. `previous` is the response that it continues."""
 
     id: str
     previous: str | None
     created_at: int  # in seconds since 1970
     status: str
     head: bytes  # the response without its output
-    input: bytes  # an array: the items of its own request, without what it continued
+    input: bytes  # an array: the items of its own request, without earlier turns
     output: bytes  # an array
 
 
 class StoredTurn(Struct, frozen=True, kw_only=True):
-    """Of a response its own input and output, and nothing of its head."""
+    """The input and output of a response, without its head."""
 
     id: str
     input: bytes
@@ -26,8 +26,8 @@ class StoredTurn(Struct, frozen=True, kw_only=True):
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
-    """As much of a chain or of a conversation as fits into a number of bytes."""
+    """The part of a chain or conversation that fits a limit in bytes."""
 
-    content: bytes  # arrays of items, the oldest first, with commas between them
-    size: int  # bytes of all of it, with what is left out
-    left_out: int = 0  # the oldest turns or items that do not fit
+    content: bytes  # arrays of items, oldest first, separated by commas
+    size: int  # bytes in total, omitted ones included
+    left_out: int = 0  # number of the oldest turns or items that do not fit

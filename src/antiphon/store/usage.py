@@ -1,4 +1,4 @@
-"""What was used, added up: tokens, requests, errors and losses of a day, by who asked, for which model, of which upstream."""
+"""The interface for usage: tokens, requests, errors and losses per day, owner, model and upstream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
-    """One row. The first four say of what, the rest how much."""
+    """One row: four key columns, then counters."""
 
     day: int  # since 1970, in UTC
     owner: str
@@ -18,41 +18,50 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     requests: int = 0
     errors: int = 0
     input_tokens: int = 0
-    cached_tokens: int = 0  # of those in
+    cached_tokens: int = 0  # part of `input_tokens`
     output_tokens: int = 0
-    reasoning_tokens: int = 0  # of those out
+    reasoning_tokens: int = 0  # part of `output_tokens`
     losses: int = 0
 
 
-#: What is counted, in the order of the columns.
-COUNTER_NAMES: Final = ("requests", "errors", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "losses")
+#: The counters, in the order of the columns.
+COUNTER_NAMES: Final = (
+    "requests",
+    "errors",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "losses",
+)
 
 
 class UsageStore(Protocol):
-    """Every store has this too."""
+    """The usage of a store."""
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
-        """Adds to what is there, all or nothing, whoever else adds at the same time. No two rows are of the same."""
+        """Adds rows to the stored counters in one transaction. Safe against concurrent additions. The keys of the rows
+        differ."""
         ...
 
     async def get_usage(self, *, since: int, until: int, owner: str | None = None) -> list[UsageRow]:
-        """The rows of the days from one to another, both counted, of one owner or of all, in the order of day, owner, model and
-        upstream."""
+        """Returns the rows from day `since` to day `until`, both included, of one owner or of all, sorted by day,
+        owner, model and upstream."""
         ...
 
     async def prune_usage(self, *, before: int) -> int:
-        """Deletes the rows of the days before one. Returns how many."""
+        """Deletes the rows before a day. Returns how many were deleted."""
         ...
 
 
 def usage_to_columns(row: UsageRow) -> tuple[Any, ...]:
-    """A row as it is kept: what came from outside is bytes."""
+    """The columns of a row. External strings are stored as bytes."""
     counts = [getattr(row, name) for name in COUNTER_NAMES]
     return (row.day, row.owner.encode(), row.model.encode(), row.upstream.encode(), *counts)
 
 
 def usage_from_columns(columns: Sequence[Any]) -> UsageRow:
-    """The same, read back."""
+    """The row of stored columns."""
     day, owner, model, upstream, *counts = columns
-    counted = dict(zip(COUNTER_NAMES, counts, strict=True))
-    return UsageRow(day=day, owner=owner.decode(), model=model.decode(), upstream=upstream.decode(), **counted)
+    counters = dict(zip(COUNTER_NAMES, counts, strict=True))
+    return UsageRow(day=day, owner=owner.decode(), model=model.decode(), upstream=upstream.decode(), **counters)

@@ -1,4 +1,4 @@
-"""Rows of usage, added up by one thing."""
+"""Sums rows of usage by model, key, upstream or day."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ FIRST_DAY: Final = date(1970, 1, 1)
 
 
 def sum_usage(rows: Iterable[UsageRow], by: str) -> dict[str, list[int]]:
-    """What was counted, in the order of `COUNTER_NAMES`, by name; days in their order, all else by the most tokens first."""
+    """Returns the sums of each group, in the order of `COUNTER_NAMES`. Days are sorted by date, other groups by
+    tokens."""
     sums: dict[str, list[int]] = {}
     for row in rows:
-        name = GROUPINGS[by](row)
-        counts = [getattr(row, counted) for counted in COUNTER_NAMES]
-        sums[name] = list(map(add, sums[name], counts)) if name in sums else counts
-    return dict(sorted(sums.items()) if by == "day" else sorted(sums.items(), key=lambda each: (-total_tokens(each[1]), each[0])))
+        group = GROUPINGS[by](row)
+        counts = [getattr(row, name) for name in COUNTER_NAMES]
+        sums[group] = list(map(add, sums[group], counts)) if group in sums else counts
+    return dict(
+        sorted(sums.items())
+        if by == "day"
+        else sorted(sums.items(), key=lambda each: (-total_tokens(each[1]), each[0]))
+    )
 
 
 def total_tokens(counts: list[int]) -> int:
-    """All that went in and came out."""
+    """Input and output tokens."""
     return counts[COUNTER_NAMES.index("input_tokens")] + counts[COUNTER_NAMES.index("output_tokens")]
 
 

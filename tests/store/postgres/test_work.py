@@ -1,4 +1,5 @@
-"""What is PostgreSQL's own about work: that others are told at once, and that whoever listens hears again after bad days."""
+"""What is PostgreSQL's own about work: that others are told at once, and that whoever listens hears again after bad
+days."""
 
 from __future__ import annotations
 
@@ -178,8 +179,8 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
     class Forgetful(Connections):
         forgets = False
 
-        async def _ask_once(self, question: Any) -> Any:
-            answer = await super()._ask_once(question)
+        async def _run_once(self, question: Any) -> Any:
+            answer = await super()._run_once(question)
             if self.forgets:
                 self.forgets = False
                 raise ConnectionResetError
@@ -197,10 +198,15 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
         for number in range(2):
             connections.forgets = True
             assert await store.append("one", "resp_1", number, [b"%d" % number], "in_progress")
-        for addition in (None, ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])):
+        for addition in (
+            None,
+            ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")]),
+        ):
             connections.forgets = True
             assert await store.finish("one", record("resp_1"), [], [], 2, [b"2"], addition=addition)
-        assert await store.events_after("anna", "resp_1", -1) == EventsAfter(events=[b"0", b"1", b"2"], status="completed")
+        assert await store.events_after("anna", "resp_1", -1) == EventsAfter(
+            events=[b"0", b"1", b"2"], status="completed"
+        )
         connections.forgets = True
         addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="b", item=b"{}")])
         await store.save("anna", record("resp_2"), [], [], addition=addition)
@@ -230,7 +236,9 @@ def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and
         asks = [store.enqueue("anna", replace(QUEUED, id=id), [f"item of {id}"], id.encode()) for id in ids]
         await asyncio.gather(*asks)
         assert connections.asked <= 5
-        assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [(id, id.encode()) for id in ids]
+        assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [
+            (id, id.encode()) for id in ids
+        ]
         found = await with_item(store, "anna", "item of resp_99")
         assert found is not None
         assert found.id == "resp_99"
@@ -271,7 +279,7 @@ def test_gaps_between_events_are_found() -> None:
         for number in range(3):
             await store.append("one", "resp_1", number, [b"{}"], "in_progress")
         postgres_server.sql("DELETE FROM antiphon_events WHERE first = 1", url)
-        assert await store.verify() == ["1 batches of events do not follow those before them"]
+        assert await store.verify() == ["1 event batches have a gap before them or cannot be read"]
         await store.close()
 
     uvloop.run(story())

@@ -112,7 +112,9 @@ def test_the_settings_are_those_that_lose_nothing(tmp_path: Path) -> None:
             db.execute("DELETE FROM responses")
 
 
-def test_a_setting_that_sqlite_does_not_take_is_an_error_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_sqlite_does_not_take_is_an_error_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sqlite_file.SETTINGS, "page_size", 3)
     with pytest.raises(ConfigError, match="leaves page_size at 4096, 3 is needed"):
         sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
@@ -152,7 +154,9 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
                 await chain_of(store, "anna", "resp_early") == b"[],[1],[],[1]"
             )  # its number is smaller than that of what it continues
         if steps >= 2:
-            assert await store.events_after("anna", "resp_old", -1) == EventsAfter(events=[b"{}", b"[0]"], status="in_progress")
+            assert await store.events_after("anna", "resp_old", -1) == EventsAfter(
+                events=[b"{}", b"[0]"], status="in_progress"
+            )
             [work] = await store.claim("one", 10, 5)
             assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
         if steps >= 3:
@@ -208,7 +212,9 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     sqlite_file.prepare_file(path, 1.0)
     with closing(apsw.Connection(str(path))) as db:
         db.pragma("user_version", len(MIGRATIONS) + 1)
-    with pytest.raises(ConfigError, match=rf"newer Antiphon \(schema {len(MIGRATIONS) + 1}, this one knows {len(MIGRATIONS)}\)"):
+    with pytest.raises(
+        ConfigError, match=rf"newer Antiphon \(schema {len(MIGRATIONS) + 1}, this one knows {len(MIGRATIONS)}\)"
+    ):
         asyncio.run(SqliteStore.open(path))
     with closing(apsw.Connection(str(path))) as db:
         assert db.pragma("user_version") == len(MIGRATIONS) + 1
@@ -271,7 +277,18 @@ def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "query",
-    ["RECORD", "CHAIN", "CHAIN_BY_IDS", "FIND_ITEMS", "FIND_CALLS", "TURN", "NEWEST_BUT", "OLDEST", "DELETE_LAST", "PREVIOUS"],
+    [
+        "RECORD",
+        "CHAIN",
+        "CHAIN_BY_IDS",
+        "FIND_ITEMS",
+        "FIND_CALLS",
+        "TURN",
+        "NEWEST_EXCEPT",
+        "SELECT_OLDEST",
+        "DELETE_PRUNABLE",
+        "PREVIOUS",
+    ],
 )
 def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
@@ -289,7 +306,9 @@ def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     assert plan
     assert scans == []
     sorts = [line for line in plan if "TEMP B-TREE" in line]
-    assert sorts == (["USE TEMP B-TREE FOR ORDER BY"] if "CHAIN" in query else [])  # numbers of rows, before any of them is read
+    assert sorts == (
+        ["USE TEMP B-TREE FOR ORDER BY"] if "CHAIN" in query else []
+    )  # numbers of rows, before any of them is read
 
 
 def test_a_chain_reads_no_heads(tmp_path: Path) -> None:
@@ -319,7 +338,7 @@ def test_what_waits_is_written_in_one_transaction(tmp_path: Path) -> None:
 
 
 def test_more_than_fits_one_transaction_is_written_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.store.sqlite.writer.AT_ONCE", 10)
+    monkeypatch.setattr("antiphon.store.sqlite.writer.MAX_TRANSACTION_SIZE", 10)
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -595,7 +614,10 @@ def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = (
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False).returncode == 0
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True, check=False
+        ).returncode
+        == 0
     )
     try:
         (disk / "ballast").write_bytes(bytes(1_300_000))
@@ -628,7 +650,9 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         for _ in range(60 + 7 * round):
             acknowledged.append(process.stdout.readline().strip())
         process.kill()
-        acknowledged += [line for line in process.communicate(timeout=30)[0].splitlines(keepends=True) if line.endswith("\n")]
+        acknowledged += [
+            line for line in process.communicate(timeout=30)[0].splitlines(keepends=True) if line.endswith("\n")
+        ]
 
     async def look() -> None:
         store = await SqliteStore.open(path)
@@ -698,7 +722,9 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
         await store.save("anna", record("resp_1"), [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute(damage)
-        assert await store.verify() == ["responses of which nothing is kept that was said, or that continue a later one: 1"]
+        assert await store.verify() == [
+            "responses without input and output, or that continue a later response: 1"
+        ]
         await store.close()
 
     asyncio.run(go())
@@ -813,7 +839,11 @@ def test_a_number_leads_backwards_alone(tmp_path: Path) -> None:
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
-        for each in (record("resp_1", previous="resp_1"), record("resp_2", previous="resp_3"), record("resp_3", previous="resp_2")):
+        for each in (
+            record("resp_1", previous="resp_1"),
+            record("resp_2", previous="resp_3"),
+            record("resp_3", previous="resp_2"),
+        ):
             await store.save("anna", each, [], [])
             await store.save("anna", each, [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:

@@ -1,4 +1,5 @@
-"""What is SQLite's own about work and conversations: its queries, its transactions, and what it notices of other processes."""
+"""What is SQLite's own about work and conversations: its queries, its transactions, and what it notices of other
+processes."""
 
 from __future__ import annotations
 
@@ -29,10 +30,14 @@ QUEUED = replace(record("resp_1"), status="queued")
 @pytest.mark.parametrize(
     "statement",
     [
-        *(getattr(sqlite_work, name) for name in ("FREE", "CLAIM", "HOLDS", "RENEW", "RELEASE", "HELD", "MOVE", "SET_STATUS")),
-        *(getattr(sqlite_work, name) for name in ("OWN", "CANCELLABLE", "SAID", "QUEUE")),
+        *(getattr(sqlite_work, name) for name in ("SELECT_CLAIMABLE", "CLAIM", "SELECT_LEASES", "RENEW", "RELEASE")),
+        *(getattr(sqlite_work, name) for name in ("SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")),
+        *(getattr(sqlite_work, name) for name in ("SELECT_OWN", "CANCELLABLE", "SELECT_EVENTS", "QUEUE")),
         *(getattr(sqlite_watch, name) for name in ("STATES", "WAITING")),
-        *(getattr(sqlite_conversations, name) for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")),
+        *(
+            getattr(sqlite_conversations, name)
+            for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")
+        ),
         *sqlite_conversations.PAGES.values(),
     ],
 )
@@ -104,7 +109,7 @@ def test_gaps_between_events_are_found(tmp_path: Path) -> None:
             await store.append("one", "resp_1", number, [b"{}"], "in_progress")
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute("DELETE FROM events WHERE first = 1")
-        assert await store.verify() == ["batches of events that do not follow those before them: 1"]
+        assert await store.verify() == ["event batches with a gap before them: 1"]
         await store.close()
 
     asyncio.run(go())
@@ -125,8 +130,8 @@ def test_what_a_user_deletes_of_a_conversation_is_in_no_file_any_more(tmp_path: 
 
 
 def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_watch, "EVERY", 0.001)
-    monkeypatch.setattr(sqlite_watch, "LINGER", 0.05)
+    monkeypatch.setattr(sqlite_watch, "POLL_INTERVAL", 0.001)
+    monkeypatch.setattr(sqlite_watch, "EXTRA_WATCH_TIME", 0.05)
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -141,7 +146,7 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeyp
 
 
 def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_watch, "EVERY", 0.001)
+    monkeypatch.setattr(sqlite_watch, "POLL_INTERVAL", 0.001)
 
     class Readers:
         """They find nothing new, until they find nothing at all."""

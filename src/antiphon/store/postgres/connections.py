@@ -1,7 +1,7 @@
-"""The connections to PostgreSQL: how many, how long anything may take, and what happens when one dies.
+"""A pool of connections to PostgreSQL, with timeouts and reconnects.
 
-A question that a connection took with it is asked once more on a new one: whatever is asked here does the same when done twice. A
-server that is being restarted is waited for, for a moment. Nothing waits for ever.
+A query whose connection was lost is repeated once on a new one; all queries here can be repeated safely. A server that
+restarts is waited for, for a limited time.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ T = TypeVar("T")
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """How many, and how long in seconds."""
+    """The number of connections, and timeouts in seconds."""
 
-    #: One writes and three read: a question takes a millisecond or so, and PostgreSQL lets in 100 connections of everybody
-    #: together, while each worker of each gateway has its own.
+    #: One for writes and three for reads: a query takes about a millisecond. PostgreSQL accepts 100 connections by
+    #: default, and each worker of each gateway has its own pool.
     connections: int = 4
-    #: For the server: then it gives up what it does.
+    #: After this the server aborts a statement.
     statement_timeout: float = 5.0
-    #: For us: then the server is stalled, or the way to it is.
+    #: After this the client gives up: the server or the network is stalled.
     answer_timeout: float = 6.0
-    #: To be connected; and how long a server that is not there is tried again.
+    #: For one attempt to connect, and for all attempts to reach a server that is down.
     connect_timeout: float = 3.0
     reconnect_timeout: float = 3.0
-    #: What people ask for at a terminal may take longer.
+    #: For queries of people at a terminal.
     long_timeout: float = 600.0
 
 
 class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that is closed though it is dead already: the pool closes some in tasks that nobody looks at."""
+    """A connection whose `close` never raises: the pool closes some in tasks whose errors nothing handles."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ class PooledConnection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Connections:
-    """A few connections, made when they are needed and shared by all who ask."""
+    """A pool of a few connections, opened on demand."""
 
     def __init__(self, url: str, limits: ConnectionLimits) -> None:
         self._url = url
@@ -60,17 +60,17 @@ class Connections:
             max_size=limits.connections,
             timeout=limits.connect_timeout,
             command_timeout=limits.answer_timeout,
-            max_inactive_connection_lifetime=IDLE,
-            init=self._settle,
-            reset=_leave_as_it_is,
+            max_inactive_connection_lifetime=MAX_IDLE,
+            init=self._configure,
+            reset=_keep_session_state,
             connection_class=PooledConnection,
         )
 
     async def open(self) -> None:
-        """Makes sure that the database is there, and its tables are ours and new enough."""
+        """Connects and migrates the tables. Raises if the database cannot be used."""
         try:
             await self._pool
-            await self._ask(migrate)
+            await self._run(migrate)
         except (*FAILURES, ValueError) as error:
             self._pool.terminate()
             raise startup_error(error) from error
@@ -79,82 +79,82 @@ class Connections:
             raise
 
     async def fetch(self, sql: str, *arguments: Any) -> list[Any]:
-        """The rows of the answer."""
+        """Runs a statement and returns its rows."""
         try:
             return await self.fetch_unwrapped(sql, *arguments)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
     async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
-        """The same, but what PostgreSQL or the way to it did wrong is raised as it is."""
-        return await self._ask(lambda connection: connection.fetch(sql, *arguments))
+        """The same, but raises the original errors of asyncpg."""
+        return await self._run(lambda connection: connection.fetch(sql, *arguments))
 
-    async def run_transaction(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """What `question` finds with several statements on one connection, all of it one transaction."""
+    async def run_transaction(self, query: Callable[[Any], Awaitable[T]]) -> T:
+        """Runs a function with several statements in one transaction, and returns its result."""
 
         async def transaction(connection: Any) -> T:
             async with connection.transaction():
-                return await question(connection)
+                return await query(connection)
 
         try:
-            return await self._ask(transaction)
+            return await self._run(transaction)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
     async def fetch_long_running(self, sql: str) -> list[Any]:
-        """The same, for questions that read everything."""
+        """The same as `fetch`, for queries that read whole tables."""
         limit = self._limits.long_timeout
 
-        async def question(connection: Any) -> list[Any]:
+        async def query(connection: Any) -> list[Any]:
             async with connection.transaction(readonly=True):
                 await connection.execute(f"SET LOCAL statement_timeout = {limit * 1000:.0f}")
                 rows: list[Any] = await connection.fetch(sql, timeout=limit)
                 return rows
 
         try:
-            return await self._ask(question)
+            return await self._run(query)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
     async def connect(self) -> Any:
-        """One more connection, which is the caller's own to close."""
+        """Opens a connection outside the pool. The caller closes it."""
         connection = await asyncpg.connect(
             self._url, timeout=self._limits.connect_timeout, command_timeout=self._limits.answer_timeout
         )
         try:
-            await self._settle(connection)
+            await self._configure(connection)
         except BaseException:
             connection.terminate()
             raise
         return connection
 
     async def close(self) -> None:
-        """Says goodbye to the server, or not, if that takes too long."""
+        """Closes all connections, by force after a timeout."""
         try:
             async with asyncio.timeout(self._limits.answer_timeout):
                 await self._pool.close()
         except FAILURES:
             self._pool.terminate()
 
-    async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
+    async def _run(self, query: Callable[[Any], Awaitable[T]]) -> T:
         try:
-            return await self._ask_once(question)
+            return await self._run_once(query)
         except DISCONNECTED:
-            await self._pool.expire_connections()  # what killed this one has most often killed them all
-            return await self._ask_once(question)
+            await self._pool.expire_connections()  # the others are most often lost too
+            return await self._run_once(query)
 
-    async def _ask_once(self, question: Callable[[Any], Awaitable[T]]) -> T:
+    async def _run_once(self, query: Callable[[Any], Awaitable[T]]) -> T:
         connection = await self._connection()
         try:
-            return await question(connection)
-        except STUCK:
+            return await query(connection)
+        except UNUSABLE:
             connection.terminate()
             raise
         finally:
             await self._pool.release(connection)
 
     async def _connection(self) -> Any:
-        """One that is free, or a new one. A server that is not there is tried again for as long as patience lasts."""
+        """Acquires a connection. Retries for `reconnect_timeout` seconds if the server is down."""
         clock = asyncio.get_running_loop().time
         until = clock() + self._limits.reconnect_timeout
         while True:
@@ -162,27 +162,32 @@ class Connections:
                 async with asyncio.timeout(self._limits.answer_timeout):
                     return await self._pool.acquire()
             except UNREACHABLE:
-                if clock() + PAUSE > until:
+                if clock() + RETRY_INTERVAL > until:
                     raise
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RETRY_INTERVAL)
 
-    async def _settle(self, connection: Any) -> None:
-        # As one statement and not as startup parameters, which a pooler between us and the server may refuse.
+    async def _configure(self, connection: Any) -> None:
+        # A statement instead of startup parameters, which a connection pooler may refuse.
         await connection.fetch(SETTINGS, f"{self._limits.statement_timeout * 1000:.0f}")
 
 
-async def _leave_as_it_is(connection: Any) -> None:
-    """No question here leaves anything behind in a connection, so none is asked to forget."""
+async def _keep_session_state(connection: Any) -> None:
+    """Skips the reset of a connection: no query here changes the state of its session."""
 
 
-PAUSE: Final = 0.1  # between two attempts to connect
-IDLE: Final = 60.0  # before a connection that nobody needs is closed, well before anything on the way forgets it
+RETRY_INTERVAL: Final = 0.1  # seconds between two attempts to connect
+MAX_IDLE: Final = 60.0  # seconds before an idle connection is closed; less than the timeouts of network devices
 
-#: Nobody knows what such a connection is still busy with, or it leads to the wrong server: it is not used again.
-STUCK: Final = (TimeoutError, asyncio.CancelledError, asyncpg.InternalClientError, asyncpg.ReadOnlySQLTransactionError)
+#: After these errors a connection may still be busy, or its server is read-only: it is not used again.
+UNUSABLE: Final = (
+    TimeoutError,
+    asyncio.CancelledError,
+    asyncpg.InternalClientError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
 
-# A commit must be on the disk before it is told: off is the one value that does not say so (the others wait for more, not less).
-# Each question has its index: tables that nobody has counted yet must not be read whole, nor any plan be made twice.
+# A commit must be on disk before it is acknowledged: `off` is the only value of `synchronous_commit` that does not wait
+# for that. Every query has an index: tables without statistics must not be scanned, and plans are cached.
 SETTINGS: Final = """
 SELECT set_config('application_name', 'antiphon', false),
     set_config('statement_timeout', $1, false),

@@ -1,4 +1,5 @@
-"""Conversations in PostgreSQL. Who adds to one holds its row meanwhile, so that what two add at once is not mixed."""
+"""Stores conversations in PostgreSQL. Adding items locks the row of the conversation, so that concurrent additions do
+not mix."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ from antiphon.store.record import Excerpt
 
 
 class PostgresConversations:
-    """The part of the store that is a `ConversationStore`."""
+    """The `ConversationStore` part of the PostgreSQL store."""
 
     _connections: Connections
 
-    async def create_conversation(self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]) -> None:
+    async def create_conversation(
+        self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]
+    ) -> None:
         columns = entry_columns(entries)
         row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
         await self._connections.fetch(CREATE, *row, *columns)
@@ -36,16 +39,18 @@ class PostgresConversations:
     async def list_entries(
         self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> EntryPage | None:
-        name = None if after is None else index_key(after)
-        rows = await self._connections.fetch(PAGES[order], owner.encode(), id.encode(), name, limit + 1)
+        after_key = None if after is None else index_key(after)
+        rows = await self._connections.fetch(PAGES[order], owner.encode(), id.encode(), after_key, limit + 1)
         if not rows:
             return None
-        # A row without an item says that the conversation is there.
+        # A row without an item means that the conversation exists.
         entries = [ConversationEntry(id=id.decode(), item=item) for id, item in rows if id is not None]
         return EntryPage(entries=entries[:limit], has_more=len(entries) > limit)
 
     async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        for size, left_out, items in await self._connections.fetch(ALL, owner.encode(), id.encode(), limit, drops_oldest):
+        for size, left_out, items in await self._connections.fetch(
+            ALL, owner.encode(), id.encode(), limit, drops_oldest
+        ):
             content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
             return Excerpt(content=content, size=size or 0, left_out=left_out)
         return None
@@ -62,10 +67,15 @@ class PostgresConversations:
 
 
 def entry_columns(entries: Sequence[ConversationEntry]) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The last three arguments of `ADD`. Of items of the same id the last one counts: one statement cannot write a row twice."""
+    """The last three arguments of `ADD`. Of items with the same id the last is used: one statement cannot write a row
+    twice."""
     latest = {entry.id: number for number, entry in enumerate(entries)}
-    kept = [entry for number, entry in enumerate(entries) if latest[entry.id] == number]
-    return [index_key(entry.id) for entry in kept], [entry.id.encode() for entry in kept], [entry.item for entry in kept]
+    unique_entries = [entry for number, entry in enumerate(entries) if latest[entry.id] == number]
+    return (
+        [index_key(entry.id) for entry in unique_entries],
+        [entry.id.encode() for entry in unique_entries],
+        [entry.item for entry in unique_entries],
+    )
 
 
 def _conversation(id: str, rows: list[Any]) -> StoredConversation | None:
@@ -73,47 +83,51 @@ def _conversation(id: str, rows: list[Any]) -> StoredConversation | None:
 
 
 NOW: Final = "extract(epoch FROM now())::bigint"
-# Numbers are given out once the row of the conversation is held, hence after those of whoever held it before.
-ADDED: Final = """
+# Numbers are assigned after the row of the conversation is locked, so they follow those of earlier additions.
+INSERT_ENTRIES: Final = """
     INSERT INTO antiphon_entries (seq, key, id, item)
     SELECT seq, key, entry.id, item
-    FROM conversation CROSS JOIN unnest({}::bytea[], {}::bytea[], {}::bytea[]) WITH ORDINALITY AS entry (key, id, item, number)
+    FROM conversation
+    CROSS JOIN unnest({}::bytea[], {}::bytea[], {}::bytea[]) WITH ORDINALITY AS entry (key, id, item, number)
     ORDER BY number
     ON CONFLICT (seq, key) DO UPDATE SET place = excluded.place, item = excluded.item
 """
 ADD: Final = f"""
 WITH conversation AS MATERIALIZED (
     UPDATE antiphon_conversations SET changed_at = {NOW} WHERE owner = $1 AND id = $2 RETURNING seq
-), added AS ({ADDED.format("$3", "$4", "$5")})
+), added AS ({INSERT_ENTRIES.format("$3", "$4", "$5")})
 SELECT FROM conversation
 """
 CREATE: Final = f"""
 WITH conversation AS (
     INSERT INTO antiphon_conversations (owner, id, created_at, metadata, changed_at) VALUES ($1, $2, $3, $4, $3)
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq
-){ADDED.format("$5", "$6", "$7")}
+){INSERT_ENTRIES.format("$5", "$6", "$7")}
 """
 GET: Final = "SELECT created_at, metadata FROM antiphon_conversations WHERE owner = $1 AND id = $2"
 UPDATE: Final = f"""
-UPDATE antiphon_conversations SET metadata = $3, changed_at = {NOW} WHERE owner = $1 AND id = $2 RETURNING created_at, metadata
+UPDATE antiphon_conversations SET metadata = $3, changed_at = {NOW} WHERE owner = $1 AND id = $2
+RETURNING created_at, metadata
 """
 DELETE: Final = "DELETE FROM antiphon_conversations WHERE owner = $1 AND id = $2 RETURNING seq"
-# What somebody adds to at the same time is passed over.
+# Skips conversations that are locked by an addition.
 PRUNE: Final = """
 WITH old AS MATERIALIZED (
-    SELECT seq FROM antiphon_conversations WHERE changed_at < $1::bigint ORDER BY changed_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
+    SELECT seq FROM antiphon_conversations WHERE changed_at < $1::bigint
+    ORDER BY changed_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM antiphon_conversations AS conversation USING old WHERE conversation.seq = old.seq RETURNING old.seq
 """
-OF_ONE: Final = "seq = (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AND key = $3"
-ENTRY: Final = f"SELECT item FROM antiphon_entries WHERE {OF_ONE}"
-DELETE_ENTRY: Final = f"DELETE FROM antiphon_entries WHERE {OF_ONE} RETURNING place"
-# A row, with nothing in it, for a conversation without items.
+IS_ENTRY: Final = "seq = (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AND key = $3"
+ENTRY: Final = f"SELECT item FROM antiphon_entries WHERE {IS_ENTRY}"
+DELETE_ENTRY: Final = f"DELETE FROM antiphon_entries WHERE {IS_ENTRY} RETURNING place"
+# A conversation without items gives one row of nulls.
 ALL: Final = r"""
 SELECT max(total), count(*) FILTER (WHERE total > $3),
     string_agg(item, '\x2c'::bytea ORDER BY place) FILTER (WHERE total <= $3 AND ($4::boolean OR size <= $3))
 FROM (SELECT seq FROM antiphon_conversations WHERE owner = $1 AND id = $2) AS conversation LEFT JOIN LATERAL (
-    SELECT place, item, sum(octet_length(item) + 1) OVER (ORDER BY place DESC) AS total, sum(octet_length(item) + 1) OVER () AS size
+    SELECT place, item, sum(octet_length(item) + 1) OVER (ORDER BY place DESC) AS total,
+        sum(octet_length(item) + 1) OVER () AS size
     FROM antiphon_entries AS entry WHERE entry.seq = conversation.seq
 ) AS sized ON true GROUP BY conversation.seq
 """

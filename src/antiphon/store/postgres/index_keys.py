@@ -1,4 +1,4 @@
-"""Ids as an index of PostgreSQL takes them."""
+"""Shortens ids to the length that an index of PostgreSQL accepts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 
 def index_key(id: str) -> bytes:
-    """What an item or a call is found by. An index takes no more than 2,700 bytes, so what is too long keeps its beginning, and a
-    digest stands for the rest; none that is short is as long as this."""
-    found = id.encode()
-    return found if len(found) < LONGEST_KEY else found[: LONGEST_KEY - 32] + sha256(found).digest()
+    """The index key of an item or call id. An index accepts at most 2,700 bytes, so a long id is cut and a digest is
+    appended. A key that was not cut is always shorter than one that was."""
+    key = id.encode()
+    return key if len(key) < LONGEST_KEY else key[: LONGEST_KEY - 32] + sha256(key).digest()
 
 
 LONGEST_KEY: Final = 512

@@ -1,5 +1,6 @@
-"""One connection that hears what other gateways tell through PostgreSQL. It is made when somebody waits for the first time, and
-made again whenever it is lost; what was told meanwhile may have been missed, so then everybody who waits is woken."""
+"""One connection that receives the notifications of other gateways through PostgreSQL. It is opened when a task first
+waits, and reopened when it is lost. Notifications may have been missed in between, so then all waiting tasks are
+woken."""
 
 from __future__ import annotations
 
@@ -14,32 +15,32 @@ from antiphon.store.postgres.faults import FAILURES
 
 
 class Listener:
-    """Tells in this process what others tell in theirs."""
+    """Passes the notifications of other processes to `Changes`."""
 
     def __init__(self, connections: Connections, changes: Changes, origin: str) -> None:
-        """`origin` is who tells here: what it told itself is old news."""
+        """`origin` names this process: its own notifications are ignored."""
         self._connections = connections
         self._changes = changes
         self._origin = origin
         self._task: asyncio.Task[None] | None = None
-        self._is_over = False
+        self._is_stopped = False
 
     def start(self) -> None:
-        """Listens from now on."""
-        if self._is_over:
+        """Starts to listen."""
+        if self._is_stopped:
             raise StorageUnavailable("the storage is closed")
         if self._task is None:
-            self._task = asyncio.create_task(self._listen_again_and_again())
+            self._task = asyncio.create_task(self._listen_forever())
 
     async def stop(self) -> None:
-        """Whoever waits for a change waits no longer."""
-        self._is_over = True
+        """Stops listening and wakes all waiting tasks."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._changes.notify_all()
 
-    async def _listen_again_and_again(self) -> None:
+    async def _listen_forever(self) -> None:
         while True:
             with contextlib.suppress(*FAILURES):
                 await self._listen()
@@ -47,36 +48,36 @@ class Listener:
 
     async def _listen(self) -> None:
         connection = await self._connections.connect()
-        lost = asyncio.Event()
+        disconnected = asyncio.Event()
         try:
-            connection.add_termination_listener(lambda _: lost.set())
-            await connection.add_listener(CHANNEL, self._hear)
+            connection.add_termination_listener(lambda _: disconnected.set())
+            await connection.add_listener(CHANNEL, self._on_notification)
             self._changes.notify_all()
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(lost.wait(), IDLE)
-                await connection.fetch("SELECT 1")  # it fails if the connection is lost, and where the way has fallen silent
+                    await asyncio.wait_for(disconnected.wait(), IDLE)
+                await connection.fetch("SELECT 1")  # fails if the connection is lost or stalled
         finally:
             connection.terminate()
 
-    def _hear(self, connection: Any, pid: int, channel: str, told: str) -> None:
+    def _on_notification(self, connection: Any, pid: int, channel: str, payload: str) -> None:
         del connection, pid, channel
-        origin, key = parse_payload(told)
+        origin, key = parse_payload(payload)
         if origin != self._origin:
             self._changes.notify(key)
 
 
 def notification_payload(origin: str, key: ChangeKey) -> str:
-    """What is told through PostgreSQL: who tells it, and what has changed."""
-    return f"{origin} {QUEUE if key is None else key}"
+    """The payload of a notification: the sender and the changed key."""
+    return f"{origin} {QUEUE_KEY if key is None else key}"
 
 
-def parse_payload(told: str) -> tuple[str, ChangeKey]:
-    origin, _, key = told.partition(" ")
-    return origin, None if key == QUEUE else key
+def parse_payload(payload: str) -> tuple[str, ChangeKey]:
+    origin, _, key = payload.partition(" ")
+    return origin, None if key == QUEUE_KEY else key
 
 
 CHANNEL: Final = "antiphon"
-QUEUE: Final = "queue"  # no key is so short
+QUEUE_KEY: Final = "queue"  # other keys are longer
 PAUSE: Final = 0.2  # before the next attempt
 IDLE: Final = 20.0

@@ -1,7 +1,7 @@
-"""The tables in PostgreSQL, as numbered steps that are only ever added to: what was released is never changed.
+"""The schema of the PostgreSQL store, as numbered migrations. A released migration is never changed.
 
-Plain names with a prefix, in the first schema of the user's search path: a user who may create no schema is served too, and who
-wants one for them alone sets the search path. Several gateways may start together; one of them migrates, the others wait.
+Tables have a prefix and are in the first schema of the user's search path, so that the user need not be allowed to
+create a schema. Several gateways may start together; one of them migrates, the others wait.
 """
 
 from __future__ import annotations
@@ -10,48 +10,48 @@ from typing import Any, Final
 
 from antiphon.errors import ConfigError
 
-#: Seconds. A step over a large table takes its time, and so does waiting for another gateway that takes it.
+#: Seconds for a migration of a large table, or for waiting until another gateway has finished it.
 MIGRATION_LIMIT: Final = 600.0
 
 
 async def migrate(connection: Any, *, steps: int | None = None) -> None:
-    """Brings the tables to the newest version, or to that of so many `steps`. Nothing is written where nothing is to be done, so a
-    user who may not create tables can use those that somebody else created."""
-    wanted = len(MIGRATIONS) if steps is None else steps
-    if await _version(connection) == wanted:
+    """Migrates the tables to the newest version, or to version `steps`. Writes nothing if they are up to date, so that
+    a user without the right to create tables can use existing ones."""
+    target = len(MIGRATIONS) if steps is None else steps
+    if await _version(connection) == target:
         return
-    # Read committed: whoever waited for the lock must see what was done meanwhile.
+    # Read committed: after waiting for the lock, the changes of the other gateway must be visible.
     async with connection.transaction(isolation="read_committed"):
         await connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_LIMIT * 1000:.0f}")
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=MIGRATION_LIMIT)
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_ID, timeout=MIGRATION_LIMIT)
         version = await _version(connection)
-        if version > wanted:
+        if version > target:
             raise ConfigError(
-                f"[store] url: the tables of this database are of version {version}, which is newer than this Antiphon knows "
-                f"({wanted}); use the newer Antiphon, or another database"
+                f"[store] url: the tables of this database are of version {version}, "
+                f"which is newer than this Antiphon knows ({target}); use the newer Antiphon, or another database"
             )
-        for number, step in enumerate(MIGRATIONS[version:wanted], version + 1):
+        for number, step in enumerate(MIGRATIONS[version:target], version + 1):
             await connection.execute(step, timeout=MIGRATION_LIMIT)
             await connection.execute("INSERT INTO antiphon_schema (version) VALUES ($1)", number)
 
 
 async def _version(connection: Any) -> int:
-    # Not `to_regclass`: it may remember that there was no table before the lock was waited for.
+    # Not `to_regclass`: it may use a cached result from before the lock.
     if not await connection.fetchval(HAS_TABLES):
         return 0
     version: int = await connection.fetchval("SELECT coalesce(max(version), 0) FROM antiphon_schema")
     return version
 
 
-#: Any number that nobody else in the same database is likely to lock.
-LOCK: Final = int.from_bytes(b"antiphon")
+#: A number that no other program is likely to lock.
+LOCK_ID: Final = int.from_bytes(b"antiphon")
 
 HAS_TABLES: Final = """
 SELECT EXISTS (SELECT FROM pg_tables WHERE tablename = 'antiphon_schema' AND schemaname = ANY (current_schemas(false)))
 """
 
-# Everything from outside is bytea, which keeps every byte; text refuses NUL. `seq` is the order in which responses came. Contents
-# are kept as they are: compressing them, by the one method that every server knows, costs five times as much as writing them.
+# External values are bytea, because text refuses NUL. `seq` is the order in which responses were saved. Contents are
+# not compressed: pglz, the only method that every server has, takes five times as long as writing them.
 MIGRATIONS: Final = (
     """
     CREATE TABLE antiphon_schema (
@@ -83,8 +83,8 @@ MIGRATIONS: Final = (
     );
     CREATE INDEX antiphon_found_by_seq ON antiphon_found_by (seq);
 
-    -- Both conditions mean the oldest so many, so the one that reaches further decides. After what was deleted comes what it
-    -- continued, if nothing else continues that. What another gateway deletes at the same time is passed over.
+    -- Both conditions select the oldest responses, so the one that selects more decides. After a response, its
+    -- predecessor is deleted, if no other response continues that. Rows that another gateway deletes are skipped.
     CREATE FUNCTION antiphon_prune(before bigint, keep bigint, step bigint) RETURNS bigint LANGUAGE plpgsql AS $$
     DECLARE
         newest record;
@@ -114,15 +114,16 @@ MIGRATIONS: Final = (
                 EXIT WHEN NOT FOUND;
                 count := count + 1;
                 SELECT seq INTO next_seq FROM antiphon_responses
-                    WHERE owner = deleted.owner AND id = deleted.previous AND (created_at, seq) <= (newest.created_at, newest.seq)
+                    WHERE owner = deleted.owner AND id = deleted.previous
+                        AND (created_at, seq) <= (newest.created_at, newest.seq)
                     FOR UPDATE SKIP LOCKED;
             END LOOP;
         END LOOP;
         RETURN count;
     END $$;
     """,
-    # Work stays when it has ended, so that whoever finished it and was not told can ask again; what was asked goes. Not one of the
-    # columns that are written often is in an index. What has yet to be made is not pruned.
+    # Work stays after its end, so that a runner that did not get the result of `finish` can ask again; its request is
+    # deleted. No column that is updated often has an index. Responses with unfinished work are not pruned.
     """
     CREATE TABLE antiphon_work (
         seq bigint PRIMARY KEY REFERENCES antiphon_responses ON DELETE CASCADE,
@@ -146,7 +147,8 @@ MIGRATIONS: Final = (
         PRIMARY KEY (seq, first)
     );
     ALTER TABLE antiphon_events ALTER sizes SET STORAGE EXTERNAL, ALTER content SET STORAGE EXTERNAL;
-    CREATE OR REPLACE FUNCTION antiphon_prune(before bigint, keep bigint, step bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+    CREATE OR REPLACE FUNCTION antiphon_prune(before bigint, keep bigint, step bigint) RETURNS bigint
+    LANGUAGE plpgsql AS $$
     DECLARE
         newest record;
         next_seq bigint;
@@ -176,14 +178,15 @@ MIGRATIONS: Final = (
                 EXIT WHEN NOT FOUND;
                 count := count + 1;
                 SELECT seq INTO next_seq FROM antiphon_responses
-                    WHERE owner = deleted.owner AND id = deleted.previous AND (created_at, seq) <= (newest.created_at, newest.seq)
+                    WHERE owner = deleted.owner AND id = deleted.previous
+                        AND (created_at, seq) <= (newest.created_at, newest.seq)
                     FOR UPDATE SKIP LOCKED;
             END LOOP;
         END LOOP;
         RETURN count;
     END $$;
     """,
-    # `place` is the order in which items came.
+    # `place` is the order in which items were added.
     """
     CREATE TABLE antiphon_conversations (
         seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -204,7 +207,7 @@ MIGRATIONS: Final = (
     ALTER TABLE antiphon_entries ALTER item SET STORAGE EXTERNAL;
     CREATE INDEX antiphon_entries_in_order ON antiphon_entries (seq, place);
     """,
-    # What was there before counts as changed now: nobody knows better.
+    # Existing conversations count as changed now, because the time of their last change is not known.
     """
     ALTER TABLE antiphon_conversations ADD changed_at bigint NOT NULL DEFAULT extract(epoch FROM now())::bigint;
     CREATE INDEX antiphon_conversations_age ON antiphon_conversations (changed_at);

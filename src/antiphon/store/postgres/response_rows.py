@@ -1,4 +1,4 @@
-"""Responses as rows of PostgreSQL, many in one statement."""
+"""Writes responses as rows of PostgreSQL, many in one statement."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from antiphon.store.keys import ITEM, ITEM_ONCE, kinds_and_ids
 from antiphon.store.postgres.index_keys import index_key
 from antiphon.store.record import ResponseRecord
 
-Row = tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]  # as SAVE has them
+Row = tuple[bytes, bytes, bytes | None, int, bytes, bytes, bytes, bytes]  # in the order of SAVE
 
 
 class SaveResponse(Struct, frozen=True):
-    """A response that waits to be written, and what it is found by."""
+    """A response that is to be written, and its index keys."""
 
     row: Row
     keys: list[tuple[int, bytes]]
@@ -47,13 +47,14 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> list[tuple[i
 
 
 def save_columns(saves: Sequence[SaveResponse]) -> Iterator[Sequence[Any]]:
-    """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its response."""
+    """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its
+    response."""
     yield from zip(*(save.row for save in saves), strict=True)
-    keys = [(*save.name, *found_by) for save in saves for found_by in save.keys]
+    keys = [(*save.name, *key) for save in saves for key in save.keys]
     yield from zip(*keys, strict=True) if keys else ((), (), (), ())
 
 
-# What is found by ids: those of `ITEM_ONCE` unless they lead to another response already.
+# True for keys that are to be indexed: `ITEM_ONCE` keys only if no other response has them.
 UNLESS_INDEXED: Final = f"""
 (key.kind <> {ITEM_ONCE} OR NOT EXISTS (
     SELECT FROM antiphon_found_by AS old
@@ -62,22 +63,24 @@ UNLESS_INDEXED: Final = f"""
 """
 KIND: Final = f"CASE key.kind WHEN {ITEM_ONCE} THEN {ITEM} ELSE key.kind END"
 
-# One statement, hence one transaction. What takes the place of another keeps its number, and of the ids that led to it those that
-# lead there no more are removed; `xmax` is not 0 where a row was there before.
+# One statement, hence one transaction. A replaced response keeps its number, and index keys that it no longer has are
+# removed. `xmax` is not 0 if the row existed before.
 SAVE: Final = f"""
-WITH kept AS (
+WITH saved AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    SELECT * FROM unnest(
+        $1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[]
+    )
     ON CONFLICT (owner, id) DO UPDATE SET previous = excluded.previous, created_at = excluded.created_at,
         status = excluded.status, head = excluded.head, input = excluded.input, output = excluded.output
     RETURNING seq, owner, id, xmax <> 0 AS replaced
 ), keys AS (
-    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM kept AS response
+    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM saved AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
         ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
 )
-DELETE FROM antiphon_found_by AS old USING kept WHERE kept.replaced AND old.seq = kept.seq
+DELETE FROM antiphon_found_by AS old USING saved WHERE saved.replaced AND old.seq = saved.seq
     AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
 """

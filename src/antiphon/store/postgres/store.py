@@ -1,7 +1,7 @@
-"""Responses in PostgreSQL, for one gateway or many.
+"""A `Store` in PostgreSQL, for one gateway or many.
 
-What is asked is one statement, which is one transaction and one round trip; saves that wait at the same time share one. Everything
-that came from outside is `bytea`, so nothing of it is looked at, changed or refused.
+Most operations are one statement, which is one transaction and one round trip; concurrent saves share a statement. All
+external values are `bytea`, so PostgreSQL neither checks nor changes them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
 
     @classmethod
     async def open(cls, url: str, limits: ConnectionLimits | None = None) -> PostgresStore:
-        """Connects and brings the tables up to date. A database that cannot be used is a `ConfigError` that says why; one that
-        is not there is a `StorageUnavailable`: nobody could know what its tables are like."""
+        """Connects and migrates the tables. A database that cannot be used is a `ConfigError`; one that cannot be
+        reached is a `StorageUnavailable`."""
         connections = Connections(url, limits or ConnectionLimits())
         await connections.open()
         return cls(connections)
@@ -96,14 +96,16 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
     async def _find(self, statement: str, owner: str, ids: Sequence[str]) -> dict[str, int]:
         ids_of_keys = {index_key(id): id for id in ids}
         rows = await self._connections.fetch(statement, owner.encode(), list(ids_of_keys))
-        return {ids_of_keys[found]: seq for found, seq in rows}
+        return {ids_of_keys[key]: seq for key, seq in rows}
 
     async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
         for id, input, output in await self._connections.fetch(TURN, number, owner.encode()):
             return StoredTurn(id=id.decode(), input=input, output=output)
         return None
 
-    async def find_outputs(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+    async def find_outputs(
+        self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
+    ) -> list[bytes]:
         keys = [index_key(id) for id in item_ids], [index_key(id) for id in call_ids]
         return [row[0] for row in await self._connections.fetch(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys, limit)]
 
@@ -117,16 +119,16 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
 
     async def verify(self) -> list[str]:
         findings: list[str] = []
-        for question, finding in VERIFY:
+        for query, finding in VERIFY:
             try:
-                [[wrong]] = await self._connections.fetch_long_running(question)
+                [[count]] = await self._connections.fetch_long_running(query)
             except StorageUnavailable as error:
                 if not isinstance(error.__cause__, DAMAGED):
                     raise
                 findings.append(f"the database says: {error.__cause__}")
             else:
-                if wrong:
-                    findings.append(f"{wrong} {finding}")
+                if count:
+                    findings.append(f"{count} {finding}")
         return findings
 
     async def close(self) -> None:
@@ -150,17 +152,20 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         await self._connections.run_transaction(save_and_add)
 
 
-GET: Final = "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
+GET: Final = (
+    "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
+)
 
-# Each step looks up one row, by force of LIMIT; the contents are read last, and only those that fit: lengths are known without
-# reading them. Without a beginning there is no answer. A circle has none, and the walk through it ends: it remembers where it was
-# after 1, 2, 4, 8… steps, and stops when it comes by there again.
+# LIMIT makes each step look up one row. Contents are read last, and only those that fit: `octet_length` does not read
+# them. A chain without a first response gives no row, and neither does a cycle. The walk ends in a cycle too: it marks
+# the row at steps 1, 2, 4, 8… and stops when it reaches the mark again.
 CHAIN: Final = r"""
 WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
     SELECT seq, previous, 1::bigint, 0::bigint, octet_length(input)::bigint + octet_length(output) + 2
     FROM antiphon_responses WHERE owner = $1 AND id = $2
     UNION ALL
-    SELECT before.seq, before.previous, step + 1, CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END, total + size
+    SELECT before.seq, before.previous, step + 1,
+        CASE step & (step - 1) WHEN 0 THEN walk.seq ELSE mark END, total + size
     FROM walk CROSS JOIN LATERAL (
         SELECT seq, previous, octet_length(input)::bigint + octet_length(output) + 2 AS size
         FROM antiphon_responses WHERE owner = $1 AND id = walk.previous LIMIT 1
@@ -172,13 +177,14 @@ SELECT max(total), count(*) FILTER (WHERE total > $3),
 FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NULL)
 """
 
-# If there is work, its row is held first, as everybody does who holds both, and whoever runs it is told.
+# The row of the work is locked first, as in all statements that lock both; its runner is notified.
 DELETE: Final = f"""
 WITH work AS MATERIALIZED (
     SELECT FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
     WHERE owner = $1 AND response.id = $2 FOR UPDATE OF work
 )
-DELETE FROM antiphon_responses WHERE owner = $1 AND id = $2 AND (SELECT count(pg_notify('{CHANNEL}', $3)) FROM work) >= 0
+DELETE FROM antiphon_responses
+WHERE owner = $1 AND id = $2 AND (SELECT count(pg_notify('{CHANNEL}', $3)) FROM work) >= 0
 RETURNING seq
 """
 
@@ -211,17 +217,18 @@ SELECT count(*) AS responses, count(DISTINCT owner) AS owners,
     (SELECT count(*) FROM antiphon_conversations) AS conversations,
     (SELECT coalesce(sum(count), 0)::bigint FROM antiphon_events) AS events,
     (SELECT sum(pg_total_relation_size(name))::bigint FROM unnest(ARRAY[
-        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations', 'antiphon_entries',
-        'antiphon_usage'
+        'antiphon_responses', 'antiphon_found_by', 'antiphon_work', 'antiphon_events', 'antiphon_conversations',
+        'antiphon_entries', 'antiphon_usage'
     ]::regclass[]) AS name) AS bytes,
     min(created_at) AS oldest, max(created_at) AS newest
 FROM antiphon_responses
 """
 
-# Each counts what is wrong. A digest can be had only of what can be read to its end.
+# Each query counts problems. A digest reads the whole value, so it finds values that cannot be read.
 VERIFY: Final = (
     (
-        "SELECT count(*) FROM antiphon_responses WHERE octet_length(sha256(head) || sha256(input) || sha256(output)) <> 96",
+        "SELECT count(*) FROM antiphon_responses "
+        "WHERE octet_length(sha256(head) || sha256(input) || sha256(output)) <> 96",
         "responses cannot be read",
     ),
     (
@@ -230,9 +237,10 @@ VERIFY: Final = (
         "ids lead to no response of their owner",
     ),
     (
-        "SELECT count(*) FROM (SELECT sha256(content) AS digest, first <> coalesce(lag(first + count) OVER (PARTITION BY seq "
-        "ORDER BY first), 0) AS is_astray FROM antiphon_events) AS batch WHERE is_astray OR octet_length(digest) <> 32",
-        "batches of events do not follow those before them",
+        "SELECT count(*) FROM (SELECT sha256(content) AS digest, "
+        "first <> coalesce(lag(first + count) OVER (PARTITION BY seq "
+        "ORDER BY first), 0) AS has_gap FROM antiphon_events) AS batch WHERE has_gap OR octet_length(digest) <> 32",
+        "event batches have a gap before them or cannot be read",
     ),
     (
         "SELECT count(*) FROM antiphon_entries WHERE octet_length(sha256(item)) <> 32",

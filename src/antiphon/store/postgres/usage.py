@@ -1,4 +1,4 @@
-"""UsageRow in PostgreSQL: what several gateways count is added up in one row."""
+"""Stores usage in PostgreSQL. Several gateways add to the same rows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from antiphon.store.usage import COUNTER_NAMES, UsageRow, usage_from_columns, us
 
 
 class PostgresUsage:
-    """The part of the store that is a `UsageStore`."""
+    """The `UsageStore` part of the PostgreSQL store."""
 
     _connections: Connections
 
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
         if rows:
-            # In one order, everywhere: two gateways that add to the same rows never wait for each other in a circle.
+            # Sorted, so that two gateways that add to the same rows cannot deadlock.
             await self._connections.fetch(ADD, *map(list, zip(*sorted(map(usage_to_columns, rows)), strict=True)))
 
     async def get_usage(self, *, since: int, until: int, owner: str | None = None) -> list[UsageRow]:
@@ -30,10 +30,11 @@ class PostgresUsage:
 COLUMNS: Final = ", ".join(("day", "owner", "model", "upstream", *COUNTER_NAMES))
 ARRAYS: Final = ("integer[]", "bytea[]", "bytea[]", "bytea[]", *("bigint[]" for _ in COUNTER_NAMES))
 ADD: Final = f"""
-INSERT INTO antiphon_usage AS kept ({COLUMNS})
-SELECT {COLUMNS} FROM unnest({", ".join(f"${number}::{array}" for number, array in enumerate(ARRAYS, 1))}) AS added ({COLUMNS})
+INSERT INTO antiphon_usage AS stored ({COLUMNS})
+SELECT {COLUMNS}
+FROM unnest({", ".join(f"${number}::{array}" for number, array in enumerate(ARRAYS, 1))}) AS added ({COLUMNS})
 ON CONFLICT (day, owner, model, upstream) DO UPDATE SET
-{", ".join(f"{name} = kept.{name} + excluded.{name}" for name in COUNTER_NAMES)}
+{", ".join(f"{name} = stored.{name} + excluded.{name}" for name in COUNTER_NAMES)}
 """
 ROWS: Final = f"""
 SELECT {COLUMNS} FROM antiphon_usage WHERE day BETWEEN $1 AND $2 AND ($3::bytea IS NULL OR owner = $3)

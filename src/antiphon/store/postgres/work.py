@@ -1,7 +1,7 @@
-"""Work in the background in PostgreSQL, for one gateway or many. Whatever looks whether work is held and writes to it is one
-statement that holds the row of the work meanwhile; whose lease it is, and for how long, goes by the server's clock.
+"""The background queue in PostgreSQL, for one gateway or many. Each operation checks the lease and writes in one
+statement that locks the row of the work. Leases use the clock of the server.
 
-Rows are held in one order, so that nobody waits in a circle: first those of work, by their ids, and then those of responses.
+Rows are locked in one order, so that no deadlock is possible: first rows of work, by id, then rows of responses.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.conversations import ADD, entry_columns
 from antiphon.store.postgres.listener import CHANNEL, Listener, notification_payload
-from antiphon.store.postgres.response_rows import KIND, UNLESS_INDEXED, SaveResponse, index_keys, response_row, save_columns
+from antiphon.store.postgres.response_rows import (
+    KIND,
+    UNLESS_INDEXED,
+    SaveResponse,
+    index_keys,
+    response_row,
+    save_columns,
+)
 from antiphon.store.record import ResponseRecord
 from antiphon.store.work import EventsAfter, QueueStats, Work
 
 
 class PostgresWork:
-    """The part of the store that is a `WorkStore`."""
+    """The `WorkStore` part of the PostgreSQL store."""
 
     _connections: Connections
     _enqueues: BatchWriter[Enqueue, None]
@@ -57,8 +64,10 @@ class PostgresWork:
 
     async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
         while True:
-            asked = Append(runner.encode(), id.encode(), events, pack_events(first, events), status.encode(), self._payload(id))
-            next_event = await self._appends.submit(asked)
+            append = Append(
+                runner.encode(), id.encode(), events, pack_events(first, events), status.encode(), self._payload(id)
+            )
+            next_event = await self._appends.submit(append)
             if next_event is None or next_event == first:
                 return next_event is not None
             first, events = next_event, events_to_append(first, events, next_event)
@@ -76,7 +85,7 @@ class PostgresWork:
     ) -> bool:
         keys = index_keys(item_ids, call_ids)
         while True:
-            kept = pack_events(first, events)
+            batch = pack_events(first, events)
             arguments = (
                 runner.encode(),
                 *response_row("", record)[1:],
@@ -84,8 +93,8 @@ class PostgresWork:
                 [id for _, id in keys],
                 first,
                 len(events),
-                kept.sizes,
-                kept.content,
+                batch.sizes,
+                batch.content,
                 self._payload(record.id),
             )
             rows = await self._finish(arguments, addition)
@@ -105,16 +114,18 @@ class PostgresWork:
         self, owner: str, id: str, cancelled: ResponseRecord | None
     ) -> Literal["unknown", "ended", "cancelled", "requested"]:
         row = (None,) * 6 if cancelled is None else response_row(owner, cancelled)[2:]
-        rows = await self._connections.fetch(CANCEL, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id))
+        rows = await self._connections.fetch(
+            CANCEL, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id)
+        )
         self._notify(id)
         if not rows:
             return "unknown"
-        [[is_over]] = rows
-        return "ended" if is_over is None else "cancelled" if is_over else "requested"
+        [[has_ended]] = rows
+        return "ended" if has_ended is None else "cancelled" if has_ended else "requested"
 
     async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
-        after = min(max(after, -1), FARTHEST)
-        rows = await self._connections.fetch(SAID, owner.encode(), id.encode(), after)
+        after = min(max(after, -1), MAX_EVENT_NUMBER)
+        rows = await self._connections.fetch(SELECT_EVENTS, owner.encode(), id.encode(), after)
         if not rows:
             return None
         events: list[bytes] = []
@@ -142,12 +153,13 @@ class PostgresWork:
         return [None] * len(enqueues)
 
     async def _append(self, appends: Sequence[Append]) -> list[int | None]:
-        """Of each what the next event was before, if the work was held; it was kept if that is its first."""
+        """Returns, for each append, the next event number before it, or None if the runner does not hold the work. The
+        events were saved if that number is their first."""
         rows = await self._connections.fetch_unwrapped(APPEND, *zip(*(append.row for append in appends), strict=True))
         for append in appends:
             self._notify(append.id.decode())
-        found = {id: next_event for id, next_event, _ in rows}
-        return [found.get(append.id) for append in appends]
+        next_events = {id: next_event for id, next_event, _ in rows}
+        return [next_events.get(append.id) for append in appends]
 
     async def _finish(self, arguments: tuple[Any, ...], addition: ConversationAddition | None) -> list[Any]:
         if addition is None:
@@ -157,14 +169,14 @@ class PostgresWork:
         async def finish_and_add(connection: Any) -> list[Any]:
             rows: list[Any] = await connection.fetch(FINISH, *arguments)
             for owner, next_event in rows:
-                if next_event == arguments[FIRST]:
+                if next_event == arguments[FIRST_INDEX]:
                     await connection.fetch(ADD, owner, id, *columns)
             return rows
 
         return await self._connections.run_transaction(finish_and_add)
 
     def _notify(self, id: str | None) -> None:
-        """In this process; the others hear of it from PostgreSQL."""
+        """Notifies this process; PostgreSQL notifies the others."""
         self._changes.notify(_key(id))
 
     def _payload(self, id: str | None) -> str:
@@ -172,7 +184,7 @@ class PostgresWork:
 
 
 class Enqueue(SaveResponse, frozen=True):
-    """A response that is to be made."""
+    """A queued response and its request."""
 
     request: bytes
 
@@ -182,7 +194,7 @@ class Enqueue(SaveResponse, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """What a response says next."""
+    """Appends events to a response."""
 
     runner: bytes
     id: bytes
@@ -201,35 +213,46 @@ class Append(Struct, frozen=True):
 
     @property
     def row(self) -> tuple[Any, ...]:
-        kept = self.batch
-        return self.runner, self.id, kept.first, len(self.events), kept.sizes, kept.content, self.status, self.payload
+        batch = self.batch
+        return (
+            self.runner,
+            self.id,
+            batch.first,
+            len(self.events),
+            batch.sizes,
+            batch.content,
+            self.status,
+            self.payload,
+        )
 
 
 def _key(id: str | None) -> ChangeKey:
-    """What a response is called where it is told that it has changed: that has no room for ids of any length."""
+    """The key of a response in notifications, whose payload is too short for long ids."""
     return None if id is None else sha256(id.encode()).hexdigest()
 
 
-LONGEST_WAIT: Final = 1.0  # the net under everything that is told
-FARTHEST: Final = 2**62
+LONGEST_WAIT: Final = 1.0  # limits the delay if a notification is lost
+MAX_EVENT_NUMBER: Final = 2**62
 IS_FREE: Final = "(held_until IS NULL OR held_until <= clock_timestamp())"
 
 ENQUEUE: Final = f"""
-WITH kept AS (
+WITH saved AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    SELECT * FROM unnest(
+        $1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[]
+    )
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq, owner, id
-), found_by AS (
+), keys AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id)
-    SELECT response.seq, response.owner, {KIND}, key.id FROM kept AS response
+    SELECT response.seq, response.owner, {KIND}, key.id FROM saved AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
         ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
     ON CONFLICT DO NOTHING
 ), work AS (
-    INSERT INTO antiphon_work (seq, id, request) SELECT seq, kept.id, request FROM kept
-    JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS asked (owner, id, request) USING (owner, id)
+    INSERT INTO antiphon_work (seq, id, request) SELECT seq, saved.id, request FROM saved
+    JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS new_work (owner, id, request) USING (owner, id)
 )
-SELECT pg_notify('{CHANNEL}', $14) FROM kept LIMIT 1
+SELECT pg_notify('{CHANNEL}', $14) FROM saved LIMIT 1
 """
 CLAIM: Final = f"""
 WITH free AS MATERIALIZED (
@@ -243,44 +266,47 @@ WITH free AS MATERIALIZED (
 SELECT owner, claimed.id, attempt, next_event, is_cancelled, request
 FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
 """
-OWN: Final = "SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE"
+SELECT_OWN: Final = """
+SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE
+"""
 RENEW: Final = f"""
-WITH own AS MATERIALIZED ({OWN.format("$3")})
+WITH own AS MATERIALIZED ({SELECT_OWN.format("$3")})
 UPDATE antiphon_work AS work SET held_until = clock_timestamp() + make_interval(secs => $2)
 FROM own WHERE work.seq = own.seq RETURNING id, is_cancelled
 """
 RELEASE: Final = f"""
-WITH own AS MATERIALIZED ({OWN.format("$2")}), released AS (
+WITH own AS MATERIALIZED ({SELECT_OWN.format("$2")}), released AS (
     UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
 )
 SELECT pg_notify('{CHANNEL}', $3) FROM own LIMIT 1
 """
 
-# What is asked for work that somebody else holds by now finds nothing; what is asked for the second time finds another next event.
+# Work of another runner gives no row. A repeated append gives another `next_event` and saves nothing.
 APPEND: Final = f"""
-WITH asked AS MATERIALIZED (
+WITH appended AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::text[]
-    ) AS asked (runner, id, first, count, sizes, content, status, told)
+    ) AS appended (runner, id, first, count, sizes, content, status, payload)
 ), own AS MATERIALIZED (
-    SELECT work.seq, work.next_event, asked.* FROM asked JOIN antiphon_work AS work ON work.id = asked.id
-    WHERE work.runner = asked.runner AND NOT has_ended ORDER BY work.id FOR UPDATE OF work
+    SELECT work.seq, work.next_event, appended.* FROM appended JOIN antiphon_work AS work ON work.id = appended.id
+    WHERE work.runner = appended.runner AND NOT has_ended ORDER BY work.id FOR UPDATE OF work
 ), fresh AS MATERIALIZED (
     SELECT * FROM own WHERE first = next_event
 ), events AS (
     INSERT INTO antiphon_events (seq, first, count, sizes, content)
     SELECT seq, first, count, sizes, content FROM fresh WHERE count > 0
 ), work AS (
-    UPDATE antiphon_work AS work SET next_event = work.next_event + count FROM fresh WHERE work.seq = fresh.seq AND count > 0
+    UPDATE antiphon_work AS work SET next_event = work.next_event + count
+    FROM fresh WHERE work.seq = fresh.seq AND count > 0
 ), response AS (
     UPDATE antiphon_responses AS response SET status = fresh.status
     FROM fresh WHERE response.seq = fresh.seq AND response.status <> fresh.status
 )
-SELECT id, next_event, pg_notify('{CHANNEL}', told) FROM own
+SELECT id, next_event, pg_notify('{CHANNEL}', payload) FROM own
 """
 
-# The owner, and what the next event was before; nothing of that if the same was asked before and worked.
-FIRST: Final = 10  # where `first` is among the arguments
+# Returns the owner and the next event number before it; nulls if the same call succeeded before.
+FIRST_INDEX: Final = 10  # position of `first` in the arguments
 FINISH: Final = f"""
 WITH own AS MATERIALIZED (
     SELECT seq, next_event FROM antiphon_work WHERE id = $2 AND runner = $1 AND NOT has_ended FOR UPDATE
@@ -297,7 +323,8 @@ WITH own AS MATERIALIZED (
     SET previous = $3, created_at = $4, status = $5, head = $6, input = $7, output = $8
     FROM fresh WHERE response.seq = fresh.seq
 ), keys AS MATERIALIZED (
-    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM fresh JOIN antiphon_responses AS response USING (seq)
+    SELECT response.seq, response.owner, {KIND} AS kind, key.id
+    FROM fresh JOIN antiphon_responses AS response USING (seq)
     JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id) ON {UNLESS_INDEXED}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
@@ -307,12 +334,13 @@ WITH own AS MATERIALIZED (
 ), notified AS MATERIALIZED (
     SELECT pg_notify('{CHANNEL}', $15) FROM fresh
 )
-SELECT owner, next_event FROM own JOIN antiphon_responses AS response USING (seq) WHERE (SELECT count(*) FROM notified) >= 0
+SELECT owner, next_event FROM own JOIN antiphon_responses AS response USING (seq)
+WHERE (SELECT count(*) FROM notified) >= 0
 UNION ALL
 SELECT NULL, NULL FROM antiphon_work WHERE id = $2 AND runner = $1 AND has_ended
 """
 
-# Whether it is over; neither if there is nothing to be ended.
+# `is_over`: whether the work has ended now; null if there is no unfinished work.
 CANCEL: Final = f"""
 WITH response AS MATERIALIZED (
     SELECT seq FROM antiphon_responses WHERE owner = $1 AND id = $2
@@ -336,19 +364,23 @@ WITH response AS MATERIALIZED (
 SELECT is_over FROM response LEFT JOIN open USING (seq) WHERE (SELECT count(*) FROM notified) >= 0
 """
 
-# From the batch on that holds the first event that is wanted.
-SAID: Final = """
+# Starts with the batch that has the first wanted event.
+SELECT_EVENTS: Final = """
 SELECT status, batch.first, batch.sizes, batch.content FROM antiphon_responses AS response
 LEFT JOIN LATERAL (
     SELECT * FROM antiphon_events AS batch WHERE batch.seq = response.seq AND batch.first >= coalesce(
-        (SELECT max(first) FROM antiphon_events AS before WHERE before.seq = response.seq AND before.first <= $3::bigint + 1), 0
+        (
+            SELECT max(first) FROM antiphon_events AS before
+            WHERE before.seq = response.seq AND before.first <= $3::bigint + 1
+        ), 0
     )
 ) AS batch ON true
 WHERE owner = $1 AND id = $2 ORDER BY batch.first
 """
-# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
+# Runners call this often: of all open work, only the oldest response is read.
 QUEUE: Final = f"""
-SELECT waiting, running, (SELECT created_at FROM antiphon_responses AS response WHERE response.seq = open.oldest) AS oldest_waiting
+SELECT waiting, running,
+    (SELECT created_at FROM antiphon_responses AS response WHERE response.seq = open.oldest) AS oldest_waiting
 FROM (
     SELECT count(*) FILTER (WHERE is_free) AS waiting, count(*) FILTER (WHERE NOT is_free) AS running,
         min(seq) FILTER (WHERE is_free) AS oldest

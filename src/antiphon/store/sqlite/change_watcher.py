@@ -1,7 +1,7 @@
-"""What other processes do to responses of the same SQLite file, noticed while somebody waits for it.
+"""Detects changes that other processes make to responses in the same SQLite file, while a task waits for them.
 
-SQLite tells nobody that a file has changed, so a few columns are looked at, several times a second, in a reader's thread. What this
-process itself does is told at once, elsewhere.
+SQLite has no notifications, so a few columns are polled several times a second, in a reader thread. Changes of this
+process are notified elsewhere.
 """
 
 from __future__ import annotations
@@ -22,56 +22,59 @@ from antiphon.store.sqlite.readers import ReaderThreads
 
 
 class ChangeWatcher:
-    """Looks at what somebody waits for, and tells of what has changed."""
+    """Polls the keys that tasks wait for, and notifies changes."""
 
     def __init__(self, readers: ReaderThreads, changes: Changes) -> None:
         self._readers = readers
         self._changes = changes
         self._until: dict[ChangeKey, float] = {}
         self._task: asyncio.Task[None] | None = None
-        self._is_over = False
+        self._is_stopped = False
 
     def watch_key(self, key: ChangeKey, seconds: float) -> None:
-        """For so long, and for a while longer: whoever waits is likely to wait again, and what happens in between counts."""
-        if self._is_over:
+        """Watches a key for `seconds` and a little longer: a task often waits again, and must not miss a change in
+        between."""
+        if self._is_stopped:
             raise StorageUnavailable("the storage is closed")
-        self._until[key] = asyncio.get_running_loop().time() + seconds + LINGER
+        self._until[key] = asyncio.get_running_loop().time() + seconds + EXTRA_WATCH_TIME
         if self._task is None:
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._poll())
 
     async def stop(self) -> None:
-        """Whoever waits for a change waits no longer."""
-        self._is_over = True
+        """Stops polling and wakes all waiting tasks."""
+        self._is_stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._changes.notify_all()
 
-    async def _look(self) -> None:
-        # What nothing is known of yet may have changed before this looked for the first time, so it counts as changed.
-        known: dict[ChangeKey, Any] = {}
+    async def _poll(self) -> None:
+        # A key without a previous state may have changed before the first poll, so it counts as changed.
+        previous_states: dict[ChangeKey, Any] = {}
         try:
-            while keys := self._wanted():
-                found: dict[ChangeKey, Any] = {}
-                with contextlib.suppress(StorageUnavailable):  # whoever waits is woken, asks, and is told
-                    found = await self._readers.run(partial(_states, keys=keys))
-                states = {key: found.get(key) for key in keys}
+            while keys := self._watched_keys():
+                current: dict[ChangeKey, Any] = {}
+                with contextlib.suppress(
+                    StorageUnavailable
+                ):  # waiting tasks are woken and get the error from their own query
+                    current = await self._readers.run(partial(_states, keys=keys))
+                states = {key: current.get(key) for key in keys}
                 for key, state in states.items():
-                    if key not in known or known[key] != state:
+                    if key not in previous_states or previous_states[key] != state:
                         self._changes.notify(key)
-                known = states
-                await asyncio.sleep(EVERY)
+                previous_states = states
+                await asyncio.sleep(POLL_INTERVAL)
         finally:
             self._task = None
 
-    def _wanted(self) -> list[ChangeKey]:
+    def _watched_keys(self) -> list[ChangeKey]:
         now = asyncio.get_running_loop().time()
         self._until = {key: until for key, until in self._until.items() if until > now}
         return list(self._until)
 
 
 def _states(cursor: apsw.Cursor, keys: Iterable[ChangeKey]) -> dict[ChangeKey, Any]:
-    """Of each whatever changes when anything does."""
+    """Returns, for each key, columns that differ after any change."""
     ids = msgspec.json.encode([key.encode().hex() for key in keys if key is not None]).decode()
     rows = msgspec.json.decode(fetch(cursor, STATES, ids)[0][0])
     states: dict[ChangeKey, Any] = {bytes.fromhex(id).decode(): state for id, *state in rows}
@@ -80,8 +83,8 @@ def _states(cursor: apsw.Cursor, keys: Iterable[ChangeKey]) -> dict[ChangeKey, A
     return states
 
 
-EVERY: Final = 0.15
-LINGER: Final = 2.0
+POLL_INTERVAL: Final = 0.15
+EXTRA_WATCH_TIME: Final = 2.0
 STATES: Final = """
     SELECT json_group_array(json_array(hex(w.id), next_event, is_cancelled, has_ended, hex(status)))
     FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq

@@ -1,4 +1,4 @@
-"""Conversations in an SQLite file."""
+"""Stores conversations in an SQLite file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from antiphon.store.sqlite.writer import WriterThread, insert_rows
 
 
 class SqliteConversations:
-    """The part of the store that is a `ConversationStore`."""
+    """The `ConversationStore` part of the SQLite store."""
 
     _writer: WriterThread
     _readers: ReaderThreads
 
-    async def create_conversation(self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]) -> None:
+    async def create_conversation(
+        self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]
+    ) -> None:
         row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
         await self._writer.run(partial(_create, row=row, entries=entries))
 
@@ -33,7 +35,9 @@ class SqliteConversations:
         return await self._writer.run(partial(_conversation, statement=UPDATE, bindings=bindings))
 
     async def delete_conversation(self, owner: str, id: str) -> bool:
-        return await self._writer.run(partial(_delete, statement=DELETE, bindings=(owner.encode(), id.encode())), deletes=True)
+        return await self._writer.run(
+            partial(_delete, statement=DELETE, bindings=(owner.encode(), id.encode())), deletes=True
+        )
 
     async def add_entries(self, owner: str, id: str, entries: Sequence[ConversationEntry]) -> bool:
         return await self._writer.run(partial(append_entries, owner=owner.encode(), id=id.encode(), entries=entries))
@@ -41,12 +45,14 @@ class SqliteConversations:
     async def list_entries(
         self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> EntryPage | None:
-        name = None if after is None else after.encode()
-        return await self._readers.run(partial(_page, owner=owner.encode(), id=id.encode(), after=name, order=order, limit=limit))
+        after_id = None if after is None else after.encode()
+        return await self._readers.run(
+            partial(_page, owner=owner.encode(), id=id.encode(), after=after_id, order=order, limit=limit)
+        )
 
     async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        question = partial(_all, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
-        return await self._readers.run(question)
+        query = partial(_all, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.run(query)
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> ConversationEntry | None:
         return await self._readers.run(partial(_entry, owner=owner.encode(), id=id.encode(), item_id=item_id))
@@ -60,25 +66,25 @@ class SqliteConversations:
 
 
 def append_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[ConversationEntry]) -> bool:
-    """Work for the writer: puts items at the end. Whether there is such a conversation."""
+    """Appends items, in the writer thread. Returns whether the conversation exists."""
     for (seq,) in fetch(cursor, TOUCH, owner, id):
-        _put(cursor, seq, entries)
+        _insert_entries(cursor, seq, entries)
         return True
     return False
 
 
-# Work for the writer
+# Writes
 
 
 def _create(cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[ConversationEntry]) -> None:
     for (seq,) in fetch(cursor, CREATE, *row):
-        _put(cursor, seq, entries)
+        _insert_entries(cursor, seq, entries)
 
 
-def _put(cursor: apsw.Cursor, seq: int, entries: Sequence[ConversationEntry]) -> None:
+def _insert_entries(cursor: apsw.Cursor, seq: int, entries: Sequence[ConversationEntry]) -> None:
     latest = {entry.id: number for number, entry in enumerate(entries)}
     rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
-    # What is there already goes first, so that it gets a number after all that stay.
+    # REPLACE deletes existing entries first, so that they move to the end.
     insert_rows(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
 
 
@@ -90,7 +96,7 @@ def _delete(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) ->
     return bool(fetch(cursor, statement, *bindings))
 
 
-# Questions
+# Reads
 
 
 def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> StoredConversation | None:
@@ -102,26 +108,26 @@ def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ..
 def _page(
     cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int
 ) -> EntryPage | None:
-    [(is_there, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, limit + 1)
-    if not is_there:
+    [(exists, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, limit + 1)
+    if not exists:
         return None
     entries = _entries(sizes, ids, items) if sizes else []
     return EntryPage(entries=entries[:limit], has_more=len(entries) > limit)
 
 
 def _all(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
-    [(is_there, size, left_out, items)] = fetch(cursor, ALL, owner, id, limit, drops_oldest)
+    [(exists, size, left_out, items)] = fetch(cursor, ALL, owner, id, limit, drops_oldest)
     content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
-    return Excerpt(content=content, size=size or 0, left_out=left_out) if is_there else None
+    return Excerpt(content=content, size=size or 0, left_out=left_out) if exists else None
 
 
 def _entries(sizes: str, ids: bytes, items: bytes) -> list[ConversationEntry]:
-    """The rows that `PAGES` strung together."""
+    """Splits the concatenated rows of `PAGES`."""
     entries: list[ConversationEntry] = []
     id_end = item_end = 0
-    numbers = map(int, sizes.split())
-    for of_id, of_item in zip(numbers, numbers, strict=True):
-        id_start, id_end, item_start, item_end = id_end, id_end + of_id, item_end, item_end + of_item
+    size_pairs = map(int, sizes.split())
+    for id_size, item_size in zip(size_pairs, size_pairs, strict=True):
+        id_start, id_end, item_start, item_end = id_end, id_end + id_size, item_end, item_end + item_size
         entries.append(ConversationEntry(id=ids[id_start:id_end].decode(), item=items[item_start:item_end]))
     return entries
 
@@ -139,17 +145,19 @@ CREATE: Final = """
 """
 GET: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
 UPDATE: Final = """
-    UPDATE conversations SET metadata = ?, changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING id, created_at, metadata
+    UPDATE conversations SET metadata = ?, changed_at = unixepoch() WHERE owner = ? AND id = ?
+    RETURNING id, created_at, metadata
 """
 DELETE: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
 PRUNE: Final = """
-    DELETE FROM conversations WHERE seq IN (SELECT seq FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?)
+    DELETE FROM conversations
+    WHERE seq IN (SELECT seq FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?)
     RETURNING seq
 """
 REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
 ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
 DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"
-# One row, for the same reason as in `CHAIN`.
+# One row, for the reason given at `CHAIN`.
 ALL: Final = """
     WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
     sized AS (
@@ -160,10 +168,12 @@ ALL: Final = """
         (SELECT count(*) FROM conversation),
         max(total),
         count(*) FILTER (WHERE total > ?3),
-        CAST(group_concat(item, ',') FILTER (WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM sized) <= ?3)) AS BLOB)
+        CAST(group_concat(item, ',') FILTER (
+            WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM sized) <= ?3)
+        ) AS BLOB)
     FROM (SELECT place, total FROM sized ORDER BY place) AS entry CROSS JOIN entries USING (place)
 """
-# The same. Where there is nothing to go on after, nothing is after it.
+# One row, likewise. If the item `after` is missing, the page is empty.
 PAGES: Final = {
     order: f"""
     WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
@@ -174,7 +184,8 @@ PAGES: Final = {
     ),
     page AS (
         SELECT id, item FROM entries AS e
-        WHERE e.seq = (SELECT seq FROM start) AND e.place {after} (SELECT place FROM start) ORDER BY e.place {order} LIMIT ?4
+        WHERE e.seq = (SELECT seq FROM start) AND e.place {after} (SELECT place FROM start)
+        ORDER BY e.place {order} LIMIT ?4
     )
     SELECT
         (SELECT count(*) FROM start),

@@ -1,7 +1,7 @@
-"""The tables of the SQLite store, as numbered steps that are only ever added to.
+"""The schema of the SQLite store, as numbered migrations.
 
-A file knows how many steps it has been taken through (`user_version`) and that it is ours (`application_id`). A file of a newer
-version, or of another program, is refused and left as it is.
+`user_version` in the file counts the applied migrations; `application_id` marks it as a file of Antiphon. A file of a
+newer version, or of another program, is refused and not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from antiphon.errors import ConfigError
 
 
 def migrate(db: apsw.Connection, place: str) -> None:
-    """Takes the file to the newest version, in one transaction: of two processes that start together, one does it."""
+    """Migrates the file to the newest version in one transaction. If two processes start together, one of them does
+    it."""
     if _version(db, place) == len(MIGRATIONS):
         return
     db.execute("BEGIN IMMEDIATE")
@@ -44,7 +45,7 @@ def _version(db: apsw.Connection, place: str) -> int:
 
 APPLICATION_ID: Final = 0x416E7469  # "Anti"
 
-# Never change a step that was released: add one.
+# Never change a released migration: add another.
 MIGRATIONS: Final = (
     """
     CREATE TABLE responses (
@@ -70,8 +71,8 @@ MIGRATIONS: Final = (
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX found_by_seq ON found_by (seq);
     """,
-    # Work stays when it has ended, so that whoever finished it and was not told can ask again. Its row is written often and stays
-    # small: what was asked is elsewhere, and goes when it has ended.
+    # Work stays after its end, so that a runner that did not get the result of `finish` can ask again. Its row is
+    # updated often and stays small: the request is in another table, and is deleted at the end.
     """
     CREATE TABLE work (
         seq INTEGER PRIMARY KEY REFERENCES responses (seq) ON DELETE CASCADE,
@@ -97,7 +98,7 @@ MIGRATIONS: Final = (
         PRIMARY KEY (seq, first)
     ) STRICT;
     """,
-    # `place` is the order in which items came.
+    # `place` is the order in which items were added.
     """
     CREATE TABLE conversations (
         seq INTEGER PRIMARY KEY,
@@ -116,9 +117,9 @@ MIGRATIONS: Final = (
     ) STRICT;
     CREATE INDEX entries_in_order ON entries (seq, place);
     """,
-    # What was said, apart from the heads, which nobody reads who walks along a chain, and with the number of the turn before: 0
-    # where there is none, null where it is known by its id alone. It is always smaller: such a walk has an end, and as long as a
-    # turn is there no number below its own is given anew.
+    # Input and output, apart from the heads, which a walk along a chain does not read. `before` is the number of the
+    # previous turn: 0 if there is none, null if only its id is known. It is always smaller than `seq`, so a walk ends;
+    # while a turn exists, no number below its own is assigned again.
     """
     CREATE TABLE turns (
         seq INTEGER PRIMARY KEY REFERENCES responses (seq) ON DELETE CASCADE,
@@ -130,7 +131,9 @@ MIGRATIONS: Final = (
     SELECT
         seq,
         iif(
-            previous IS NULL, 0, (SELECT seq FROM responses AS p WHERE p.owner = r.owner AND p.id = r.previous AND p.seq < r.seq)
+            previous IS NULL,
+            0,
+            (SELECT seq FROM responses AS p WHERE p.owner = r.owner AND p.id = r.previous AND p.seq < r.seq)
         ),
         input,
         output
@@ -138,7 +141,7 @@ MIGRATIONS: Final = (
     ALTER TABLE responses DROP COLUMN input;
     ALTER TABLE responses DROP COLUMN output;
     """,
-    # What was there before counts as changed now: nobody knows better.
+    # Existing conversations count as changed now, because the time of their last change is not known.
     """
     ALTER TABLE conversations ADD COLUMN changed_at INTEGER NOT NULL DEFAULT 0;
     UPDATE conversations SET changed_at = unixepoch();

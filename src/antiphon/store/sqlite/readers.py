@@ -1,4 +1,4 @@
-"""Threads that read an SQLite file, beside the writer and unhindered by it. A connection that met a fault is replaced."""
+"""Threads that read an SQLite file, concurrently with the writer. A connection that failed is replaced."""
 
 from __future__ import annotations
 
@@ -15,74 +15,76 @@ from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite.file import storage_error
 
 T = TypeVar("T")
-Question = Callable[[apsw.Cursor], T]
+Query = Callable[[apsw.Cursor], T]
 
 
 class ReaderThreads:
-    """Answers questions off the event loop, a few at a time."""
+    """Runs read queries in threads, a few at a time."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], loop: asyncio.AbstractEventLoop) -> None:
         self._connect = connect
         self._loop = loop
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
-        self._ended: list[asyncio.Future[None]] = []
+        self._queue: SimpleQueue[_QueuedQuery | None] = SimpleQueue()
+        self._thread_ends: list[asyncio.Future[None]] = []
         for number in range(THREADS):
-            threading.Thread(target=self._run, args=(number,), name=f"antiphon-store-reader-{number}", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(number,), name=f"antiphon-store-reader-{number}", daemon=True
+            ).start()
 
-    def run(self, question: Question[T]) -> asyncio.Future[T]:
-        """What `question` finds."""
-        if self._ended:
+    def run(self, query: Query[T]) -> asyncio.Future[T]:
+        """Runs a query and returns its result."""
+        if self._thread_ends:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Asked(question, future))
+        self._queue.put(_QueuedQuery(query, future))
         return future
 
     async def stop(self) -> None:
-        """Ends when everything that was asked has been answered."""
-        if not self._ended:
-            self._ended = [self._loop.create_future() for _ in range(THREADS)]
-            for _ in self._ended:
+        """Stops the threads after all queued queries are finished."""
+        if not self._thread_ends:
+            self._thread_ends = [self._loop.create_future() for _ in range(THREADS)]
+            for _ in self._thread_ends:
                 self._queue.put(None)
-        await asyncio.shield(asyncio.gather(*self._ended))
+        await asyncio.shield(asyncio.gather(*self._thread_ends))
 
     # In the threads
 
     def _run(self, number: int) -> None:
         db: apsw.Connection | None = None
-        while (asked := self._queue.get()) is not None:
+        while (queued := self._queue.get()) is not None:
             try:
                 db = db or self._connect()
-                answer = asked.question(db.cursor())
+                result = queued.query(db.cursor())
             except Exception as error:
                 _close(db)
-                db, answer = None, storage_error(error)  # told to whoever asked
-            self._tell(asked.future, answer)
+                db, result = None, storage_error(error)
+            self._send_result(queued.future, result)
         _close(db)
-        self._tell(self._ended[number], None)
+        self._send_result(self._thread_ends[number], None)
 
-    def _tell(self, future: asyncio.Future[Any], answer: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it everybody who waits
-            self._loop.call_soon_threadsafe(_settle, future, answer)
+    def _send_result(self, future: asyncio.Future[Any], result: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
+            self._loop.call_soon_threadsafe(_settle, future, result)
 
 
-class _Asked(NamedTuple):
-    question: Question[Any]
+class _QueuedQuery(NamedTuple):
+    query: Query[Any]
     future: asyncio.Future[Any]
 
 
-def _settle(future: asyncio.Future[Any], answer: Any) -> None:
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
     if future.done():
-        return  # nobody waits for it any more
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
+        return  # cancelled
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_result(answer)
+        future.set_result(result)
 
 
 def _close(db: apsw.Connection | None) -> None:
     if db is not None:
-        with contextlib.suppress(apsw.Error):  # what it had to say was said by what failed
+        with contextlib.suppress(apsw.Error):  # the error that caused the close is reported already
             db.close(True)
 
 
-THREADS: Final = 2  # so that a long chain does not keep a short answer waiting
+THREADS: Final = 2  # a long query does not delay a short one

@@ -1,6 +1,7 @@
-"""Responses as rows of an SQLite file: how they go in, alone and many at once, and how an earlier one is replaced.
+"""Writes responses as rows of an SQLite file, one or many at once, and replaces earlier ones.
 
-What was said is one row, and what the response is like is another: who reads a long chain passes over thousands of the second.
+Input and output are in the table `turns`, apart from the heads in `responses`: reading a long chain does not read the
+heads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ IndexKeys = tuple[tuple[int, bytes], ...]  # kinds and ids
 
 
 class Row(NamedTuple):
-    """A response as it is written."""
+    """The columns of a response."""
 
     owner: bytes
     id: bytes
@@ -36,7 +37,7 @@ class Row(NamedTuple):
 
 
 class SaveResponse(BatchedWrite):
-    """A response as a row, and what it can be found by. It takes the place of an earlier one."""
+    """Saves a response and its index keys. An earlier response with the same id is replaced."""
 
     def __init__(self, row: Row, keys: IndexKeys) -> None:
         self.row = row
@@ -49,14 +50,16 @@ class SaveResponse(BatchedWrite):
         index_response(cursor, row.owner, seq, self.keys)
 
     @classmethod
-    def write_batch(cls, cursor: apsw.Cursor, several: Sequence[SaveResponse]) -> list[None]:
-        """All of them in three statements; this fails most often because one of them takes the place of another."""
-        insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [save.row[:HEAD_END] for save in several])
-        # They were given numbers that follow each other, since nobody else writes meanwhile.
-        first = cursor.connection.last_insert_rowid() - len(several) + 1
-        insert_rows(cursor, INSERT_TURNS, TURN_VALUES, [save.row.turn(seq) for seq, save in enumerate(several, first)])
-        _find(cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(several, first) for key in save.keys])
-        return [None] * len(several)
+    def write_batch(cls, cursor: apsw.Cursor, saves: Sequence[SaveResponse]) -> list[None]:
+        """Saves all in three statements. It fails if one of them replaces an existing response."""
+        insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [save.row[:HEAD_END] for save in saves])
+        # Their numbers are consecutive, because nothing else writes in this transaction.
+        first = cursor.connection.last_insert_rowid() - len(saves) + 1
+        insert_rows(cursor, INSERT_TURNS, TURN_VALUES, [save.row.turn(seq) for seq, save in enumerate(saves, first)])
+        _insert_index_rows(
+            cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(saves, first) for key in save.keys]
+        )
+        return [None] * len(saves)
 
 
 def response_row(owner: str, record: ResponseRecord) -> Row:
@@ -77,24 +80,24 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> IndexKeys:
 
 
 def update_response(cursor: apsw.Cursor, seq: int, row: Row) -> None:
-    """A response that has a number already."""
+    """Updates a response that has a number already."""
     cursor.execute(REWRITE, (*row[2:HEAD_END], seq))
     cursor.execute(REPLACE_TURN, row.turn(seq))
 
 
 def index_response(cursor: apsw.Cursor, owner: bytes, seq: int, keys: IndexKeys) -> None:
-    """From now on a response is found by these, and by nothing else."""
+    """Replaces the index keys of a response."""
     cursor.execute("DELETE FROM found_by WHERE seq = ?", (seq,))
-    _find(cursor, [(owner, *key, seq) for key in keys])
+    _insert_index_rows(cursor, [(owner, *key, seq) for key in keys])
 
 
-def _find(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
-    insert_rows(cursor, FIND, FIND_ROW, [row for row in rows if row[1] != ITEM_ONCE])
+def _insert_index_rows(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
+    insert_rows(cursor, INSERT_INDEX, INDEX_VALUES, [row for row in rows if row[1] != ITEM_ONCE])
     once = [(owner, ITEM, id, seq) for owner, kind, id, seq in rows if kind == ITEM_ONCE]
-    insert_rows(cursor, FIND_ONCE, FIND_ROW, once, UNLESS_INDEXED)
+    insert_rows(cursor, INSERT_INDEX_ONCE, INDEX_VALUES, once, UNLESS_INDEXED)
 
 
-HEAD_END: Final = 6  # of a row: what was said follows
+HEAD_END: Final = 6  # number of columns before input and output
 COLUMNS: Final = ("previous", "created_at", "status", "head")
 INSERT_RESPONSES: Final = f"INSERT INTO responses (owner, id, {', '.join(COLUMNS)}) VALUES "
 RESPONSE_VALUES: Final = "(?, ?, ?, ?, ?, ?)"
@@ -110,9 +113,9 @@ REPLACE_TURN: Final = f"""
     {INSERT_TURNS}{TURN_VALUES} ON CONFLICT (seq)
     DO UPDATE SET before = excluded.before, input = excluded.input, output = excluded.output
 """
-FIND: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
-FIND_ROW: Final = "(?, ?, ?, ?)"
-FIND_ONCE: Final = "WITH new (owner, kind, id, seq) AS (VALUES "
+INSERT_INDEX: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
+INDEX_VALUES: Final = "(?, ?, ?, ?)"
+INSERT_INDEX_ONCE: Final = "WITH new (owner, kind, id, seq) AS (VALUES "
 UNLESS_INDEXED: Final = """
     ) INSERT OR IGNORE INTO found_by (owner, kind, id, seq) SELECT owner, kind, id, seq FROM new WHERE NOT EXISTS (
         SELECT 1 FROM found_by AS old WHERE old.owner = new.owner AND old.kind = new.kind AND old.id = new.id

@@ -1,6 +1,6 @@
-"""Responses in an SQLite file: one writer with group commit, readers beside it, nothing that blocks the event loop.
+"""A `Store` in an SQLite file: one writer thread with group commit, and reader threads. Nothing blocks the event loop.
 
-Several processes may have one file open. What goes wrong is a `StorageUnavailable` and heals by itself once its cause is gone.
+Several processes may open the same file. An error is a `StorageUnavailable`; the store recovers when the cause is gone.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from antiphon.store.sqlite.work import SqliteWork
 from antiphon.store.sqlite.writer import WriterThread
 
 T = TypeVar("T")
-Moment = tuple[int, int]  # when a response was made, and its number among those of that second
+CreationOrder = tuple[int, int]  # `created_at` and `seq` of a response
 
 
 class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
-    """A `Store` in one file, and in the log that SQLite keeps beside it."""
+    """A `Store` in one file and its write-ahead log."""
 
     @classmethod
     async def open(cls, path: Path, *, lock_timeout: float = 10.0, now: Callable[[], float] = time.time) -> SqliteStore:
-        """`lock_timeout`: how many seconds anything waits while another process holds the file. `now` is asked whether a lease has
-        run out, in any thread."""
+        """Opens the file, and creates or migrates it. `lock_timeout`: seconds to wait for the lock of another process.
+        `now` is the clock of the leases; it is called in any thread."""
         path = path.absolute()
         await asyncio.to_thread(prepare_file, path, lock_timeout)
         return cls(path, lock_timeout, now)
 
     def __init__(self, path: Path, lock_timeout: float, now: Callable[[], float] = time.time) -> None:
-        """For a file that is there and up to date; see `open`."""
+        """Uses a file that exists and is migrated; see `open`."""
         loop = asyncio.get_running_loop()
         self._path = path
         self._read_only = partial(connect, path, lock_timeout, only_reads=True)
@@ -71,58 +71,60 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
         return await self._readers.run(partial(_record, owner=owner.encode(), id=id))
 
     async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        question = partial(_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
-        return await self._readers.run(question)
+        query = partial(_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.run(query)
 
     async def delete(self, owner: str, id: str) -> bool:
         return await self._write(partial(_delete, owner=owner.encode(), id=id.encode()), id, deletes=True)
 
     async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
-        return await self._readers.run(partial(_found, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids))
+        return await self._readers.run(partial(_find_numbers, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids))
 
     async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
-        return await self._readers.run(partial(_found, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids))
+        return await self._readers.run(partial(_find_numbers, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids))
 
     async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
         return await self._readers.run(partial(_turn, owner=owner.encode(), number=number))
 
-    async def find_outputs(self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
-        question = partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
-        return await self._readers.run(question)
+    async def find_outputs(
+        self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
+    ) -> list[bytes]:
+        query = partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
+        return await self._readers.run(query)
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
-        # Looking for them takes longer than deleting them, and is done while others may write.
-        found = await self._readers.run(partial(_superfluous, before=before, keep=keep, step=step))
-        if found is None:
+        # Finding them takes longer than deleting them, so it is done by a reader.
+        candidates = await self._readers.run(partial(_find_prunable, before=before, keep=keep, step=step))
+        if candidates is None:
             return 0
-        seqs, newest = found
+        seqs, newest = candidates
         return await self._writer.run(partial(_prune, seqs=seqs, newest=newest, step=step), deletes=True)
 
     async def stats(self) -> StoreStats:
-        return await self._aside(partial(_stats, path=self._path))
+        return await self._run_in_thread(partial(_stats, path=self._path))
 
     async def verify(self) -> list[str]:
-        return await self._aside(_verify)
+        return await self._run_in_thread(_verify)
 
     async def close(self) -> None:
         await self._watch.stop()
         await self._readers.stop()
-        await self._writer.stop()  # the last connection takes the log along
+        await self._writer.stop()  # closing the last connection removes the log
 
-    async def _aside(self, question: Callable[[apsw.Cursor], T]) -> T:
-        """Asks what may take long, in a thread of its own, so that nobody else waits for it."""
+    async def _run_in_thread(self, query: Callable[[apsw.Cursor], T]) -> T:
+        """Runs a slow query in its own thread and connection, so that no other query waits for it."""
 
-        def ask() -> T:
+        def run_query() -> T:
             with contextlib.closing(self._read_only()) as db:
-                return question(db.cursor())
+                return query(db.cursor())
 
         try:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(run_query)
         except apsw.Error as error:
             raise storage_error(error) from error
 
 
-# Questions
+# Reads
 
 
 def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None:
@@ -142,13 +144,13 @@ def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None
 
 
 def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
-    asked = owner, id, limit, drops_oldest
-    for size, left_out, content in fetch(cursor, CHAIN, *asked) or fetch(cursor, CHAIN_BY_IDS, *asked):
+    bindings = owner, id, limit, drops_oldest
+    for size, left_out, content in fetch(cursor, CHAIN, *bindings) or fetch(cursor, CHAIN_BY_IDS, *bindings):
         return Excerpt(content=content or b"", size=size, left_out=left_out)
     return None
 
 
-def _found(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequence[str]) -> dict[str, int]:
+def _find_numbers(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequence[str]) -> dict[str, int]:
     rows = fetch(cursor, statement.format(ids=",".join("?" * len(ids))), owner, *(id.encode() for id in ids))
     return {id.decode(): seq for id, seq in rows}
 
@@ -159,23 +161,35 @@ def _turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn | None:
     return None
 
 
-def _outputs_with(cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int) -> list[bytes]:
+def _outputs_with(
+    cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
+) -> list[bytes]:
     items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
-    keys: list[bytes | int] = [owner, ITEM, *(id.encode() for id in item_ids), owner, CALL, *(id.encode() for id in call_ids)]
+    keys: list[bytes | int] = [
+        owner,
+        ITEM,
+        *(id.encode() for id in item_ids),
+        owner,
+        CALL,
+        *(id.encode() for id in call_ids),
+    ]
     return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys, limit)]
 
 
-def _superfluous(cursor: apsw.Cursor, before: int | None, keep: int | None, step: int) -> tuple[list[int], Moment] | None:
-    """The oldest that may go now, and the newest moment of which any may go; None if there are none."""
-    moments: list[Moment] = []
+def _find_prunable(
+    cursor: apsw.Cursor, before: int | None, keep: int | None, step: int
+) -> tuple[list[int], CreationOrder] | None:
+    """Returns the oldest responses that can be pruned, and the newest position that may be pruned; None if there is
+    none."""
+    limits: list[CreationOrder] = []
     if before is not None:
-        moments.append((before - 1, LAST))
+        limits.append((before - 1, MAX_SEQ))
     if keep is not None:
-        moments += fetch(cursor, NEWEST_BUT, keep)
-    if not moments:
+        limits += fetch(cursor, NEWEST_EXCEPT, keep)
+    if not limits:
         return None
-    seqs = [seq for (seq,) in fetch(cursor, OLDEST, *max(moments), step)]
-    return (seqs, max(moments)) if seqs else None
+    seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(limits), step)]
+    return (seqs, max(limits)) if seqs else None
 
 
 def _stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
@@ -195,20 +209,20 @@ def _stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
 
 def _verify(cursor: apsw.Cursor) -> list[str]:
     try:
-        wrong = [line for (line,) in fetch(cursor, "PRAGMA integrity_check") if line != "ok"]
-        [(astray, gaps, mute)] = fetch(cursor, ASTRAY)
+        problems = [line for (line,) in fetch(cursor, "PRAGMA integrity_check") if line != "ok"]
+        [(bad_index_rows, event_gaps, bad_turns)] = fetch(cursor, INCONSISTENCIES)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is damaged: {error}"]
-    if astray:
-        wrong.append(f"ids that lead to no response of their owner: {astray}")
-    if gaps:
-        wrong.append(f"batches of events that do not follow those before them: {gaps}")
-    if mute:
-        wrong.append(f"responses of which nothing is kept that was said, or that continue a later one: {mute}")
-    return wrong
+    if bad_index_rows:
+        problems.append(f"ids that lead to no response of their owner: {bad_index_rows}")
+    if event_gaps:
+        problems.append(f"event batches with a gap before them: {event_gaps}")
+    if bad_turns:
+        problems.append(f"responses without input and output, or that continue a later response: {bad_turns}")
+    return problems
 
 
-# Work for the writer
+# Writes
 
 
 def _save_and_add(cursor: apsw.Cursor, save: SaveResponse, addition: ConversationAddition) -> None:
@@ -220,24 +234,24 @@ def _delete(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
     return bool(fetch(cursor, "DELETE FROM responses WHERE owner = ? AND id = ? RETURNING seq", owner, id))
 
 
-def _prune(cursor: apsw.Cursor, seqs: Sequence[int], newest: Moment, step: int) -> int:
-    """Deletes those, and then what they continued, for which nobody has a use any more."""
+def _prune(cursor: apsw.Cursor, seqs: Sequence[int], newest: CreationOrder, step: int) -> int:
+    """Deletes these responses, then their predecessors that can now be pruned."""
     count, next_seqs = 0, list(reversed(seqs))
     while next_seqs and count < step:
-        # One of them may have been continued, or deleted, since they were looked for.
-        for owner, previous in fetch(cursor, DELETE_LAST, next_seqs.pop()):
+        # A response may have been continued or deleted since it was selected.
+        for owner, previous in fetch(cursor, DELETE_PRUNABLE, next_seqs.pop()):
             count += 1
             next_seqs += [seq for (seq,) in fetch(cursor, PREVIOUS, owner, previous, *newest)]
     return count
 
 
-LAST: Final = 2**63 - 1  # no number of a row is greater
+MAX_SEQ: Final = 2**63 - 1  # no `seq` is greater
 RECORD: Final = """
     SELECT previous, created_at, status, head, input, output
     FROM responses AS r CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
 """
-# One value, whatever the length of the chain: a thread waits for the interpreter after every row, and a busy server makes that
-# long; and what was told apart here would be put together again at once.
+# One row, whatever the length of the chain: a thread waits for the GIL after every row, which is slow while the event
+# loop is busy.
 CHAIN: Final = """
     WITH RECURSIVE walk (seq, before, total) AS (
         SELECT seq, before, length(input) + length(output) + 2
@@ -254,16 +268,20 @@ CHAIN: Final = """
         ) AS BLOB)
     FROM (SELECT seq, total FROM walk ORDER BY seq) AS turn CROSS JOIN turns USING (seq) HAVING sum(before = 0)
 """
-# The same, however its responses came in: one may have been written after what continues it, or anew. A circle has no beginning,
-# hence no answer, and the walk through it ends: it remembers where it was after 1, 2, 4, 8… steps, and stops when it comes by there
-# again.
+# The same for responses that were written in another order: one may have been written after its successor, or replaced.
+# A cycle has no first response, so it gives no row. The walk ends in a cycle too: it marks the row at steps 1, 2, 4, 8…
+# and stops when it reaches the mark again.
 CHAIN_BY_IDS: Final = """
     WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
         SELECT seq, previous, 1, 0, length(input) + length(output) + 2
         FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
         UNION ALL
         SELECT
-            r.seq, r.previous, step + 1, iif(step & (step - 1), mark, walk.seq), total + length(t.input) + length(t.output) + 2
+            r.seq,
+            r.previous,
+            step + 1,
+            iif(step & (step - 1), mark, walk.seq),
+            total + length(t.input) + length(t.output) + 2
         FROM walk CROSS JOIN responses AS r CROSS JOIN turns AS t ON t.seq = r.seq
         WHERE r.owner = ?1 AND r.id = walk.previous AND r.seq <> mark
     )
@@ -273,31 +291,38 @@ CHAIN_BY_IDS: Final = """
         CAST(group_concat(input || ',' || output, ',') FILTER (
             WHERE total <= ?3 AND (?4 OR (SELECT max(total) FROM walk) <= ?3)
         ) AS BLOB)
-    FROM (SELECT seq, total, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn CROSS JOIN turns USING (seq)
+    FROM (SELECT seq, total, previous IS NULL AS is_first FROM walk ORDER BY step DESC) AS turn
+    CROSS JOIN turns USING (seq)
     HAVING sum(is_first)
 """
 FIND_ITEMS: Final = f"""
     SELECT id, max(seq) FROM found_by WHERE owner = ? AND kind = {ITEM} AND id IN ({{ids}}) GROUP BY id
 """
 FIND_CALLS: Final = f"""
-    SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {CALL} AND id IN ({{ids}}) GROUP BY id HAVING count(*) = 1
+    SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {CALL} AND id IN ({{ids}})
+    GROUP BY id HAVING count(*) = 1
 """
 TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
 OUTPUTS_WITH: Final = """
     SELECT output FROM (
         SELECT seq, sum(length(output)) OVER (ORDER BY seq DESC) AS total FROM turns WHERE seq IN (
             SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
-            UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls}) GROUP BY id HAVING count(*) = 1
+            UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls})
+            GROUP BY id HAVING count(*) = 1
         )
     ) AS turn CROSS JOIN turns USING (seq) WHERE total <= ? ORDER BY seq
 """
-MAY_GO: Final = """
-    NOT EXISTS (SELECT 1 FROM responses AS next WHERE next.owner = r.owner AND next.previous = r.id AND next.seq <> r.seq)
+IS_PRUNABLE: Final = """
+    NOT EXISTS (
+        SELECT 1 FROM responses AS next WHERE next.owner = r.owner AND next.previous = r.id AND next.seq <> r.seq
+    )
     AND NOT EXISTS (SELECT 1 FROM work WHERE work.seq = r.seq AND has_ended = 0)
 """
-NEWEST_BUT: Final = "SELECT created_at, seq FROM responses ORDER BY created_at DESC, seq DESC LIMIT 1 OFFSET ?"
-OLDEST: Final = f"SELECT seq FROM responses AS r WHERE (created_at, seq) <= (?, ?) AND {MAY_GO} ORDER BY created_at, seq LIMIT ?"
-DELETE_LAST: Final = f"DELETE FROM responses AS r WHERE seq = ? AND {MAY_GO} RETURNING owner, previous"
+NEWEST_EXCEPT: Final = "SELECT created_at, seq FROM responses ORDER BY created_at DESC, seq DESC LIMIT 1 OFFSET ?"
+SELECT_OLDEST: Final = f"""
+    SELECT seq FROM responses AS r WHERE (created_at, seq) <= (?, ?) AND {IS_PRUNABLE} ORDER BY created_at, seq LIMIT ?
+"""
+DELETE_PRUNABLE: Final = f"DELETE FROM responses AS r WHERE seq = ? AND {IS_PRUNABLE} RETURNING owner, previous"
 PREVIOUS: Final = "SELECT seq FROM responses WHERE owner = ? AND id = ? AND (created_at, seq) <= (?, ?)"
 STATS: Final = """
     SELECT
@@ -309,7 +334,7 @@ STATS: Final = """
         (SELECT min(created_at) FROM responses),
         (SELECT max(created_at) FROM responses)
 """
-ASTRAY: Final = """
+INCONSISTENCIES: Final = """
     SELECT
         (
             SELECT count(*) FROM found_by AS f
@@ -317,8 +342,11 @@ ASTRAY: Final = """
         ),
         (
             SELECT count(*)
-            FROM (SELECT first <> coalesce(lag(first + count) OVER (PARTITION BY seq ORDER BY first), 0) AS is_astray FROM events)
-            WHERE is_astray
+            FROM (
+                SELECT first <> coalesce(lag(first + count) OVER (PARTITION BY seq ORDER BY first), 0) AS has_gap
+                FROM events
+            )
+            WHERE has_gap
         ),
         (SELECT count(*) FROM responses LEFT JOIN turns USING (seq) WHERE input IS NULL OR before >= seq)
 """

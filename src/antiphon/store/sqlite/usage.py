@@ -1,4 +1,4 @@
-"""UsageRow in an SQLite file."""
+"""Stores usage in an SQLite file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.store.usage import COUNTER_NAMES, UsageRow, usage_from_columns, us
 
 
 class SqliteUsage:
-    """The part of the store that is a `UsageStore`."""
+    """The `UsageStore` part of the SQLite store."""
 
     _writer: WriterThread
     _readers: ReaderThreads
@@ -24,7 +24,9 @@ class SqliteUsage:
         await self._writer.run(partial(_add, rows=[usage_to_columns(row) for row in rows]))
 
     async def get_usage(self, *, since: int, until: int, owner: str | None = None) -> list[UsageRow]:
-        return await self._readers.run(partial(_rows, bindings=(since, until, None if owner is None else owner.encode())))
+        return await self._readers.run(
+            partial(_rows, bindings=(since, until, None if owner is None else owner.encode()))
+        )
 
     async def prune_usage(self, *, before: int) -> int:
         return await self._writer.run(partial(_prune, before=before), deletes=True)
@@ -49,5 +51,6 @@ ADD: Final = f"""
     ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTER_NAMES)}
 """
 ROWS: Final = f"""
-    SELECT {COLUMNS} FROM usage WHERE day BETWEEN ?1 AND ?2 AND (?3 IS NULL OR owner = ?3) ORDER BY day, owner, model, upstream
+    SELECT {COLUMNS} FROM usage WHERE day BETWEEN ?1 AND ?2 AND (?3 IS NULL OR owner = ?3)
+    ORDER BY day, owner, model, upstream
 """

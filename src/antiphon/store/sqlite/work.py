@@ -1,5 +1,5 @@
-"""Work in the background in an SQLite file. Whatever looks whether work is held and writes to it is one piece of the one writer's
-transaction, so nothing can come in between."""
+"""The background queue in an SQLite file. Each operation checks the lease and writes in one step of the writer thread,
+so no other write can happen in between."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class SqliteWork:
-    """The part of the store that is a `WorkStore`."""
+    """The `WorkStore` part of the SQLite store."""
 
     _writer: WriterThread
     _readers: ReaderThreads
@@ -52,10 +52,14 @@ class SqliteWork:
         await self._write(work, None)
 
     async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
-        return await self._writer.run(partial(_claim, runner=runner.encode(), lease=lease, limit=max(0, limit), now=self._now))
+        return await self._writer.run(
+            partial(_claim, runner=runner.encode(), lease=lease, limit=max(0, limit), now=self._now)
+        )
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
-        return await self._writer.run(partial(_renew, runner=runner.encode(), lease=lease, ids=_hex(ids), now=self._now))
+        return await self._writer.run(
+            partial(_renew, runner=runner.encode(), lease=lease, ids=_hex(ids), now=self._now)
+        )
 
     async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
         return await self._write(Append(runner.encode(), id.encode(), first, events, status.encode()), id)
@@ -92,8 +96,8 @@ class SqliteWork:
         return await self._write(partial(_cancel, owner=owner.encode(), id=id.encode(), row=row, now=self._now), id)
 
     async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
-        after = min(max(after, -1), FARTHEST)
-        return await self._readers.run(partial(_said, owner=owner.encode(), id=id.encode(), after=after))
+        after = min(max(after, -1), MAX_EVENT_NUMBER)
+        return await self._readers.run(partial(_events_after, owner=owner.encode(), id=id.encode(), after=after))
 
     @property
     def change_counter(self) -> int:
@@ -105,17 +109,17 @@ class SqliteWork:
         await self._changes.wait(id, timeout, since)
 
     async def queue_stats(self) -> QueueStats:
-        return await self._readers.run(partial(_queue, now=self._now))
+        return await self._readers.run(partial(_queue_stats, now=self._now))
 
     def _write(self, work: Callable[[apsw.Cursor], T], key: ChangeKey, *, deletes: bool = False) -> asyncio.Future[T]:
-        """Does it, and tells whoever waits for this to change: also when whoever asked for it has left meanwhile."""
-        asked = self._writer.run(work, deletes=deletes)
-        asked.add_done_callback(lambda _: self._changes.notify(key))
-        return asyncio.shield(asked)
+        """Executes a write and notifies the tasks that wait for the key, even if the caller was cancelled."""
+        write = self._writer.run(work, deletes=deletes)
+        write.add_done_callback(lambda _: self._changes.notify(key))
+        return asyncio.shield(write)
 
 
 class Append(BatchedWrite):
-    """What a response says next."""
+    """Appends events to a response."""
 
     def __init__(self, runner: bytes, id: bytes, first: int, events: Sequence[bytes], status: bytes) -> None:
         self.runner = runner
@@ -131,18 +135,22 @@ class Append(BatchedWrite):
         return outcome
 
     @classmethod
-    def write_batch(cls, cursor: apsw.Cursor, several: Sequence[Append]) -> list[bool | Exception]:
-        held = {(each.runner, each.id): each for each in _held(cursor, {append.id for append in several})}
+    def write_batch(cls, cursor: apsw.Cursor, appends: Sequence[Append]) -> list[bool | Exception]:
+        held_work = {
+            (each.runner, each.id): each for each in _select_held_work(cursor, {append.id for append in appends})
+        }
         batches: list[tuple[int, int, int, bytes, bytes]] = []
         statuses: dict[int, str] = {}
         outcomes: list[bool | Exception] = []
-        for append in several:
-            work = held.get((append.runner, append.id))
+        for append in appends:
+            work = held_work.get((append.runner, append.id))
             if work is None:
                 outcomes.append(False)
                 continue
             try:
-                batches += _rows(work.seq, work.next_event, events_to_append(append.first, append.events, work.next_event))
+                batches += _rows(
+                    work.seq, work.next_event, events_to_append(append.first, append.events, work.next_event)
+                )
             except ValueError as error:
                 outcomes.append(error)
                 continue
@@ -151,17 +159,17 @@ class Append(BatchedWrite):
                 work.status = append.status
                 statuses[work.seq] = append.status.hex()
             outcomes.append(True)
-        with cursor.connection:  # so that what fails leaves nothing behind
+        with cursor.connection:  # a savepoint: an error leaves nothing behind
             insert_rows(cursor, EVENTS, EVENTS_ROW, batches)
             if batches:
-                cursor.execute(MOVE, (_json([[work.seq, work.next_event] for work in held.values()]),))
+                cursor.execute(SET_NEXT_EVENT, (_json([[work.seq, work.next_event] for work in held_work.values()]),))
             if statuses:
                 cursor.execute(SET_STATUS, (_json(list(statuses.items())),))
         return outcomes
 
 
-class _Held:
-    """Work that somebody holds, and how far it is."""
+class _HeldWork:
+    """Work that a runner holds, with its next event number and status."""
 
     def __init__(self, id: str, runner: str, seq: int, next_event: int, status: str) -> None:
         self.id = bytes.fromhex(id)
@@ -171,7 +179,7 @@ class _Held:
         self.status = bytes.fromhex(status)
 
 
-# Work for the writer
+# Writes
 
 
 def _enqueue(cursor: apsw.Cursor, row: Row, keys: IndexKeys, request: bytes) -> None:
@@ -183,10 +191,10 @@ def _enqueue(cursor: apsw.Cursor, row: Row, keys: IndexKeys, request: bytes) -> 
 
 
 def _claim(cursor: apsw.Cursor, runner: bytes, lease: float, limit: int, now: Callable[[], float]) -> list[Work]:
-    moment = now()
-    rows = fetch(cursor, FREE, moment, limit)
+    current_time = now()
+    rows = fetch(cursor, SELECT_CLAIMABLE, current_time, limit)
     if rows:
-        cursor.execute(CLAIM, (runner, moment + lease, _json([row[0] for row in rows])))
+        cursor.execute(CLAIM, (runner, current_time + lease, _json([row[0] for row in rows])))
     return [
         Work(
             owner=owner.decode(),
@@ -203,14 +211,14 @@ def _claim(cursor: apsw.Cursor, runner: bytes, lease: float, limit: int, now: Ca
 def _renew(
     cursor: apsw.Cursor, runner: bytes, lease: float, ids: str, now: Callable[[], float]
 ) -> dict[str, Literal["held", "cancelled"]]:
-    held = msgspec.json.decode(fetch(cursor, HOLDS, runner, ids)[0][0])
-    cursor.execute(RENEW, (now() + lease, _json([seq for seq, _, _ in held])))
-    return {bytes.fromhex(id).decode(): "cancelled" if is_cancelled else "held" for _, id, is_cancelled in held}
+    held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
+    cursor.execute(RENEW, (now() + lease, _json([seq for seq, _, _ in held_work])))
+    return {bytes.fromhex(id).decode(): "cancelled" if is_cancelled else "held" for _, id, is_cancelled in held_work}
 
 
 def _release(cursor: apsw.Cursor, runner: bytes, ids: str) -> None:
-    held = msgspec.json.decode(fetch(cursor, HOLDS, runner, ids)[0][0])
-    cursor.execute(RELEASE, (_json([seq for seq, _, _ in held]),))
+    held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
+    cursor.execute(RELEASE, (_json([seq for seq, _, _ in held_work]),))
 
 
 def _finish(
@@ -222,10 +230,10 @@ def _finish(
     events: Sequence[bytes],
     addition: ConversationAddition | None,
 ) -> bool:
-    found = fetch(cursor, OWN, row.id, runner)
-    if not found:
+    rows = fetch(cursor, SELECT_OWN, row.id, runner)
+    if not rows:
         return False
-    [(seq, owner, next_event, has_ended)] = found
+    [(seq, owner, next_event, has_ended)] = rows
     if has_ended:
         return True
     insert_rows(cursor, EVENTS, EVENTS_ROW, _rows(seq, next_event, events_to_append(first, events, next_event)))
@@ -239,13 +247,13 @@ def _finish(
 def _cancel(
     cursor: apsw.Cursor, owner: bytes, id: bytes, row: Row | None, now: Callable[[], float]
 ) -> Literal["unknown", "ended", "cancelled", "requested"]:
-    found = fetch(cursor, CANCELLABLE, now(), owner, id)
-    if not found:
+    rows = fetch(cursor, CANCELLABLE, now(), owner, id)
+    if not rows:
         return "unknown"
-    [(seq, has_ended, is_fresh)] = found
+    [(seq, has_ended, is_unstarted)] = rows
     if has_ended:
         return "ended"
-    if row is not None and is_fresh:
+    if row is not None and is_unstarted:
         _end(cursor, seq, row, None)
         return "cancelled"
     cursor.execute("UPDATE work SET is_cancelled = 1 WHERE seq = ?", (seq,))
@@ -253,35 +261,38 @@ def _cancel(
 
 
 def _end(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
-    """The work is over, and this is the response; `runner` may ask about it once more."""
+    """Ends the work and saves its response. `runner` is kept, so that a repeated `finish` can be recognised."""
     update_response(cursor, seq, row)
     cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = ? WHERE seq = ?", (runner, seq))
     cursor.execute("DELETE FROM work_requests WHERE seq = ?", (seq,))
 
 
-def _held(cursor: apsw.Cursor, ids: set[bytes]) -> list[_Held]:
-    return [_Held(*row) for row in msgspec.json.decode(fetch(cursor, HELD, _json([id.hex() for id in ids]))[0][0])]
+def _select_held_work(cursor: apsw.Cursor, ids: set[bytes]) -> list[_HeldWork]:
+    return [
+        _HeldWork(*row)
+        for row in msgspec.json.decode(fetch(cursor, SELECT_HELD_WORK, _json([id.hex() for id in ids]))[0][0])
+    ]
 
 
 def _rows(seq: int, first: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
     if not events:
         return []
-    kept = pack_events(first, events)
-    return [(seq, first, len(events), kept.sizes, kept.content)]
+    batch = pack_events(first, events)
+    return [(seq, first, len(events), batch.sizes, batch.content)]
 
 
-# Questions
+# Reads
 
 
-def _said(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> EventsAfter | None:
-    [(status, first, sizes, content)] = fetch(cursor, SAID, owner, id, after)
+def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> EventsAfter | None:
+    [(status, first, sizes, content)] = fetch(cursor, SELECT_EVENTS, owner, id, after)
     if status is None:
         return None
     events = [] if first is None else unpack_events_after(after, EventBatch(first=first, sizes=sizes, content=content))
     return EventsAfter(events=events, status=status.decode())
 
 
-def _queue(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
+def _queue_stats(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
     [(waiting, running, oldest_waiting)] = fetch(cursor, QUEUE, now())
     return QueueStats(waiting=waiting, running=running, oldest_waiting=oldest_waiting)
 
@@ -291,15 +302,15 @@ def _hex(ids: Sequence[str]) -> str:
 
 
 def _json(values: object) -> str:
-    """What goes into a statement as one value, however many there are of it."""
+    """Encodes values as one parameter of a statement, for `json_each`."""
     return msgspec.json.encode(values).decode()
 
 
-LONGEST_WAIT: Final = 5.0  # so that what nobody waits for any more is not looked after for long
-FARTHEST: Final = 2**62
+LONGEST_WAIT: Final = 5.0  # limits how long a key is polled after its last waiter has left
+MAX_EVENT_NUMBER: Final = 2**62
 ENQUEUE: Final = f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
 IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
-FREE: Final = f"""
+SELECT_CLAIMABLE: Final = f"""
     SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request
     FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN work_requests AS q ON q.seq = w.seq
     WHERE has_ended = 0 AND {IS_FREE} ORDER BY w.seq LIMIT ?2
@@ -307,23 +318,23 @@ FREE: Final = f"""
 CLAIM: Final = """
     UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
 """
-# One row each, for the same reason as in `CHAIN`.
-HOLDS: Final = """
+# One row each, for the reason given at `CHAIN`.
+SELECT_LEASES: Final = """
     SELECT json_group_array(json_array(seq, hex(w.id), is_cancelled))
     FROM json_each(?2) CROSS JOIN work AS w ON w.id = unhex(value) WHERE has_ended = 0 AND runner = ?1
 """
 RENEW: Final = "UPDATE work SET held_until = ? WHERE seq IN (SELECT value FROM json_each(?))"
 RELEASE: Final = "UPDATE work SET held_until = NULL, runner = NULL WHERE seq IN (SELECT value FROM json_each(?))"
-HELD: Final = """
+SELECT_HELD_WORK: Final = """
     SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, next_event, hex(status)))
     FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
     WHERE has_ended = 0 AND runner IS NOT NULL
 """
 EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) VALUES "
 EVENTS_ROW: Final = "(?, ?, ?, ?, ?)"
-MOVE: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
+SET_NEXT_EVENT: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
 SET_STATUS: Final = "UPDATE responses SET status = unhex(value ->> 1) FROM json_each(?) WHERE seq = value ->> 0"
-OWN: Final = """
+SELECT_OWN: Final = """
     SELECT w.seq, owner, next_event, has_ended FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq
     WHERE w.id = ? AND runner = ?
 """
@@ -331,8 +342,8 @@ CANCELLABLE: Final = f"""
     SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
     FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
 """
-# From the batch on that holds the first event that is wanted.
-SAID: Final = """
+# Starts with the batch that has the first wanted event.
+SELECT_EVENTS: Final = """
     WITH response AS (SELECT seq, status FROM responses WHERE owner = ?1 AND id = ?2),
     start AS (SELECT seq, max(first) AS first FROM events WHERE seq = (SELECT seq FROM response) AND first <= ?3 + 1)
     SELECT
@@ -345,7 +356,7 @@ SAID: Final = """
         WHERE e.seq = (SELECT seq FROM start) AND e.first >= (SELECT first FROM start) ORDER BY e.first
     )
 """
-# Everybody who asks for work asks this first: of all that is open, only the oldest response is looked at.
+# Runners call this often: of all open work, only the oldest response is read.
 QUEUE: Final = f"""
     SELECT waiting, running, (SELECT created_at FROM responses AS r WHERE r.seq = oldest)
     FROM (

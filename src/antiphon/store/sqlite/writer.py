@@ -1,8 +1,8 @@
-"""The one thread that writes to an SQLite file. Everything that waits when it comes by is one transaction: one write to the disk.
+"""The thread that writes to an SQLite file, with group commit: all queued writes go into one transaction.
 
-What was asked is acknowledged when its COMMIT has returned, and never before. The event loop is told once for each transaction.
-Every call into SQLite lets go of the interpreter and must wait for it afterwards, which a busy event loop makes long; so what
-comes often goes in together, all of its kind that a transaction has, and one by one only if that fails.
+A write is acknowledged after its COMMIT has returned. The event loop is called once for each transaction. Each call
+into SQLite releases the GIL and has to get it back, which is slow while the event loop is busy. So frequent writes of
+one kind are executed together, and one by one only if that fails.
 """
 
 from __future__ import annotations
@@ -28,92 +28,93 @@ Work = Callable[[apsw.Cursor], T]
 
 
 class BatchedWrite(ABC):
-    """Work that goes in together with others of its kind."""
+    """A write that can be executed together with others of its kind."""
 
     @abstractmethod
     def __call__(self, cursor: apsw.Cursor) -> Any:
-        """Does it alone."""
+        """Executes this write alone."""
 
     @classmethod
     @abstractmethod
-    def write_batch(cls, cursor: apsw.Cursor, several: Sequence[Any]) -> list[Any]:
-        """Does all of them in a few statements. If this raises, each is done alone, so it may leave nothing behind that is in the
-        way of that."""
+    def write_batch(cls, cursor: apsw.Cursor, writes: Sequence[Any]) -> list[Any]:
+        """Executes all writes in a few statements. If this raises, each is executed alone, so it must leave nothing
+        behind that prevents that."""
 
 
 class WriterThread:
-    """Does what it is asked, in that order, off the event loop."""
+    """Executes writes in the order of `run`, in its own thread."""
 
     def __init__(
         self, connect: Callable[[float], apsw.Connection], loop: asyncio.AbstractEventLoop, *, lock_timeout: float
     ) -> None:
-        """`lock_timeout` is how many seconds anything that is asked waits at most while another process holds the file."""
+        """`lock_timeout` is how many seconds a write waits at most for the lock of another process."""
         self._connect = connect
         self._loop = loop
         self._lock_timeout = lock_timeout
-        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
         self._db: apsw.Connection | None = None
         self._must_wipe = False
-        self._ended: asyncio.Future[None] | None = None
+        self._thread_end: asyncio.Future[None] | None = None
         self._thread = threading.Thread(target=self._run, name="antiphon-store-writer", daemon=True)
         self._thread.start()
 
     def run(self, work: Work[T], *, deletes: bool = False) -> asyncio.Future[T]:
-        """What `work` returns, once it is on disk. If it `deletes`, and returns anything, no file has any of it afterwards."""
-        if self._ended is not None:
+        """Returns the result of `work` once it is on disk. If it `deletes` and its result is true, the log is truncated
+        too."""
+        if self._thread_end is not None:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Asked(work, deletes, future, time.monotonic()))
+        self._queue.put(_QueuedWrite(work, deletes, future, time.monotonic()))
         return future
 
     async def stop(self) -> None:
-        """Ends when everything that was asked has been answered."""
-        if self._ended is None:
-            self._ended = self._loop.create_future()
+        """Stops the thread after all queued writes are finished."""
+        if self._thread_end is None:
+            self._thread_end = self._loop.create_future()
             self._queue.put(None)
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self._thread_end)
 
     # In the thread
 
     def _run(self) -> None:
-        waiting: list[_Asked] = []
-        while self._take(waiting):
+        waiting: list[_QueuedWrite] = []
+        while self._collect(waiting):
             waiting = self._write(waiting)
         while waiting:
             waiting = self._write(waiting)
         self._disconnect()
-        assert self._ended is not None  # the end was asked for
-        self._tell([(self._ended, None)])
+        assert self._thread_end is not None  # set by `stop`
+        self._send_outcomes([(self._thread_end, None)])
 
-    def _take(self, waiting: list[_Asked]) -> bool:
-        """Adds what is asked, and waits for it if there is nothing to do. False at the end."""
+    def _collect(self, waiting: list[_QueuedWrite]) -> bool:
+        """Moves queued writes to `waiting`; blocks if there is none. Returns false after `stop`."""
         try:
-            asked = self._queue.get(block=not waiting)
-            while asked is not None:
-                waiting.append(asked)
-                if len(waiting) >= AT_ONCE:
+            queued = self._queue.get(block=not waiting)
+            while queued is not None:
+                waiting.append(queued)
+                if len(waiting) >= MAX_TRANSACTION_SIZE:
                     return True
-                asked = self._queue.get_nowait()
+                queued = self._queue.get_nowait()
         except Empty:
             return True
         return False
 
-    def _write(self, batch: list[_Asked]) -> list[_Asked]:
-        """Returns those that have to wait for another process."""
+    def _write(self, batch: list[_QueuedWrite]) -> list[_QueuedWrite]:
+        """Executes a batch. Returns the writes that must wait for the lock of another process."""
         try:
             outcomes = self._transact(batch)
         except Exception as error:
-            # Whoever asked is told. A new connection knows nothing of what this one met: so it heals by itself.
+            # The callers get the error. The next batch uses a new connection, which recovers from errors of this one.
             self._disconnect()
             end = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
-            late = list(itertools.takewhile(lambda asked: asked.since <= end, batch))
-            self._tell([(asked.future, error) for asked in late])
+            late = list(itertools.takewhile(lambda queued: queued.since <= end, batch))
+            self._send_outcomes([(queued.future, error) for queued in late])
             return batch[len(late) :]
-        self._tell([(asked.future, outcome) for asked, outcome in zip(batch, outcomes, strict=True)])
+        self._send_outcomes([(queued.future, outcome) for queued, outcome in zip(batch, outcomes, strict=True)])
         return []
 
-    def _transact(self, batch: list[_Asked]) -> list[Any]:
-        """What came of each, a value or an exception. If this raises, nothing of it was written."""
+    def _transact(self, batch: list[_QueuedWrite]) -> list[Any]:
+        """Returns the result or exception of each write. If this raises, nothing was written."""
         lock_timeout = batch[0].since + self._lock_timeout - time.monotonic()
         if self._db is None:
             self._db = self._connect(lock_timeout)
@@ -121,47 +122,47 @@ class WriterThread:
         cursor = self._db.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         outcomes: list[Any] = []
-        for kind, run in itertools.groupby((asked.work for asked in batch), type):
+        for kind, run in itertools.groupby((queued.work for queued in batch), type):
             if issubclass(kind, BatchedWrite):
-                for several in _pieces(list(run), ROWS):
-                    outcomes += _together(cursor, kind, several)
+                for writes in _pieces(list(run), MAX_STATEMENT_ROWS):
+                    outcomes += _write_together(cursor, kind, writes)
             else:
-                outcomes += [_alone(cursor, work) for work in run]
+                outcomes += [_write_alone(cursor, work) for work in run]
         cursor.execute("COMMIT")
-        self._must_wipe |= any(asked.deletes and outcome for asked, outcome in zip(batch, outcomes, strict=True))
+        self._must_wipe |= any(queued.deletes and outcome for queued, outcome in zip(batch, outcomes, strict=True))
         if self._must_wipe and self._queue.empty():
             self._wipe(self._db)
         return outcomes
 
     def _wipe(self, db: apsw.Connection) -> None:
-        """What was deleted is still in the log, until that is written back and emptied."""
+        """Truncates the log, which still has deleted content."""
         set_lock_timeout(db, 0)
-        with contextlib.suppress(apsw.Error):  # somebody reads, or the disk is ill; the next write comes by here again
+        with contextlib.suppress(apsw.Error):  # a reader is active, or the disk failed; the next write tries again
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._must_wipe = False
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            with contextlib.suppress(apsw.Error):  # what it had to say was said by what failed
+            with contextlib.suppress(apsw.Error):  # the error that caused the close is reported already
                 db.close(True)
 
-    def _tell(self, told: list[tuple[asyncio.Future[Any], Any]]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone, and with it everybody who waits
-            self._loop.call_soon_threadsafe(_settle, told)
+    def _send_outcomes(self, outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the outcome
+            self._loop.call_soon_threadsafe(_settle, outcomes)
 
 
-class _Asked(NamedTuple):
+class _QueuedWrite(NamedTuple):
     work: Work[Any]
     deletes: bool
     future: asyncio.Future[Any]
     since: float
 
 
-def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for future, outcome in told:
+def _settle(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, outcome in outcomes:
         if future.done():
-            continue  # nobody waits for it any more
+            continue  # cancelled
         if isinstance(outcome, Exception):
             future.set_exception(storage_error(outcome))
         else:
@@ -169,22 +170,22 @@ def _settle(told: list[tuple[asyncio.Future[Any], Any]]) -> None:
 
 
 def insert_rows(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]], end: str = "") -> None:
-    """Many rows in few statements; `end` stands behind them."""
-    for piece in _pieces(rows, ROWS):
+    """Inserts many rows in few statements. `end` is appended to each statement."""
+    for piece in _pieces(rows, MAX_STATEMENT_ROWS):
         cursor.execute(statement + ", ".join([row] * len(piece)) + end, tuple(itertools.chain.from_iterable(piece)))
 
 
-def _together(cursor: apsw.Cursor, kind: type[BatchedWrite], several: Sequence[Any]) -> list[Any]:
+def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Sequence[Any]) -> list[Any]:
     try:
-        return kind.write_batch(cursor, several)
+        return kind.write_batch(cursor, writes)
     except Exception:
         if not cursor.connection.in_transaction:
-            raise  # SQLite has taken back everything before this as well
-        return [_alone(cursor, work) for work in several]
+            raise  # SQLite rolled back the whole transaction
+        return [_write_alone(cursor, work) for work in writes]
 
 
-def _alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
-    """What comes of it, so that whatever is wrong with it is told to whoever asked and to nobody else."""
+def _write_alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
+    """Executes one write in a savepoint, so that its error affects no other write. Returns its result or exception."""
     cursor.execute("SAVEPOINT alone")
     try:
         outcome = work(cursor)
@@ -201,5 +202,5 @@ def _pieces(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-AT_ONCE: Final = 512  # in one transaction, so that nobody waits for ever while more is asked
-ROWS: Final = 64  # in one statement; each number of rows is a statement of its own, which the connection keeps
+MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued
+MAX_STATEMENT_ROWS: Final = 64  # each number of rows is a separate statement in the statement cache
