@@ -363,7 +363,7 @@ def test_what_no_server_of_a_profile_can_be_asked_is_told() -> None:
     body = {"model": "m", "input": [{"type": "function_call_output", "call_id": "c1", "output": "1"}]}
     [found] = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("chat"))
     assert found.path == "input[0].call_id"
-    assert "no such server" in found.problem
+    assert "cannot be sent to such a server" in found.problem
 
 
 # Paths

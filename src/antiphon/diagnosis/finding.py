@@ -1,4 +1,4 @@
-"""What is wrong with a body, one thing at a time, and where paths lead in it."""
+"""The finding type, and the resolution of paths in a request body."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Rule = Literal[
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that a server may object to."""
+    """One part of a request body that a server may refuse."""
 
     rule: Rule
-    #: As in `input[2].content[0].type`; empty for the body as a whole.
+    #: For example `input[2].content[0].type`; empty for the body as a whole.
     path: str
-    #: What stands there, and what was wanted.
+    #: The value at the path, and what is allowed there.
     problem: str
-    #: Whether no server of the dialect should take it, or only some do not.
+    #: True if every server of the dialect should refuse it; False if only some servers do.
     certain: bool = True
-    #: What a profile would have to say so that the gateway mends it: `quirks: name`, or `wire.name = value`.
+    #: Profile settings with which the gateway corrects it: `quirks: name`, or `wire.name = value`.
     settings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -50,37 +50,37 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Findings(list[Finding]):
-    """Those of one body, in the order of what was looked at."""
+    """The findings for one body, in the order of the checks."""
 
     def add(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
         self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
 
 
 def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The members of a list that are objects, each with its path; of anything else, none."""
+    """Yield the members of a list that are objects, each with its path. Yield nothing if `value` is not a list."""
     for at, member in enumerate(value if isinstance(value, list) else ()):
         if isinstance(member, dict):
             yield f"{path}[{at}]", member
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, not too much of it."""
+    """Encode a value as JSON, cut to `MAX_EXCERPT` characters."""
     try:
         text = msgspec.json.encode(value).decode()
-    except ValueError:  # half a character, or brackets without end
+    except ValueError:  # a lone surrogate, or nesting that is too deep
         return "something"
     return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
 
 
 def paths_overlap(one: str, other: str) -> bool:
-    """Whether one path leads to the other, or through it."""
+    """Whether the paths are equal, or one is a prefix of the other."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith((f"{short}.", f"{short}[")) if short else False
 
 
 def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
-    """A place as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`, `contents[0].inline_data`) as a path
-    in this body, and what stands there; `MISSING` if nothing does."""
+    """Convert a path as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`,
+    `contents[0].inline_data`) to a path in this body. Return the path and its value, or `MISSING`."""
     here: Any = body
     path = ""
     steps = _steps(place)
@@ -91,20 +91,20 @@ def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
         name = _member(here, step, is_last=at == len(steps) - 1)
         if name is not None:
             here, path = here[name], f"{path}.{name}" if path else name
-        elif not (isinstance(here, dict) and step in (here.get("type"), *BETWEEN)):
-            # Servers put the type of what stands there between two steps: that leads nowhere new.
+        elif not (isinstance(here, dict) and step in (here.get("type"), *TYPE_STEPS)):
+            # Servers put the type of a value between two steps; such a step is skipped.
             path = f"{path}[{step}]" if step.isdecimal() else f"{path}.{step}" if path else step
             here = MISSING
     return path, here
 
 
 def to_camel_case(name: str) -> str:
-    """`inline_data` as `inlineData`."""
-    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+    """Convert `inline_data` to `inlineData`."""
+    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def _member(here: Any, step: str, *, is_last: bool) -> str | None:
-    """Which member of an object is meant, in either spelling, or by its number."""
+    """Return the name of the member that a step means: in snake case, in camel case, or by position."""
     if not isinstance(here, dict):
         return None
     if step.isdecimal() and int(step) < len(here) and step not in here:
@@ -119,11 +119,11 @@ def _steps(place: str) -> list[str]:
 
 
 class _Missing:
-    """Nothing, which is not null."""
+    """Marks a path without a value; null is a value."""
 
 
 MISSING: Final = _Missing()
 MAX_EXCERPT: Final = 80
 UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
-BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")
+TYPE_STEPS: Final = ("custom", "function", "base64", "url", "enabled", "value")

@@ -1,4 +1,4 @@
-"""A body by itself: what is against its dialect whoever serves it, and what stands in it that only some servers take."""
+"""Check a request body without a server: violations of its dialect, and parts that only some servers accept."""
 
 from __future__ import annotations
 
@@ -27,30 +27,32 @@ from antiphon.protocol.request import Request
 
 
 def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
-    """All that can be said without a server: what is wrong first, then what some servers refuse. `profile` is what the body was
-    written for: a setting that it has is not offered."""
-    read = decode_object(body)
-    if read is None:
-        return [Finding(rule="value", path="", problem="this is no JSON object")]
-    found = lint_dialect_rules(read, body, dialect)
-    found += [
-        trait.finding for trait in find_traits(read, dialect) if not any(paths_overlap(trait.finding.path, f.path) for f in found)
+    """Return all findings for a body: first what every server refuses, then what some servers refuse. `profile` is the
+    profile that the body was written for: settings that it already has are not suggested."""
+    request_body = decode_object(body)
+    if request_body is None:
+        return [Finding(rule="value", path="", problem="the body is not a JSON object")]
+    findings = lint_dialect_rules(request_body, body, dialect)
+    findings += [
+        trait.finding
+        for trait in find_traits(request_body, dialect)
+        if not any(paths_overlap(trait.finding.path, f.path) for f in findings)
     ]
-    wrong = [finding for finding in found if finding.certain]
-    return keep_useful_settings([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
+    wrong = [finding for finding in findings if finding.certain]
+    return keep_useful_settings([*wrong, *(finding for finding in findings if not finding.certain)], dialect, profile)
 
 
-def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
-    """What the rules of a dialect find in a body."""
-    found = Findings()
-    if dialect != "gemini" and not (isinstance(read.get("model"), str) and read["model"]):
-        found.add("missing_field", "model", "a request names its model")
-    _lint_fields(read, dialect, found)
-    LINTS[dialect](read, found)
-    lint_tools(read, dialect, found)
-    _lint_ranges(read, dialect, found)
-    _lint_values(body, dialect, found)
-    return found
+def lint_dialect_rules(request_body: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
+    """Return the violations of the rules of a dialect in a body."""
+    findings = Findings()
+    if dialect != "gemini" and not (isinstance(request_body.get("model"), str) and request_body["model"]):
+        findings.add("missing_field", "model", "a request names its model")
+    _lint_fields(request_body, dialect, findings)
+    LINTS[dialect](request_body, findings)
+    lint_tools(request_body, dialect, findings)
+    _lint_ranges(request_body, dialect, findings)
+    _lint_values(body, dialect, findings)
+    return findings
 
 
 def decode_object(body: bytes) -> dict[str, Any] | None:
@@ -60,46 +62,46 @@ def decode_object(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def guess_dialect(read: dict[str, Any]) -> Dialect:
-    """The dialect that a body was probably written in."""
-    if "contents" in read:
+def guess_dialect(request_body: dict[str, Any]) -> Dialect:
+    """Return the dialect that a body is probably written in."""
+    if "contents" in request_body:
         return "gemini"
-    if "messages" not in read:
+    if "messages" not in request_body:
         return "responses"
-    tools = read.get("tools")
+    tools = request_body.get("tools")
     marks = (
-        read.keys() & MESSAGES_ALONE
+        request_body.keys() & MESSAGES_ALONE
         or any(isinstance(tool, dict) and "input_schema" in tool for tool in (tools if isinstance(tools, list) else ()))
-        or any(mark in msgspec.json.encode(read["messages"]) for mark in MESSAGES_BLOCKS)
+        or any(mark in msgspec.json.encode(request_body["messages"]) for mark in MESSAGES_BLOCKS)
     )
     return "messages" if marks else "chat"
 
 
-def _lint_fields(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
-    known = FIELDS.get(dialect, frozenset())
-    for name in read:
-        if known and name not in known:
-            said = f"the dialect has no such field{did_you_mean(name, known)}; strict servers refuse it"
-            found.add("unknown_field", name, said, certain=dialect == "messages")
+def _lint_fields(request_body: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
+    field_names = FIELDS.get(dialect, frozenset())
+    for name in request_body:
+        if field_names and name not in field_names:
+            problem = f"the dialect has no such field{did_you_mean(name, field_names)}; strict servers refuse it"
+            findings.add("unknown_field", name, problem, certain=dialect == "messages")
 
 
-def _lint_ranges(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
-    settings = read.get("generationConfig", {}) if dialect == "gemini" else read
+def _lint_ranges(request_body: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
+    settings = request_body.get("generationConfig", {}) if dialect == "gemini" else request_body
     for name, (least, most) in RANGES[dialect].items():
         value = settings.get(name) if isinstance(settings, dict) else None
         if isinstance(value, int | float) and not least <= value <= most:
             path = f"generationConfig.{name}" if dialect == "gemini" else name
-            found.add("value", path, f"{as_json(value)} is not between {least} and {most}")
+            findings.add("value", path, f"{as_json(value)} is not between {least} and {most}")
 
 
-def _lint_values(body: bytes, dialect: Dialect, found: Findings) -> None:
-    """What the gateway itself would say of a client that sent this."""
+def _lint_values(body: bytes, dialect: Dialect, findings: Findings) -> None:
+    """Report the error with which the gateway itself would refuse the body."""
     try:
         READERS[dialect](body)
     except ClientFault as error:
         path = error.param or ""
-        if not any(paths_overlap(path, finding.path) for finding in found if finding.certain):
-            found.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
+        if not any(paths_overlap(path, finding.path) for finding in findings if finding.certain):
+            findings.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
 
 
 def _names(shape: type[Struct]) -> frozenset[str]:
@@ -119,15 +121,22 @@ READERS: Final[dict[Dialect, Callable[[bytes], Any]]] = {
     "gemini": gemini.request_to_hub,
 }
 RULES: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
-# Of the gemini dialect the readers know.
+# Gemini is absent: its reader reports unknown fields.
 FIELDS: Final[dict[Dialect, frozenset[str]]] = {
     "chat": _names(ChatRequest)
     | {"stop", "seed", "logit_bias", "modalities", "audio", "prediction", "top_k", "web_search_options"},
     "responses": _names(Request) | {"prompt", "moderation"},
-    "messages": _names(MessagesRequest) | {"cache_control", "container", "inference_geo", "speed", "mcp_servers", "diagnostics"},
+    "messages": _names(MessagesRequest)
+    | {"cache_control", "container", "inference_geo", "speed", "mcp_servers", "diagnostics"},
 }
 RANGES: Final[dict[Dialect, dict[str, tuple[int, int]]]] = {
-    "chat": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2), "n": (1, 128)},
+    "chat": {
+        "temperature": (0, 2),
+        "top_p": (0, 1),
+        "presence_penalty": (-2, 2),
+        "frequency_penalty": (-2, 2),
+        "n": (1, 128),
+    },
     "responses": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)},
     "messages": {"temperature": (0, 1), "top_p": (0, 1), "max_tokens": (1, 2**31)},
     "gemini": {"temperature": (0, 2), "topP": (0, 1), "candidateCount": (1, 8)},
