@@ -158,7 +158,7 @@ class _Table:
     def tell(self, finding: ProbeFinding) -> None:
         if self._is_json:
             return
-        said = self._paint("dim", one_line(finding.said))
+        said = self._paint("dim", one_line(finding.detail))
         self._out.write(f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {said}\n")
         self._out.flush()
 
