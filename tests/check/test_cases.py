@@ -97,7 +97,7 @@ def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
     assert row in outcome.case.rows
     assert outcome.verdict == ("fail" if level_of(row) == "must" else "warn"), outcome
     assert {finding.row for finding in outcome.findings} <= set(outcome.case.rows)
-    assert any(finding.row == row and finding.sent and finding.came for finding in outcome.findings), outcome.findings
+    assert any(finding.row == row and finding.sent and finding.received for finding in outcome.findings), outcome.findings
 
 
 @pytest.mark.parametrize(("id", "breaks", "row", "words"), MORE)

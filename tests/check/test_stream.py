@@ -68,7 +68,7 @@ def test_one_mistake_in_every_delta_is_told_once() -> None:
     assert [(flaw.row, flaw.message) for flaw in flaws] == [
         ("STR-3", "response.output_text.delta: output_index is missing: wanted an integer")
     ]
-    assert '"delta":"a"' in flaws[0].came
+    assert '"delta":"a"' in flaws[0].received
 
 
 def test_what_cannot_be_read_ends_the_grammar_but_not_the_report() -> None:
