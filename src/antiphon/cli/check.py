@@ -33,7 +33,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
         help="judge whether a server keeps to Open Responses",
-        description="Asks a server that claims Open Responses what its clients will ask it, and says which requirements "
+        description="Asks a server that claims Open Responses what its clients will ask it, and says which "
+        "requirements "
         "it breaks, with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
         epilog=EPILOG,
         **HELP_FORMAT,
