@@ -99,7 +99,9 @@ class FakeServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
         if raised is None and self._failures:
             raise self._failures[0]
@@ -107,7 +109,9 @@ class FakeServer:
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await asyncio.to_thread(self.__exit__, kind, raised, trace)
 
     # What is seen
@@ -244,7 +248,9 @@ class FakeServer:
                 if streams:
                     return _streamed(reply, self._behavior.render_stream(reply, received))
                 body = self._behavior.render_body(reply, received)
-                answer = PlainReply(status=200, body=body, headers={"content-type": "application/json", **reply.headers})
+                answer = PlainReply(
+                    status=200, body=body, headers={"content-type": "application/json", **reply.headers}
+                )
                 return _whole(reply, _plain(answer))
             case _ as never:
                 assert_never(never)
@@ -385,7 +391,7 @@ def _plain(reply: PlainReply) -> bytes:
 
 
 def _head(status: int, headers: dict[str, str]) -> bytes:
-    reason = HTTPStatus(status).phrase if status in KNOWN else "Status"
+    reason = HTTPStatus(status).phrase if status in STANDARD_STATUSES else "Status"
     lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
@@ -408,14 +414,14 @@ def _streamed(turn: ScriptedTurn, steps: list[Step]) -> Iterator[Step]:
 
 def _whole(turn: ScriptedTurn, answer: bytes) -> Iterator[Step]:
     """The same happenings around an answer of one piece: what delays it comes first, what ends it comes in the middle of it."""
-    for said in turn.elements:
-        if isinstance(said, Pause | Wait):
-            yield said
-        elif isinstance(said, End):
+    for element in turn.elements:
+        if isinstance(element, Pause | Wait):
+            yield element
+        elif isinstance(element, End):
             yield answer[: -max(1, len(answer) // 4)]
-            yield said
+            yield element
     yield answer
 
 
-KNOWN: Final = {status.value for status in HTTPStatus}
+STANDARD_STATUSES: Final = {status.value for status in HTTPStatus}
 NO_LINGER: Final = struct.pack("ii", 1, 0)  # closing with nothing left to wait for is a reset

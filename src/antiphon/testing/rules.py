@@ -103,10 +103,10 @@ def check_length(chars: int, limits: ServerLimits, param: str) -> None:
         )
 
 
-def check_fields(body: dict[str, Any], known: set[str]) -> None:
+def check_fields(body: dict[str, Any], allowed: set[str]) -> None:
     # The stricter providers: "unrecognized request argument", or a validation error of forbidden extra fields.
     for name in body:
-        if name not in known:
+        if name not in allowed:
             raise RequestRefused(f"unrecognized request argument: {name}", param=name, code="unknown_parameter")
 
 
@@ -121,7 +121,9 @@ def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | t
             _check_range(name, value, wanted)
         elif isinstance(wanted, tuple):
             if value not in wanted:
-                raise RequestRefused(f"{name} is {value!r}, not one of {', '.join(wanted)}", param=name, code="invalid_value")
+                raise RequestRefused(
+                    f"{name} is {value!r}, not one of {', '.join(wanted)}", param=name, code="invalid_value"
+                )
         elif not isinstance(value, wanted):
             raise RequestRefused(f"{name} is {value!r}, not of type {wanted.__name__}", param=name, code="invalid_type")
 
@@ -129,7 +131,9 @@ def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | t
 def check_user(body: dict[str, Any]) -> None:
     # "Invalid 'user': string too long. Expected a string with maximum length 64".
     if len(body.get("user") or "") > 64:
-        raise RequestRefused("the user's name is longer than 64 characters", param="user", code="string_above_max_length")
+        raise RequestRefused(
+            "the user's name is longer than 64 characters", param="user", code="string_above_max_length"
+        )
 
 
 def check_metadata(body: dict[str, Any]) -> None:
@@ -192,10 +196,12 @@ def unknown_type_in(schema: Any) -> Any:
     return None
 
 
-def check_says_json(texts: list[str], param: str) -> None:
+def check_mentions_json(texts: list[str], param: str) -> None:
     # JSON mode: the word "json" must stand somewhere in the messages, or the model may write blanks for ever.
     if not any("json" in text.lower() for text in texts):
-        raise RequestRefused("the messages must contain the word 'json' in some form", param=param, code="invalid_value")
+        raise RequestRefused(
+            "the messages must contain the word 'json' in some form", param=param, code="invalid_value"
+        )
 
 
 def _check_range(name: str, value: Any, wanted: Range) -> None:
@@ -203,7 +209,9 @@ def _check_range(name: str, value: Any, wanted: Range) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise RequestRefused(f"{name} is {value!r}, not a number", param=name, code="invalid_type")
     if not wanted.least <= value <= wanted.most:
-        raise RequestRefused(f"{name} is {value}, not within {wanted.least} and {wanted.most}", param=name, code="invalid_value")
+        raise RequestRefused(
+            f"{name} is {value}, not within {wanted.least} and {wanted.most}", param=name, code="invalid_value"
+        )
 
 
 def _check_closed(schema: dict[str, Any], param: str) -> None:
@@ -218,9 +226,13 @@ def _check_closed(schema: dict[str, Any], param: str) -> None:
                 "properties and required must be an object and an array of names", param=param, code="invalid_schema"
             )
         if schema.get("additionalProperties") is not False:
-            raise RequestRefused("additionalProperties must be false in a strict schema", param=param, code="invalid_schema")
+            raise RequestRefused(
+                "additionalProperties must be false in a strict schema", param=param, code="invalid_schema"
+            )
         if set(required) != set(properties):
-            raise RequestRefused("every property must be required in a strict schema", param=param, code="invalid_schema")
+            raise RequestRefused(
+                "every property must be required in a strict schema", param=param, code="invalid_schema"
+            )
     for child in _children(schema):
         _check_closed(child, param)
 

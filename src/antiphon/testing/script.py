@@ -278,12 +278,14 @@ def exactly(*steps: Step) -> RawReply:
 
 def usage_of(turn: ScriptedTurn, prompt_chars: int) -> ScriptedUsage:
     """What the turn says of it, else a count: four characters of the prompt make a token, and so does each piece said."""
-    for said in turn.elements:
-        if isinstance(said, ScriptedUsage):
-            return said
-    thoughts = sum(len(said.pieces) for said in turn.elements if isinstance(said, Reasoning))
-    words = sum(len(said.pieces) for said in turn.elements if isinstance(said, Text | Refusal))
-    arguments = sum(len(call.pieces) for said in turn.elements if isinstance(said, ToolCalls) for call in said.calls)
+    for element in turn.elements:
+        if isinstance(element, ScriptedUsage):
+            return element
+    thoughts = sum(len(element.pieces) for element in turn.elements if isinstance(element, Reasoning))
+    words = sum(len(element.pieces) for element in turn.elements if isinstance(element, Text | Refusal))
+    arguments = sum(
+        len(call.pieces) for element in turn.elements if isinstance(element, ToolCalls) for call in element.calls
+    )
     return ScriptedUsage(prompt_chars // 4 + 1, thoughts + words + arguments, reasoning=thoughts)
 
 

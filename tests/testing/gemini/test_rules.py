@@ -542,8 +542,8 @@ def test_what_one_version_takes_another_refuses(version: str) -> None:
     assert (words or "") in message
 
 
-SIGNATURE = Signatures().made_for(F)
-OTHER = Signatures(b"another server").made_for(F)
+SIGNATURE = Signatures().make_for(F)
+OTHER = Signatures(b"another server").make_for(F)
 # (the parts of the model's turn, words of the error; None where it is taken).
 SIGNED: dict[str, tuple[list[dict[str, Any]], str | None]] = {
     "as it was given": ([{**F, "thoughtSignature": SIGNATURE}], None),

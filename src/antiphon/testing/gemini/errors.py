@@ -35,10 +35,10 @@ def error_frame(status: int, message: str = "scripted") -> bytes:
 
 
 def body_of(status: int, message: str, details: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
+    error: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
     if details:
-        told["details"] = list(details)
-    return {"error": told}
+        error["details"] = list(details)
+    return {"error": error}
 
 
 def error_info(reason: str) -> dict[str, Any]:
@@ -53,7 +53,9 @@ def retry_info(seconds: float) -> dict[str, Any]:
 
 def field_violations(violations: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """A detail that lists what is wrong where: the field, and what is wrong with it."""
-    listed = [{"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations]
+    listed = [
+        {"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations
+    ]
     return {"@type": f"{DETAIL}.BadRequest", "fieldViolations": listed}
 
 

@@ -40,8 +40,12 @@ def check_contents(contents: list[Content] | None, signatures: Signatures, manne
 def texts_of(content: Any) -> list[str]:
     """The texts of a content that are no thoughts; and of whatever else stands there, nothing."""
     parts = content.get("parts") if isinstance(content, dict) else None
-    found = [part for part in parts if isinstance(part, dict) and not part.get("thought")] if isinstance(parts, list) else []
-    return [part["text"] for part in found if isinstance(part.get("text"), str)]
+    visible = (
+        [part for part in parts if isinstance(part, dict) and not part.get("thought")]
+        if isinstance(parts, list)
+        else []
+    )
+    return [part["text"] for part in visible if isinstance(part.get("text"), str)]
 
 
 def in_parts(content: Content, field: str) -> list[dict[str, Any]]:
@@ -71,7 +75,9 @@ def _check_part(part: dict[str, Any], path: str, *, by_model: bool) -> None:
     data = [name for name in part if name in DATA]
     # It says "Invalid value (oneof), oneof field 'data' is already set. Cannot set 'text'"
     if len(data) > 1:
-        raise GeminiRequestRefused(f"Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{data[1]}'")
+        raise GeminiRequestRefused(
+            f"Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{data[1]}'"
+        )
     # It says "data: required oneof field 'data' must have one initialized field", and other versions "must include at least one
     # parts field" for an empty text; but what the model said comes back as it was, and its stream ends in an empty text.
     if not data or (part.get("text") == "" and not by_model):
@@ -139,7 +145,9 @@ def _check_calls(turns: list[Content]) -> None:
             )
         # It says so for results without calls, and for those that come too late.
         if results and (not waiting or not is_user(content)):
-            raise GeminiRequestRefused("Please ensure that function response turn comes immediately after a function call turn.")
+            raise GeminiRequestRefused(
+                "Please ensure that function response turn comes immediately after a function call turn."
+            )
         # It says so for results that are missing, too many, or after something else.
         if len(results) != len(waiting):
             raise GeminiRequestRefused(
@@ -156,7 +164,9 @@ def _check_pairs(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> 
         calls, results = sorted(calls, key=_id), sorted(results, key=_id)
         # It says "The id of the function call this response is for", documented to match it
         if [_id(call) for call in calls] != [_id(result) for result in results]:
-            raise GeminiRequestRefused("Please ensure that function response ids match those of the function call turn.")
+            raise GeminiRequestRefused(
+                "Please ensure that function response ids match those of the function call turn."
+            )
     # It says "Matches FunctionDeclaration.name and FunctionCall.name", documented
     if [call["name"] for call in calls] != [result["name"] for result in results]:
         raise GeminiRequestRefused(

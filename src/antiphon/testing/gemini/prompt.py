@@ -14,12 +14,12 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
     """The request, as `improvise` wants it told. Its fields have their camelCase names."""
     contents: list[dict[str, Any]] = body["contents"]
     last = max((at for at, content in enumerate(contents) if is_user(content) and texts_of(content)), default=-1)
-    spoken = contents[last] if last >= 0 else {}
+    last_content = contents[last] if last >= 0 else {}
     config = body.get("generationConfig") or {}
     tools, choice = _offered(body)
     return Prompt(
-        text=" ".join(texts_of(spoken)),
-        media=len(in_parts(spoken, "inlineData")) + len(in_parts(spoken, "fileData")),
+        text=" ".join(texts_of(last_content)),
+        media=len(in_parts(last_content, "inlineData")) + len(in_parts(last_content, "fileData")),
         results=_results(contents[last + 1 :]),
         calls_before=sum(len(in_parts(content, "functionCall")) for content in contents),
         tools=tools,
@@ -33,13 +33,13 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 def _results(contents: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     """What the tools said last: those of the newest round of calls."""
     rounds = [results for content in contents if (results := in_parts(content, "functionResponse"))]
-    return tuple((result["name"], _words(result["response"])) for result in rounds[-1]) if rounds else ()
+    return tuple((result["name"], _result_text(result["response"])) for result in rounds[-1]) if rounds else ()
 
 
-def _words(response: dict[str, Any]) -> str:
+def _result_text(response: dict[str, Any]) -> str:
     """What a result says: its `output`, its `error`, or else all of it."""
-    said = next((response[name] for name in ("output", "result", "error") if name in response), response)
-    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+    value = next((response[name] for name in ("output", "result", "error") if name in response), response)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:

@@ -62,28 +62,32 @@ def parse_model_call(received: ReceivedRequest) -> ModelCall | None:
     """None where the address is none of a model's."""
     path, _, query = received.path.partition("?")
     address = ADDRESS.fullmatch(unquote(path))
-    return ModelCall(model=address[1], method=address[2], sse="sse" in parse_qs(query).get("alt", ())) if address else None
+    return (
+        ModelCall(model=address[1], method=address[2], sse="sse" in parse_qs(query).get("alt", ())) if address else None
+    )
 
 
-def check(asked: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
+def check(call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
     """The body, every field under its camelCase name."""
     check_key(received, limits)
-    _check_model(asked, limits)
+    _check_model(call, limits)
     body = read_body(received, "request", limits)
-    _check_request(body, asked.model, limits, signatures)
+    _check_request(body, call.model, limits, signatures)
     return body
 
 
-def check_count(asked: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
+def check_count(
+    call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures
+) -> dict[str, Any]:
     """The request whose tokens are to be counted."""
     check_key(received, limits)
-    _check_model(asked, limits)
+    _check_model(call, limits)
     body = read_body(received, "countTokens", limits)
     # `contents` is "ignored when a generateContentRequest is set", and only one of the two may be there.
     if "contents" in body and "generateContentRequest" in body:
         raise GeminiRequestRefused("Request cannot have both `contents` and `generate_content_request`.")
     request: dict[str, Any] = body.get("generateContentRequest", {"contents": body.get("contents", [])})
-    _check_request(request, asked.model, limits, signatures)
+    _check_request(request, call.model, limits, signatures)
     return request
 
 
@@ -98,7 +102,9 @@ def check_key(received: ReceivedRequest, limits: GeminiLimits) -> None:
         raise GeminiRequestRefused("Method doesn't allow unregistered callers. Please use API Key.", status=403)
     # 400 for a wrong one, with the reason API_KEY_INVALID
     if key != limits.key:
-        raise GeminiRequestRefused("API key not valid. Please pass a valid API key.", details=[error_info("API_KEY_INVALID")])
+        raise GeminiRequestRefused(
+            "API key not valid. Please pass a valid API key.", details=[error_info("API_KEY_INVALID")]
+        )
 
 
 def read_body(received: ReceivedRequest, shape: str, limits: GeminiLimits) -> dict[str, Any]:
@@ -131,7 +137,9 @@ def signs_calls(model: str, limits: GeminiLimits) -> bool:
 
 def _check_request(body: dict[str, Any], model: str, limits: GeminiLimits, signatures: Signatures) -> None:
     if limits.strict:
-        manner = HistoryRules(alternation=limits.alternation, last_word=limits.last_word, signed=signs_calls(model, limits))
+        manner = HistoryRules(
+            alternation=limits.alternation, last_word=limits.last_word, signed=signs_calls(model, limits)
+        )
         check_contents(body.get("contents"), signatures, manner)
         _check_instruction(body.get("systemInstruction"))
         names = _check_tools(body.get("tools", []), model, limits)
@@ -145,11 +153,12 @@ def _check_request(body: dict[str, Any], model: str, limits: GeminiLimits, signa
         )
 
 
-def _check_model(asked: ModelCall, limits: GeminiLimits) -> None:
+def _check_model(call: ModelCall, limits: GeminiLimits) -> None:
     # 404: "models/x is not found for API version v1beta, or is not supported for generateContent."
-    if limits.models is not None and asked.model not in limits.models:
+    if limits.models is not None and call.model not in limits.models:
         raise GeminiRequestRefused(
-            f"models/{asked.model} is not found for API version v1beta, or is not supported for {asked.method}.", status=404
+            f"models/{call.model} is not found for API version v1beta, or is not supported for {call.method}.",
+            status=404,
         )
 
 
@@ -175,7 +184,10 @@ def _check_instruction(content: dict[str, Any] | None) -> None:
         # It says "system_instruction.parts[0].data: required oneof field 'data' must have one initialized field", also for "";
         # and "Currently, text only".
         if not part.get("text"):
-            _refuse(f"system_instruction.parts[{at}].data", "required oneof field 'data' must have one initialized field: a text")
+            _refuse(
+                f"system_instruction.parts[{at}].data",
+                "required oneof field 'data' must have one initialized field: a text",
+            )
 
 
 # Tools.
@@ -257,7 +269,9 @@ def _check_config(config: dict[str, Any], model: str, names: list[str], limits: 
     together = (generation(model) or 0) >= 3 if limits.json_with_tools is None else limits.json_with_tools
     # It says "Function calling with a response mime type: 'application/json' is unsupported": before the third generation
     if names and as_json and not together:
-        raise GeminiRequestRefused(f"Function calling with a response mime type: '{config['responseMimeType']}' is unsupported")
+        raise GeminiRequestRefused(
+            f"Function calling with a response mime type: '{config['responseMimeType']}' is unsupported"
+        )
 
 
 def _check_thinking(config: dict[str, Any], model: str) -> None:
@@ -286,11 +300,16 @@ def _check_format(config: dict[str, Any], limits: GeminiLimits) -> None:
     if "responseSchema" in config:
         # It says "response_schema is only supported with response_mime_type 'application/json' or 'text/x.enum'"
         if kind == "text/plain":
-            _refuse("generation_config.response_schema", "only allowed when response_mime_type is application/json or text/x.enum")
+            _refuse(
+                "generation_config.response_schema",
+                "only allowed when response_mime_type is application/json or text/x.enum",
+            )
         check_schema(config["responseSchema"], "generation_config.response_schema", empty_objects=limits.empty_objects)
     if "responseJsonSchema" in config:
         if kind != "application/json":
-            _refuse("generation_config.response_json_schema", "only allowed when response_mime_type is application/json")
+            _refuse(
+                "generation_config.response_json_schema", "only allowed when response_mime_type is application/json"
+            )
         check_json_schema(config["responseJsonSchema"], "generation_config.response_json_schema")
 
 

@@ -59,10 +59,10 @@ def _check_words(schema: dict[str, Any], path: str) -> None:
         # It says "enum[0]: cannot be empty"
         if not word:
             _refuse(path, f"enum[{at}]", "cannot be empty")
-    known = FORMATS.get(kind or "")
+    formats = FORMATS.get(kind or "")
     # It says "format: only 'enum' and 'date-time' are supported for STRING type", and the like for numbers
-    if known is not None and schema.get("format", known[0]) not in known:
-        _refuse(path, "format", f"only {' and '.join(map(repr, known))} are supported for {kind} type")
+    if formats is not None and schema.get("format", formats[0]) not in formats:
+        _refuse(path, "format", f"only {' and '.join(map(repr, formats))} are supported for {kind} type")
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -46,7 +46,9 @@ class GeminiServer(FakeServer):
         port: int = 0,
     ) -> None:
         served = None if models is None else tuple(models)
-        allowed = msgspec.structs.replace(limits or GeminiLimits(), key=key, models=served, max_chars=max_chars, strict=strict)
+        allowed = msgspec.structs.replace(
+            limits or GeminiLimits(), key=key, models=served, max_chars=max_chars, strict=strict
+        )
         behavior = GeminiBehavior(allowed, gives_ids=gives_ids, usage_in=usage_in, one_frame=one_frame, secret=secret)
         super().__init__(behavior, script, port=port)
 
@@ -56,8 +58,8 @@ class GeminiServer(FakeServer):
         return f"{self.origin}/v1beta"
 
     def _steps_of(self, reply: Reply, received: ReceivedRequest) -> Iterable[Step]:
-        asked = parse_model_call(received)
-        if isinstance(reply, ScriptedTurn) and asked is not None and asked.as_array:
+        call = parse_model_call(received)
+        if isinstance(reply, ScriptedTurn) and call is not None and call.as_array:
             reply = msgspec.structs.replace(reply, headers={"content-type": "application/json", **reply.headers})
         return super()._steps_of(reply, received)
 
@@ -92,10 +94,10 @@ class GeminiBehavior:
         self._numbers = itertools.count(1)
 
     def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        asked = parse_model_call(received)
+        call = parse_model_call(received)
         path = received.path.partition("?")[0]
         try:
-            match received.method, asked:
+            match received.method, call:
                 case "POST", ModelCall(method="generateContent" | "streamGenerateContent"):
                     return None
                 case "POST", ModelCall(method="countTokens") as counted:
@@ -111,37 +113,37 @@ class GeminiBehavior:
         return gemini_error(404, f"There is no {received.method} {path} here.")
 
     def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
-        asked = _asked(received)
+        call = _model_call(received)
         try:
-            gemini_rules.check(asked, received, self._limits, self._signatures)
+            gemini_rules.check(call, received, self._limits, self._signatures)
         except GeminiRequestRefused as refused:
             reply = refused.reply
             # A stream that is an array is one already when it has nothing to say but an error.
-            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if asked.as_array else reply
+            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if call.as_array else reply
         return None
 
     def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
         return improvise(make_prompt(_body(received)))
 
     def wants_stream(self, received: ReceivedRequest) -> bool:
-        return _asked(received).streams
+        return _model_call(received).streams
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        telling = self._telling(turn, received)
-        told = telling.one_frame() if self._one_frame else telling.frames(self._usage_in)
-        return _as_array(told) if _asked(received).as_array else _as_events(told)
+        renderer = self._renderer(turn, received)
+        steps = renderer.one_frame() if self._one_frame else renderer.frames(self._usage_in)
+        return _as_array(steps) if _model_call(received).as_array else _as_events(steps)
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return msgspec.json.encode(self._telling(turn, received).answer())
+        return msgspec.json.encode(self._renderer(turn, received).answer())
 
-    def _telling(self, turn: ScriptedTurn, received: ReceivedRequest) -> TurnRenderer:
-        model = _asked(received).model
+    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest) -> TurnRenderer:
+        model = _model_call(received).model
         signs = signs_calls(model, self._limits)
         head = {"modelVersion": model, "responseId": f"resp-{next(self._numbers)}"}
         return TurnRenderer(turn, _body(received), head, self._signatures, signs=signs, gives_ids=self._gives_ids)
 
-    def _count(self, asked: ModelCall, received: ReceivedRequest) -> PlainReply:
-        request = gemini_rules.check_count(asked, received, self._limits, self._signatures)
+    def _count(self, call: ModelCall, received: ReceivedRequest) -> PlainReply:
+        request = gemini_rules.check_count(call, received, self._limits, self._signatures)
         tokens = prompt_chars(request) // 4 + 1
         return whole({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
 
@@ -149,11 +151,11 @@ class GeminiBehavior:
         return self._limits.models or ("mock-1",)
 
 
-def _asked(received: ReceivedRequest) -> ModelCall:
+def _model_call(received: ReceivedRequest) -> ModelCall:
     """What is asked of a model, on a path that is known to be a model's."""
-    asked = parse_model_call(received)
-    assert asked is not None, received.path
-    return asked
+    call = parse_model_call(received)
+    assert call is not None, received.path
+    return call
 
 
 def _body(received: ReceivedRequest) -> dict[str, Any]:
@@ -171,16 +173,16 @@ def _listed(name: str) -> dict[str, Any]:
     }
 
 
-def _as_events(told: list[dict[str, Any] | Step]) -> list[Step]:
+def _as_events(rendered: list[dict[str, Any] | Step]) -> list[Step]:
     # Lines end in CR LF here, and no [DONE] follows.
-    return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in told]
+    return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in rendered]
 
 
-def _as_array(told: list[dict[str, Any] | Step]) -> list[Step]:
+def _as_array(rendered: list[dict[str, Any] | Step]) -> list[Step]:
     """The frames as members of one JSON array, which is whole only at the end."""
     steps: list[Step] = []
     before = b"["
-    for one in told:
+    for one in rendered:
         steps.append(before + msgspec.json.encode(one) if isinstance(one, dict) else one)
         before = b"\n,\r\n" if isinstance(one, dict) else before
     return [*steps, b"\n]"]

@@ -22,7 +22,7 @@ class Signatures:
         self._secret = secret
         self._given: set[bytes] = set()
 
-    def made_for(self, part: dict[str, Any]) -> str:
+    def make_for(self, part: dict[str, Any]) -> str:
         """A signature for this part. The texts of an answer share one: they may come back in other pieces."""
         return base64.b64encode(self._hash(part)).decode()
 
@@ -38,7 +38,11 @@ class Signatures:
         if not text or text in DUMMIES:
             return
         signature = from_base64(text) or b""
-        if signature in self._given or signature in BYTES_OF_DUMMIES or hmac.compare_digest(signature, self._hash(part)):
+        if (
+            signature in self._given
+            or signature in BYTES_OF_DUMMIES
+            or hmac.compare_digest(signature, self._hash(part))
+        ):
             return
         # It says "Corrupted thought signature.": one of another model family, of another provider, or changed on the way.
         raise GeminiRequestRefused("Corrupted thought signature.")

@@ -56,27 +56,29 @@ class TurnRenderer:
         self._given: str | None = None  # and with what, if the script says so
         self._malformed: ToolCall | None = None
         #: What each frame says; steps between them stand where they were put.
-        self._said: list[list[Part] | Step] = []
-        for said in turn.elements:
-            self._say(said)
+        self._contents: list[list[Part] | Step] = []
+        for element in turn.elements:
+            self._add(element)
 
     def frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
         """A frame for each piece, and a last one with the reason to stop."""
-        told: list[dict[str, Any] | Step] = [self._candidate(said) if isinstance(said, list) else said for said in self._said]
+        frames: list[dict[str, Any] | Step] = [
+            self._candidate(content) if isinstance(content, list) else content for content in self._contents
+        ]
         last = self._last()
         if "candidates" in last or "promptFeedback" in last or ("usage" not in self._turn.omit and usage_in != "first"):
-            told.append(last)
-        self._add_usage([frame for frame in told if isinstance(frame, dict)], usage_in)
-        return told
+            frames.append(last)
+        self._add_usage([frame for frame in frames if isinstance(frame, dict)], usage_in)
+        return frames
 
     def one_frame(self) -> list[dict[str, Any] | Step]:
         """All of it in one frame, after whatever happens on the way."""
-        return [*(said for said in self._said if not isinstance(said, list)), self.answer()]
+        return [*(content for content in self._contents if not isinstance(content, list)), self.answer()]
 
     def answer(self) -> dict[str, Any]:
         """All that the stream says, put together: pieces are joined, and a signature at the end stands on the text before it."""
         parts: list[Part] = []
-        for part in [part for said in self._said if isinstance(said, list) for part in said]:
+        for part in [part for content in self._contents if isinstance(content, list) for part in content]:
             if parts and _continues(parts[-1], part):
                 parts[-1] = {**part, "text": parts[-1]["text"] + part["text"]}
             else:
@@ -86,28 +88,28 @@ class TurnRenderer:
             parts[-1] = {**parts[-1], **signature}
         elif signature:
             parts.append({"text": "", **signature})
-        told = self._no_candidates() or self._candidate(parts, self._end())
+        answer = self._no_candidates() or self._candidate(parts, self._end())
         if "usage" not in self._turn.omit:
-            told["usageMetadata"] = self._usage()
-        return told
+            answer["usageMetadata"] = self._usage()
+        return answer
 
-    def _say(self, said: TurnElement) -> None:
-        match said:
+    def _add(self, element: TurnElement) -> None:
+        match element:
             case Text() | Refusal():
-                self._said += [[{"text": piece}] for piece in said.pieces]
+                self._contents += [[{"text": piece}] for piece in element.pieces]
             case Reasoning():
-                self._said += [[{"text": piece, "thought": True}] for piece in said.pieces]
-                self._signs, self._given = True, said.signature
+                self._contents += [[{"text": piece, "thought": True}] for piece in element.pieces]
+                self._signs, self._given = True, element.signature
             case Redacted():
-                self._signs, self._given = True, said.data
+                self._signs, self._given = True, element.data
             case ToolCalls():
-                calls = [part for call in said.calls for part in self._call(call)]
+                calls = [part for call in element.calls for part in self._call(call)]
                 if calls:
-                    self._said.append(calls)
+                    self._contents.append(calls)
             case Raw():
-                self._said.append(said.data)
+                self._contents.append(element.data)
             case Pause() | Wait() | End():
-                self._said.append(said)
+                self._contents.append(element)
             case Finish() | ScriptedUsage():
                 pass  # told at the end, where they belong
             case _ as never:
@@ -128,15 +130,15 @@ class TurnRenderer:
     def _signature_for(self, part: Part) -> dict[str, str]:
         if not self._signs:
             return {}
-        signature = self._signatures.made_for(part) if self._given is None else self._signatures.given(self._given)
+        signature = self._signatures.make_for(part) if self._given is None else self._signatures.given(self._given)
         self._signs, self._given = False, None
         return {"thoughtSignature": signature}
 
     def _signature_at_end(self) -> dict[str, str]:
-        return self._signature_for({"text": ""}) if self._spoke() or self._given is not None else {}
+        return self._signature_for({"text": ""}) if self._has_content() or self._given is not None else {}
 
-    def _spoke(self) -> bool:
-        return any(isinstance(said, list) for said in self._said)
+    def _has_content(self) -> bool:
+        return any(isinstance(content, list) for content in self._contents)
 
     def _last(self) -> dict[str, Any]:
         """The end: an empty text that may be signed, and the reason; without a reason, nothing but room for the usage."""
@@ -146,14 +148,14 @@ class TurnRenderer:
             return blocked
         if "finish" in self._turn.omit and not signature:
             return dict(self._head)
-        return self._candidate([{"text": "", **signature}] if self._spoke() or signature else [], self._end())
+        return self._candidate([{"text": "", **signature}] if self._has_content() or signature else [], self._end())
 
     def _no_candidates(self) -> dict[str, Any] | None:
         """The answer where there are none: the prompt was blocked, or nothing at all was said."""
         reason = self._reason()
         if reason.startswith(BLOCKED):
             return {"promptFeedback": {"blockReason": reason.removeprefix(BLOCKED)}, **self._head}
-        if "finish" in self._turn.omit and not self._spoke():
+        if "finish" in self._turn.omit and not self._has_content():
             return {"candidates": [], **self._head}
         return None
 
@@ -176,11 +178,11 @@ class TurnRenderer:
         return {"finishReason": reason, "finishMessage": f"Malformed function call: {shown}"}
 
     def _reason(self) -> str:
-        said = [said.reason for said in self._turn.elements if isinstance(said, Finish)]
-        if said:
-            return FINISH.get(said[-1], said[-1])
+        reasons = [element.reason for element in self._turn.elements if isinstance(element, Finish)]
+        if reasons:
+            return FINISH.get(reasons[-1], reasons[-1])
         # A refusal is a text like any other here; only the reason tells that it is one.
-        refused = any(isinstance(said, Refusal) for said in self._turn.elements)
+        refused = any(isinstance(element, Refusal) for element in self._turn.elements)
         return MALFORMED if self._malformed else "SAFETY" if refused else "STOP"
 
     def _add_usage(self, frames: list[dict[str, Any]], usage_in: UsageIn) -> None:
@@ -194,20 +196,24 @@ class TurnRenderer:
 
     def _usage(self, so_far: int | None = None) -> dict[str, Any]:
         usage = usage_of(self._turn, prompt_chars(self._body))
-        said = usage.completion - usage.reasoning if so_far is None else min(so_far, usage.completion - usage.reasoning)
-        told = {
+        output_tokens = (
+            usage.completion - usage.reasoning if so_far is None else min(so_far, usage.completion - usage.reasoning)
+        )
+        counts = {
             "promptTokenCount": usage.prompt,
-            "candidatesTokenCount": said,
-            "totalTokenCount": usage.prompt + usage.reasoning + said,
+            "candidatesTokenCount": output_tokens,
+            "totalTokenCount": usage.prompt + usage.reasoning + output_tokens,
         }
         if self._reason().startswith(BLOCKED):
-            del told["candidatesTokenCount"]
+            del counts["candidatesTokenCount"]
         # Thoughts are counted apart from what is said, cached tokens inside the prompt; neither is told where there are none.
         apart = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
-        return {**told, **{name: count for name, count in apart.items() if count}}
+        return {**counts, **{name: count for name, count in apart.items() if count}}
 
     def _pieces(self) -> list[str]:
-        return [piece for said in self._turn.elements if isinstance(said, Text | Refusal) for piece in said.pieces]
+        return [
+            piece for element in self._turn.elements if isinstance(element, Text | Refusal) for piece in element.pieces
+        ]
 
     def _logprobs(self, pieces: list[str]) -> dict[str, Any]:
         """Each piece as a token; the alternatives are the same token over again."""

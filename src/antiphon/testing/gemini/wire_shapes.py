@@ -30,7 +30,7 @@ class Named(Struct, frozen=True):
 class Words(Struct, frozen=True):
     """One of these words, in capitals or not."""
 
-    known: tuple[str, ...]
+    allowed: tuple[str, ...]
 
 
 Kind = str | Many | Named | Words
@@ -64,10 +64,13 @@ class _Reader:
         if isinstance(kind, Named):
             if not isinstance(value, dict):
                 return self._wrong(value, path, "an object")
-            return {name: self.value(member, kind.of, f"{path}[{at}].value") for at, (name, member) in enumerate(value.items())}
+            return {
+                name: self.value(member, kind.of, f"{path}[{at}].value")
+                for at, (name, member) in enumerate(value.items())
+            }
         if isinstance(kind, Words):
             word = value.upper() if isinstance(value, str) else None
-            return word if word in kind.known else self._wrong(value, path, "TYPE_ENUM")
+            return word if word in kind.allowed else self._wrong(value, path, "TYPE_ENUM")
         if kind in self._shapes:
             return self._message(value, kind, path)
         return self._scalar(value, kind, path)

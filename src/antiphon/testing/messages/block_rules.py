@@ -56,7 +56,9 @@ def check_block(block: Any, path: str, allowed: tuple[str, ...], *, blank: bool 
         )
     # "`tool_use` blocks can only be in `assistant` messages", and so on: each role has its blocks.
     if kind not in allowed:
-        raise MessagesRequestRefused(f"{path}: `{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}")
+        raise MessagesRequestRefused(
+            f"{path}: `{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}"
+        )
     members = BLOCKS[kind]
     check_members(block, f"{path}.{kind}", Members({"type": str, **members.must}, members.may))
     check_cache_control(block.get("cache_control"), f"{path}.{kind}")
@@ -95,7 +97,9 @@ def _check_text(block: dict[str, Any], path: str, *, blank: bool) -> None:
 def _check_source(source: dict[str, Any], path: str, sources: dict[str, Members]) -> None:
     kind = kind_of(source)
     if kind not in sources:
-        raise MessagesRequestRefused(f"{path}: Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}")
+        raise MessagesRequestRefused(
+            f"{path}: Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}"
+        )
     check_members(source, f"{path}.{kind}", Members({"type": str, **sources[kind].must}, sources[kind].may))
     # "Only HTTPS URLs are supported": the server fetches them itself.
     if kind == "url" and not source["url"].startswith("https://"):
@@ -108,15 +112,15 @@ def _check_source(source: dict[str, Any], path: str, sources: dict[str, Members]
 def _check_image(source: dict[str, Any], path: str) -> None:
     if source["type"] != "base64":
         return
-    told = source["media_type"]
+    media_type = source["media_type"]
     # Four media types and no other: SVG, HEIC and `image/jpg` are refused.
-    if told not in SIGNS:
+    if media_type not in SIGNS:
         raise MessagesRequestRefused(f"{path}.base64.media_type: Input should be {', '.join(map(repr, SIGNS))}")
     # "The image was specified using the image/jpeg media type, but the image appears to be a image/png image."
     start = base64.b64decode(source["data"][:16])
-    seen = next((kind for kind, sign in SIGNS.items() if sign.match(start)), told)
-    if seen != told:
-        raise MessagesRequestRefused(f"{path}: the image is said to be {told}, but it appears to be {seen}")
+    seen = next((kind for kind, sign in SIGNS.items() if sign.match(start)), media_type)
+    if seen != media_type:
+        raise MessagesRequestRefused(f"{path}: the image is said to be {media_type}, but it appears to be {seen}")
 
 
 def _check_document(source: dict[str, Any], path: str) -> None:

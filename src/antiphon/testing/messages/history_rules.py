@@ -8,7 +8,15 @@ from __future__ import annotations
 from itertools import pairwise, takewhile
 from typing import Any, Final
 
-from antiphon.testing.messages.block_rules import IN_ASSISTANT, IN_SYSTEM, IN_USER, Members, check_block, check_members, kind_of
+from antiphon.testing.messages.block_rules import (
+    IN_ASSISTANT,
+    IN_SYSTEM,
+    IN_USER,
+    Members,
+    check_block,
+    check_members,
+    kind_of,
+)
 from antiphon.testing.messages.errors import MessagesRequestRefused
 from antiphon.testing.messages.issued_thoughts import IssuedThoughts
 
@@ -58,10 +66,10 @@ def _check_order(roles: list[str], *, alternating: bool) -> None:
     # "messages: first message must use the "user" role".
     if roles[0] != "user":
         raise MessagesRequestRefused('messages: first message must use the "user" role')
-    spoken = [role for role in roles if role != "system"]
+    turn_roles = [role for role in roles if role != "system"]
     # "roles must alternate between "user" and "assistant", but found multiple "user" roles in a row": the maker of this API has
     # come to merge such turns, those who serve its models elsewhere have not.
-    for before, after in pairwise(spoken):
+    for before, after in pairwise(turn_roles):
         if alternating and before == after:
             raise MessagesRequestRefused(
                 f'messages: roles must alternate between "user" and "assistant", but found multiple "{after}" roles in a row'
@@ -93,7 +101,9 @@ def _check_content(message: dict[str, Any], path: str, *, is_last: bool) -> None
 def _check_prefill(message: dict[str, Any], thinking: str) -> None:
     # A turn that is already begun cannot be thought about: prefilling is refused where thinking is on.
     if thinking in THINKING:
-        raise MessagesRequestRefused("messages: the conversation cannot end with an assistant message when `thinking` is enabled")
+        raise MessagesRequestRefused(
+            "messages: the conversation cannot end with an assistant message when `thinking` is enabled"
+        )
     last = blocks_of(message)[-1:]
     # "final assistant content cannot end with trailing whitespace".
     if last and last[0]["type"] == "text" and last[0]["text"] != last[0]["text"].rstrip():
@@ -178,13 +188,15 @@ def _check_thoughts(messages: list[dict[str, Any]], thoughts: IssuedThoughts) ->
                 raise MessagesRequestRefused(f"{path}: Invalid `data` in `redacted_thinking` block")
         # "The final block in an assistant message cannot be `thinking`": thoughts lead to something.
         if blocks and blocks[-1]["type"] == "thinking":
-            raise MessagesRequestRefused(f"messages.{at}: The final block in an assistant message cannot be `thinking`.")
+            raise MessagesRequestRefused(
+                f"messages.{at}: The final block in an assistant message cannot be `thinking`."
+            )
 
 
 def _check_loop(messages: list[dict[str, Any]]) -> None:
     """Within a loop of tools, the turn that began it starts with thoughts."""
-    asked = max(at for at, message in enumerate(messages) if message["role"] == "user" and not _has_results(message))
-    for at, message in enumerate(messages[asked:], asked):
+    start = max(at for at, message in enumerate(messages) if message["role"] == "user" and not _has_results(message))
+    for at, message in enumerate(messages[start:], start):
         if message["role"] == "assistant":
             kind = kind_of(blocks_of(message)[0]) if message["content"] else ""
             # "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceding the lastmost

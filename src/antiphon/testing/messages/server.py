@@ -124,20 +124,20 @@ class MessagesBehavior:
         return bool(received.json.get("stream"))
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        told = self._teller(turn, received, self._habits).tell()
-        return [_frame(step) if isinstance(step, dict) else step for step in told]
+        steps = self._renderer(turn, received, self._habits).render()
+        return [_frame(step) if isinstance(step, dict) else step for step in steps]
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
         if _stop_reason(turn) == "error":
             return messages_error(500).body
-        events = [step for step in self._teller(turn, received, ()).tell() if isinstance(step, dict)]
+        events = [step for step in self._renderer(turn, received, ()).render() if isinstance(step, dict)]
         return msgspec.json.encode(_folded(events))
 
-    def _teller(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _Teller:
-        return _Teller(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
+    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
+        return _TurnRenderer(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
 
 
-class _Teller:
+class _TurnRenderer:
     """One turn as events. A new kind of content begins a new block, and ends the one before."""
 
     def __init__(
@@ -148,28 +148,28 @@ class _Teller:
         self._id = id
         self._thoughts = thoughts
         self._habits = habits
-        self._begun = False
+        self._has_started = False
         self._blocks = 0
         self._open: list[int] = []
         self._in_text = False  # whether the newest block is text, of which more may follow
         self._steps: list[dict[str, Any] | Step] = []
 
-    def tell(self) -> list[dict[str, Any] | Step]:
-        for said in self._turn.elements:
-            match said:
+    def render(self) -> list[dict[str, Any] | Step]:
+        for element in self._turn.elements:
+            match element:
                 case Text() | Refusal():  # a refusal is text here, and a stop reason
-                    self._text(said.pieces)
+                    self._text(element.pieces)
                 case Reasoning():
-                    self._think(said)
+                    self._think(element)
                 case Redacted():
-                    self._thoughts.give_sealed(said.data)
-                    self._start({"type": "redacted_thinking", "data": said.data})
+                    self._thoughts.give_sealed(element.data)
+                    self._start({"type": "redacted_thinking", "data": element.data})
                 case ToolCalls():
-                    self._call(said)
+                    self._call(element)
                 case Raw():
-                    self._steps.append(said.data)
+                    self._steps.append(element.data)
                 case Pause() | Wait() | End():
-                    self._steps.append(said)
+                    self._steps.append(element)
                 case Finish() | ScriptedUsage():
                     pass  # told at the end, where they belong
                 case _ as never:
@@ -187,19 +187,19 @@ class _Teller:
         for piece in pieces:
             self._delta(self._open[-1], {"type": "text_delta", "text": piece})
 
-    def _think(self, said: Reasoning) -> None:
+    def _think(self, element: Reasoning) -> None:
         # `omitted`: the words are kept back, and the signature alone is given.
         is_shown = (self._body.get("thinking") or {}).get("display") != "omitted"
-        pieces = said.pieces if is_shown else ()
-        signature = self._thoughts.give("".join(pieces), said.signature)
+        pieces = element.pieces if is_shown else ()
+        signature = self._thoughts.give("".join(pieces), element.signature)
         self._start({"type": "thinking", "thinking": "", "signature": ""})
         for piece in pieces:
             self._delta(self._open[-1], {"type": "thinking_delta", "thinking": piece})
         self._delta(self._open[-1], {"type": "signature_delta", "signature": signature})
 
-    def _call(self, said: ToolCalls) -> None:
+    def _call(self, element: ToolCalls) -> None:
         """Real servers write one call after the other."""
-        for group in [said.calls] if "overlapping" in self._habits else [(call,) for call in said.calls]:
+        for group in [element.calls] if "overlapping" in self._habits else [(call,) for call in element.calls]:
             spelled = ToolCalls(tuple(replace(call, pieces=self._pieces(call)) for call in group))
             indices: list[int] = []
             for at, _, piece in interleave_pieces(spelled):
@@ -247,13 +247,18 @@ class _Teller:
     # The message.
 
     def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._has_started:
+            self._has_started = True
             self._start_message()
 
     def _start_message(self) -> None:
         message: dict[str, Any] = {"id": self._id, "type": "message", "role": "assistant"}
-        message |= {"model": self._body.get("model", "mock-1"), "content": [], "stop_reason": None, "stop_sequence": None}
+        message |= {
+            "model": self._body.get("model", "mock-1"),
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
         if "usage" not in self._turn.omit:
             message["usage"] = {**self._usage(), "output_tokens": 1}
         self._event("message_start", message=message)
@@ -268,8 +273,8 @@ class _Teller:
             return
         # Stop reason and usage share an event, which is there as long as one of them is.
         if "finish" not in omit or "usage" not in omit:
-            told = {} if "usage" in omit else {"usage": self._usage()}
-            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **told)
+            usage = {} if "usage" in omit else {"usage": self._usage()}
+            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **usage)
         if "done" not in omit:
             self._event("message_stop")
 
@@ -298,18 +303,18 @@ class _Teller:
 def _input(call: ToolCall) -> dict[str, Any]:
     """The input of a call as an object, which it always is in this dialect."""
     written = "".join(call.pieces)
-    found = {"input": written} if call.kind == "custom" else parse_json(written)
-    return found if isinstance(found, dict) else {}
+    value = {"input": written} if call.kind == "custom" else parse_json(written)
+    return value if isinstance(value, dict) else {}
 
 
 def _stop_reason(turn: ScriptedTurn) -> str:
     """In the words of this dialect, which are said as they are; those of chat are translated."""
-    said = [said.reason for said in turn.elements if isinstance(said, Finish)]
-    if said:
-        return STOP_REASONS.get(said[-1], said[-1])
-    if any(isinstance(said, Refusal) for said in turn.elements):
+    reasons = [element.reason for element in turn.elements if isinstance(element, Finish)]
+    if reasons:
+        return STOP_REASONS.get(reasons[-1], reasons[-1])
+    if any(isinstance(element, Refusal) for element in turn.elements):
         return "refusal"
-    return "tool_use" if any(isinstance(said, ToolCalls) for said in turn.elements) else "end_turn"
+    return "tool_use" if any(isinstance(element, ToolCalls) for element in turn.elements) else "end_turn"
 
 
 def _frame(event: dict[str, Any]) -> bytes:
@@ -324,7 +329,11 @@ def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:
         match event:
             case {"type": "content_block_start", "content_block": block}:
                 message["content"].append(block)
-            case {"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": piece}}:
+            case {
+                "type": "content_block_delta",
+                "index": at,
+                "delta": {"type": "input_json_delta", "partial_json": piece},
+            }:
                 written[at] = written.get(at, "") + piece
                 message["content"][at]["input"] = parse_json(written[at]) or {}
             case {"type": "content_block_delta", "index": at, "delta": {**delta}}:

@@ -119,7 +119,9 @@ def _check_part(schema: Any, path: str) -> None:
             raise MessagesRequestRefused(f"{path}: For {kind!r} type, property {word!r} is not supported")
     # "For 'object' type, 'additionalProperties' must be explicitly set to false".
     if (kind == "object" or "properties" in schema) and schema.get("additionalProperties") is not False:
-        raise MessagesRequestRefused(f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false")
+        raise MessagesRequestRefused(
+            f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+        )
     # "For 'array' type, 'minItems' values other than 0 or 1 are not supported".
     if schema.get("minItems", 0) not in (0, 1):
         raise MessagesRequestRefused(f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported")
@@ -140,22 +142,24 @@ def _check_form(schema: dict[str, Any], path: str) -> None:
     for words, kind in ((("properties", "$defs", "definitions"), dict), (("anyOf", "allOf", "enum", "required"), list)):
         for word in words:
             if word in schema and not isinstance(schema[word], kind):
-                raise MessagesRequestRefused(f"{path}.{word}: JSON schema is invalid. It must match JSON Schema draft 2020-12")
+                raise MessagesRequestRefused(
+                    f"{path}.{word}: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+                )
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = [("items", schema["items"])] if "items" in schema else []
+    children: list[tuple[str, Any]] = [("items", schema["items"])] if "items" in schema else []
     for group in ("properties", "$defs", "definitions"):
-        found += [(f"{group}.{name}", child) for name, child in schema.get(group, {}).items()]
+        children += [(f"{group}.{name}", child) for name, child in schema.get(group, {}).items()]
     for group in ("anyOf", "allOf"):
-        found += [(f"{group}.{at}", child) for at, child in enumerate(schema.get(group, ()))]
-    return found
+        children += [(f"{group}.{at}", child) for at, child in enumerate(schema.get(group, ()))]
+    return children
 
 
 def _check_no_circle(schema: dict[str, Any], root: dict[str, Any], path: str, passed: tuple[str, ...]) -> None:
     ref = schema.get("$ref")
     if ref is not None:
-        target = _found(ref, root)
+        target = _resolve_ref(ref, root)
         # "Circular reference detected in schema definitions"; and no other document is ever fetched.
         if target is None or ref in passed:
             raise MessagesRequestRefused(f"{path}: the reference {ref!r} leads in a circle or out of the schema")
@@ -166,7 +170,7 @@ def _check_no_circle(schema: dict[str, Any], root: dict[str, Any], path: str, pa
             _check_no_circle(child, root, f"{path}.{step}", passed)
 
 
-def _found(ref: Any, root: dict[str, Any]) -> dict[str, Any] | None:
+def _resolve_ref(ref: Any, root: dict[str, Any]) -> dict[str, Any] | None:
     match ref.split("/") if isinstance(ref, str) else []:
         case ["#", ("$defs" | "definitions") as group, name]:
             target = root.get(group, {}).get(name)
@@ -199,6 +203,18 @@ HOSTED: Final = re.compile(r"[a-z_]+_20\d{6}|mcp_toolset")
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 KEYWORDS: Final = {
     *("type", "properties", "required", "additionalProperties", "items", "minItems", "enum", "const", "anyOf", "allOf"),
-    *("$ref", "$defs", "definitions", "format", "pattern", "default", "title", "description", "examples", "$schema", "$id"),
+    *(
+        "$ref",
+        "$defs",
+        "definitions",
+        "format",
+        "pattern",
+        "default",
+        "title",
+        "description",
+        "examples",
+        "$schema",
+        "$id",
+    ),
 }
 FORMATS: Final = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")

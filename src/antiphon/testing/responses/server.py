@@ -108,39 +108,41 @@ class ResponsesBehavior:
         request, _ = request_to_hub(received.body)
         to_bytes = EventsFromHub(request)
         steps: list[Step] = []
-        for told in self._tell(turn, received)[0]:
-            steps.append(told if isinstance(told, bytes | Pause | Wait | End) else to_bytes.feed(told))
+        for item in self._render(turn, received)[0]:
+            steps.append(item if isinstance(item, bytes | Pause | Wait | End) else to_bytes.feed(item))
         return steps if "done" in turn.omit else [*steps, to_bytes.finish()]
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return codec.encode(self._tell(turn, received)[1])
+        return codec.encode(self._render(turn, received)[1])
 
-    def _tell(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
+    def _render(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
         """The events of a turn, with what happens between them; and the response they make."""
         request, _ = request_to_hub(received.body)
         opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
         events = EventCollector()
         seal = partial(responses_rules.sealed, maker=self._limits.maker)
-        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
-        told: list[Any] = []
-        for said in turn.elements:
-            match said:
+        renderer = _TurnRenderer(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
+        items: list[Any] = []
+        for element in turn.elements:
+            match element:
                 case Raw():
-                    told.append(said.data)
+                    items.append(element.data)
                 case Pause() | Wait() | End():
-                    told.append(said)
+                    items.append(element)
                 case _:
-                    teller.tell(said)
-                    told += events.take()
+                    renderer.add(element)
+                    items += events.take()
         if "finish" not in turn.omit:
-            teller.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
-        return told + events.take(), teller.writer.response
+            renderer.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
+        return items + events.take(), renderer.writer.response
 
 
-class _Teller:
+class _TurnRenderer:
     """Tells the writer what is said; a new kind of content begins a new item."""
 
-    def __init__(self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]) -> None:
+    def __init__(
+        self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]
+    ) -> None:
         self.writer = writer
         self._new_id = stamps.new_id
         self._seal = seal
@@ -151,23 +153,23 @@ class _Teller:
         self._key = -1
         self._kind: type[TurnElement] | None = None
 
-    def tell(self, said: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
-        match said:
+    def add(self, element: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
+        match element:
             case Text():
                 key = self._item(Text)
-                for piece in said.pieces:
+                for piece in element.pieces:
                     self.writer.text(key, piece, logprobs=self._logprobs(piece))
             case Refusal():
                 key = self._item(Text)  # a refusal is a part of a message, as text is
-                for piece in said.pieces:
+                for piece in element.pieces:
                     self.writer.refusal(key, piece)
             case Reasoning():
                 key = self._thought()
-                for piece in said.pieces:
+                for piece in element.pieces:
                     self.writer.reasoning(key, piece)
             case ToolCalls():
                 self._close()
-                self._calls(said)
+                self._calls(element)
             case Redacted():
                 pass  # what has no words is no item here
             case Finish() | ScriptedUsage():
@@ -209,9 +211,9 @@ class _Teller:
             self.writer.close(key)
         self._kind = None
 
-    def _calls(self, said: ToolCalls) -> None:
-        keys = [next(self._keys) for _ in said.calls]
-        for at, call, piece in interleave_pieces(said):
+    def _calls(self, element: ToolCalls) -> None:
+        keys = [next(self._keys) for _ in element.calls]
+        for at, call, piece in interleave_pieces(element):
             is_function = call.kind == "function"
             if piece is None:
                 begin = self.writer.call if is_function else self.writer.custom_call
@@ -284,7 +286,7 @@ def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _finish_reason(turn: ScriptedTurn) -> str:
-    return next((said.reason for said in turn.elements if isinstance(said, Finish)), "stop")
+    return next((element.reason for element in turn.elements if isinstance(element, Finish)), "stop")
 
 
 def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> hub.Usage:
