@@ -1,4 +1,4 @@
-"""Runs one of the servers by hand: `python -m antiphon.testing chat --port 9001`."""
+"""Run one of the servers by hand: `python -m antiphon.testing chat --port 9001`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until it is interrupted."""
+    """Serve until interrupted."""
     args = _parser().parse_args(arguments)
     server = SERVERS[args.dialect](
         key=args.key,
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         strict=not args.lenient,
         port=args.port,
     )
-    # Blocked before the server's thread begins, so that whoever is told to stop is the one that waits for it.
+    # Block the signals before the server's thread starts, so that this thread receives them in `sigwait`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         with server:

@@ -1,7 +1,7 @@
-"""What a server without a script says: it echoes, calls tools that the user speaks of, and sums up what they said.
+"""Answers of a server without a script: it echoes, calls tools that the user mentions, and repeats their results.
 
-The rules are few and always the same, so that a person at a terminal and a test can both foresee the answer. Every dialect tells
-what it was asked as a `Prompt`.
+The rules are few and fixed, so that people and tests can predict the answer. Every dialect converts its request to a
+`Prompt`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class OfferedTool(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """What was asked, whatever the dialect."""
+    """A request, independent of the dialect."""
 
     #: The text of the last user message.
     text: str
     media: int = 0
-    #: What tools said after it: the name of the tool, and its words.
+    #: The tool results after it: the name of the tool, and the text.
     results: tuple[tuple[str, str], ...] = ()
-    #: How many calls the conversation has: new ones are numbered on from there.
+    #: The number of calls in the conversation; new calls continue the numbering.
     calls_before: int = 0
     tools: tuple[OfferedTool, ...] = ()
     #: `auto`, `none`, `required`; a named tool is `required` with that tool alone in `tools`.
@@ -47,7 +47,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 def improvise(prompt: Prompt) -> ScriptedTurn:
-    """The answer. Each word of it is a piece, and counts as a token."""
+    """Return the answer. Each word is a piece and counts as a token."""
     elements: list[TurnElement] = (
         [Reasoning(_words(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
     )
@@ -57,7 +57,7 @@ def improvise(prompt: Prompt) -> ScriptedTurn:
 
 
 def schema_in_instructions(instructions: str) -> dict[str, Any] | None:
-    """The schema that the answer must have by these instructions: empty for any JSON object, None where they ask for none."""
+    """Return the schema that these instructions require: empty for any JSON object, None if they require no JSON."""
     request_match = ASKS_FOR_JSON.search(instructions)
     if request_match is None:
         return None
@@ -68,7 +68,8 @@ def schema_in_instructions(instructions: str) -> dict[str, Any] | None:
 
 
 def _calls(prompt: Prompt) -> list[ToolCall]:
-    """The calls to make: those that the user spells out, else one of a tool that the user speaks of or the request forces."""
+    """Return the calls that the user writes out, else one call of a tool that the user mentions or the request
+    forces."""
     if prompt.choice == "none" or prompt.results:
         return []
     wanted = _spelled_out(prompt)
@@ -86,13 +87,13 @@ def _calls(prompt: Prompt) -> list[ToolCall]:
 
 
 def _mentions(text: str, tool: OfferedTool) -> bool:
-    """Whether a word of the tool's name stands in the text: `weather` for `get_weather`."""
+    """Whether the text has a word of the tool's name: `weather` for `get_weather`."""
     words = set(WORD.findall(text.lower()))
     return any(word in words for word in WORD.findall(tool.name.lower().replace("_", " ")) if len(word) > 3)
 
 
 def _spelled_out(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
-    """`call NAME {json}`: a function with these arguments, a custom tool with all that follows."""
+    """Parse `call NAME {json}`: a function with these arguments, or a custom tool with the rest of the text."""
     offered = {tool.name: tool for tool in prompt.tools}
     calls = [
         (offered[match[1]], prompt.text[match.end() :].lstrip())
@@ -106,7 +107,7 @@ def _spelled_out(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
 
 
 def _object_at_start(text: str) -> str:
-    """The JSON object that the text begins with, as it is written; empty if there is none."""
+    """Return the JSON object at the start of the text as written; empty if there is none."""
     try:
         check_nesting(text)
         _, end = DECODER.raw_decode(text)
@@ -130,7 +131,7 @@ def _text(prompt: Prompt) -> str:
 
 
 def _limited(elements: list[TurnElement], most: int | None) -> list[TurnElement]:
-    """What fits into so many pieces; where not all does, the answer ends for `length`."""
+    """Cut the answer to this many pieces; a cut answer finishes with `length`."""
     if most is None:
         return elements
     fitting: list[TurnElement] = []
@@ -145,7 +146,7 @@ def _limited(elements: list[TurnElement], most: int | None) -> list[TurnElement]
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A text in pieces, each a word with the space before it."""
+    """Split a text into pieces: each is a word with the space before it."""
     return tuple(PIECE.findall(text))
 
 

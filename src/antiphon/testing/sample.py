@@ -1,6 +1,6 @@
-"""A value for a JSON schema: the same one every time, the smallest that the schema's plain words allow.
+"""Make a sample value for a JSON schema: always the same, and the smallest that the common keywords allow.
 
-It knows what tools and formats are written with; what it does not know (`pattern`, `not`, conditions) it passes over.
+Keywords that tools and formats rarely use (`pattern`, `not`, conditions) are ignored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 def sample(schema: Any) -> Any:
-    """A value that the schema allows."""
+    """Return a value that the schema allows."""
     return _sample(schema, schema if isinstance(schema, dict) else {}, "value", DEPTH)
 
 
@@ -56,7 +56,7 @@ def _text(schema: dict[str, Any], name: str) -> str:
 
 
 def _resolve_ref(ref: str, root: dict[str, Any]) -> Any:
-    """What `#/$defs/Name` points to."""
+    """Return the target of a reference such as `#/$defs/Name`."""
     target: Any = root
     for step in ref.removeprefix("#").strip("/").split("/"):
         target = target.get(step) if isinstance(target, dict) and step else target

@@ -1,7 +1,7 @@
-"""What real chat servers refuse, rule by rule. `check(received, limits)` returns the body or raises `RequestRefused`.
+"""The rules of real chat servers. `check(received, limits)` returns the body or raises `RequestRefused`.
 
-Not every server has every rule; a request that passes here is one that all of them take. Each rule has a comment that says what
-it copies.
+Not every server has every rule; a request that passes here is accepted by all of them. The comment of each rule names
+what it copies.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """How long the conversation is, in characters of text."""
+    """Return the length of the conversation in characters of text."""
     messages = body.get("messages")
     contents = (
         [message.get("content") for message in messages if isinstance(message, dict)]
@@ -123,7 +123,8 @@ def _check_messages(body: dict[str, Any]) -> None:
 
 
 def _check_reasoning(messages: list[dict[str, Any]]) -> None:
-    # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that called tools.
+    # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that
+    # called tools.
     for at, message in enumerate(messages):
         if message.get("tool_calls") and not message.get("reasoning_content"):
             raise RequestRefused(

@@ -1,6 +1,6 @@
-"""`ChatServer`: a strict server of Chat Completions. It spells a turn as chunks or as one completion, which say the same.
+"""`ChatServer`: a strict server of Chat Completions. It renders a turn as chunks or as one equivalent completion.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from antiphon.testing.script import (
 
 
 class ChatServer(FakeServer):
-    """`with ChatServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with ChatServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class ChatServer(FakeServer):
 
 
 class ChatBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: ServerLimits = ServerLimits(), reasoning_field: str = "reasoning_content") -> None:  # noqa: B008
         self._limits = limits
@@ -109,7 +110,7 @@ class ChatBehavior:
 
 
 class _Stream:
-    """One turn as frames: the role first, then each piece in a chunk of its own."""
+    """Renders one turn as frames: the role first, then each piece in its own chunk."""
 
     def __init__(self, turn: ScriptedTurn, body: dict[str, Any], head: dict[str, Any], reasoning_field: str) -> None:
         self._turn = turn
@@ -141,9 +142,9 @@ class _Stream:
                 case Pause() | Wait() | End():
                     self._steps.append(element)
                 case Redacted():
-                    pass  # chat has no thoughts without words
+                    pass  # chat has no redacted reasoning
                 case Finish() | ScriptedUsage():
-                    pass  # told at the end, where they belong
+                    pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
         self._end()
@@ -153,7 +154,7 @@ class _Stream:
         omit = self._turn.omit
         if "finish" not in omit:
             self._delta({}, finish_reason=_finish_reason(self._turn))
-        # ScriptedUsage is a last chunk without choices, and only where it was asked for.
+        # Usage is a last chunk without choices, and only on request.
         if "usage" not in omit and (self._body.get("stream_options") or {}).get("include_usage"):
             self._frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
         if "done" not in omit:
@@ -171,7 +172,7 @@ class _Stream:
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     messages: list[dict[str, Any]] = body["messages"]
     last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=-1)
     content = messages[last].get("content") if last >= 0 else ""
@@ -192,7 +193,7 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 
 
 def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
     for message in messages:
@@ -205,7 +206,7 @@ def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them."""
+    """Return the tools that may be called, and the tool choice."""
     tools = []
     for tool in body.get("tools") or ():
         spec = tool[tool["type"]]
@@ -229,7 +230,7 @@ def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _message(turn: ScriptedTurn, reasoning_field: str) -> dict[str, Any]:
-    """All that the stream says, put together."""
+    """Return the content of the stream as one message."""
     texts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Text)]
     thoughts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Reasoning)]
     refusals = ["".join(element.pieces) for element in turn.elements if isinstance(element, Refusal)]
@@ -278,7 +279,7 @@ def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logprobs(pieces: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
-    """Each piece as a token, if that was asked for; the alternatives are the same token over again."""
+    """Return each piece as a token, if requested; the alternatives repeat the same token."""
     if not body.get("logprobs"):
         return None
     tokens = [{"token": piece, "logprob": -0.25, "bytes": list(piece.encode())} for piece in pieces]

@@ -1,4 +1,4 @@
-"""How a gemini server says no: `{"error": {"code", "message", "status", "details"}}`, alone, inside a stream or inside an array."""
+"""Errors of gemini servers: `{"error": {"code", "message", "status", "details"}}`, alone or in a stream or array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.testing.script import PlainReply, whole
 
 
 class GeminiRequestRefused(Exception):
-    """A request that a real server would not take."""
+    """A real server would refuse the request."""
 
     def __init__(self, message: str, *, status: int = 400, details: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__(message)
@@ -25,12 +25,12 @@ def gemini_error(
     details: Sequence[dict[str, Any]] = (),
     headers: dict[str, str] | None = None,
 ) -> PlainReply:
-    """An error as an answer of its own, for a script or for a refusal."""
+    """Return an error as a whole answer, for a script or a refusal."""
     return whole(body_of(status, message, details), status, headers)
 
 
 def error_frame(status: int, message: str = "scripted") -> bytes:
-    """The same error in the middle of a stream, for `raw`: it comes as an event like any other, inside a 200."""
+    """Return an error as an event inside a 200 stream, for `raw`."""
     return b"data: " + msgspec.json.encode(body_of(status, message)) + b"\r\n\r\n"
 
 
@@ -47,7 +47,7 @@ def error_info(reason: str) -> dict[str, Any]:
 
 
 def retry_info(seconds: float) -> dict[str, Any]:
-    """A detail that says when to come again: `gemini_error(429, details=[retry_info(30)])`. There is no header for it."""
+    """Return a detail with the retry delay: `gemini_error(429, details=[retry_info(30)])`. There is no header for it."""
     return {"@type": f"{DETAIL}.RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 

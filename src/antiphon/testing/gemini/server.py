@@ -1,6 +1,6 @@
-"""`GeminiServer`: a strict server of the gemini dialect. It spells a turn as frames or as one answer, which say the same.
+"""`GeminiServer`: a strict server of the gemini dialect. It renders a turn as frames or as one equivalent answer.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from antiphon.testing.script import Finish, PlainReply, ReceivedRequest, Reply, 
 
 
 class GeminiServer(FakeServer):
-    """`with GeminiServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`).
+    """`with GeminiServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`).
 
-    What else it allows is said in `limits`. How it tells: `gives_ids` says whether its calls have ids, `usage_in` which frames
-    have the usage, `one_frame` puts all that it says, text and calls alike, into one frame.
+    `limits` has further limits. `gives_ids`: its calls have ids. `usage_in`: the frames that have the usage.
+    `one_frame`: text and calls are in one frame.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class GeminiServer(FakeServer):
 
     @property
     def base_url(self) -> str:
-        """What an address begins with; the SDK of the API's maker wants `origin`, and adds the version by itself."""
+        """The base URL with the version. The SDK of the API's maker takes `origin` and adds the version itself."""
         return f"{self.origin}/v1beta"
 
     def _steps_of(self, reply: Reply, received: ReceivedRequest) -> Iterable[Step]:
@@ -65,17 +66,17 @@ class GeminiServer(FakeServer):
 
 
 def blocked(reason: str = "SAFETY") -> ScriptedTurn:
-    """An answer to a prompt that the server will not have: no candidates, and why."""
+    """Answer that the prompt is blocked: no candidates, and the reason."""
     return turn(Finish(f"{BLOCKED}{reason}"))
 
 
 def empty() -> ScriptedTurn:
-    """An answer that has no candidates, and says nothing of why."""
+    """Answer without candidates and without a reason."""
     return turn(omit=["finish"])
 
 
 class GeminiBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class GeminiBehavior:
 
 
 def _model_call(received: ReceivedRequest) -> ModelCall:
-    """What is asked of a model, on a path that is known to be a model's."""
+    """Return the model call of a path that is a model's."""
     call = parse_model_call(received)
     assert call is not None, received.path
     return call
@@ -174,12 +175,12 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def _as_events(rendered: list[dict[str, Any] | Step]) -> list[Step]:
-    # Lines end in CR LF here, and no [DONE] follows.
+    # Lines end in CR LF, and there is no [DONE].
     return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in rendered]
 
 
 def _as_array(rendered: list[dict[str, Any] | Step]) -> list[Step]:
-    """The frames as members of one JSON array, which is whole only at the end."""
+    """Return the frames as members of one JSON array, which is complete only at the end."""
     steps: list[Step] = []
     before = b"["
     for one in rendered:

@@ -1,7 +1,7 @@
-"""How a gemini server tells a turn: as parts, and the frames of a stream or the one answer around them.
+"""Render a turn as a gemini server does: as parts, in the frames of a stream or in one answer.
 
-A call is told whole, in one part. A signature stands on the first call after the thoughts, or else at the end: on an empty text in
-a stream, on the last text of a whole answer. So do the real servers.
+A call is one whole part. A signature is on the first call after the thoughts, or else at the end: on an empty text in a
+stream, on the last text of a whole answer. Real servers do the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Part = dict[str, Any]
 
 
 class TurnRenderer:
-    """One turn as parts, and the frames or the answer around them."""
+    """Renders one turn as frames or as one answer."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class TurnRenderer:
         self._signatures = signatures
         self._gives_ids = gives_ids
         self._signs = signs  # whether the next call, or else the end, is signed
-        self._given: str | None = None  # and with what, if the script says so
+        self._given: str | None = None  # the signature, if the script gives one
         self._malformed: ToolCall | None = None
-        #: What each frame says; steps between them stand where they were put.
+        #: The parts of each frame, and the steps between frames, in order.
         self._contents: list[list[Part] | Step] = []
         for element in turn.elements:
             self._add(element)
 
     def frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
-        """A frame for each piece, and a last one with the reason to stop."""
+        """Return a frame for each piece, and a last one with the finish reason."""
         frames: list[dict[str, Any] | Step] = [
             self._candidate(content) if isinstance(content, list) else content for content in self._contents
         ]
@@ -72,11 +72,11 @@ class TurnRenderer:
         return frames
 
     def one_frame(self) -> list[dict[str, Any] | Step]:
-        """All of it in one frame, after whatever happens on the way."""
+        """Return the whole answer in one frame, after all other steps."""
         return [*(content for content in self._contents if not isinstance(content, list)), self.answer()]
 
     def answer(self) -> dict[str, Any]:
-        """All that the stream says, put together: pieces are joined, and a signature at the end stands on the text before it."""
+        """Return the whole answer: texts are joined, and a final signature is on the text before it."""
         parts: list[Part] = []
         for part in [part for content in self._contents if isinstance(content, list) for part in content]:
             if parts and _continues(parts[-1], part):
@@ -111,12 +111,12 @@ class TurnRenderer:
             case Pause() | Wait() | End():
                 self._contents.append(element)
             case Finish() | ScriptedUsage():
-                pass  # told at the end, where they belong
+                pass  # rendered at the end
             case _ as never:
                 assert_never(never)
 
     def _call(self, call: ToolCall) -> list[Part]:
-        """A call whole, which is how this dialect tells them; none if its arguments are no object: the server cannot say those."""
+        """Return a call as one part; empty if its arguments are not an object, which this dialect cannot express."""
         written = "".join(call.pieces)
         args = {"input": written} if call.kind == "custom" else parse_json(written or "{}")
         if not isinstance(args, dict):
@@ -124,7 +124,7 @@ class TurnRenderer:
             return []
         named = {"id": call.id} if self._gives_ids else {}
         part: Part = {"functionCall": {**named, "name": call.name, "args": args}}
-        # Of calls that are made at once the first is signed, and only that one.
+        # Only the first of parallel calls is signed.
         return [{**part, **self._signature_for(part)}]
 
     def _signature_for(self, part: Part) -> dict[str, str]:
@@ -141,7 +141,8 @@ class TurnRenderer:
         return any(isinstance(content, list) for content in self._contents)
 
     def _last(self) -> dict[str, Any]:
-        """The end: an empty text that may be signed, and the reason; without a reason, nothing but room for the usage."""
+        """Return the last frame: an empty text, perhaps signed, and the finish reason; without a reason, only the
+        head."""
         signature = self._signature_at_end()
         blocked = self._no_candidates()
         if blocked is not None:
@@ -151,7 +152,7 @@ class TurnRenderer:
         return self._candidate([{"text": "", **signature}] if self._has_content() or signature else [], self._end())
 
     def _no_candidates(self) -> dict[str, Any] | None:
-        """The answer where there are none: the prompt was blocked, or nothing at all was said."""
+        """Return the answer without candidates: the prompt was blocked, or the turn is empty. Else None."""
         reason = self._reason()
         if reason.startswith(BLOCKED):
             return {"promptFeedback": {"blockReason": reason.removeprefix(BLOCKED)}, **self._head}
@@ -181,7 +182,7 @@ class TurnRenderer:
         reasons = [element.reason for element in self._turn.elements if isinstance(element, Finish)]
         if reasons:
             return FINISH.get(reasons[-1], reasons[-1])
-        # A refusal is a text like any other here; only the reason tells that it is one.
+        # A refusal is plain text here; only the finish reason marks it.
         refused = any(isinstance(element, Refusal) for element in self._turn.elements)
         return MALFORMED if self._malformed else "SAFETY" if refused else "STOP"
 
@@ -189,7 +190,7 @@ class TurnRenderer:
         if "usage" in self._turn.omit:
             return
         if usage_in == "every":
-            # Before the last frame the counts are of what was said so far.
+            # Before the last frame, the counts cover the answer so far.
             for at, frame in enumerate(frames[:-1], 1):
                 frame["usageMetadata"] = self._usage(so_far=at)
         frames[0 if usage_in == "first" else -1]["usageMetadata"] = self._usage()
@@ -206,7 +207,7 @@ class TurnRenderer:
         }
         if self._reason().startswith(BLOCKED):
             del counts["candidatesTokenCount"]
-        # Thoughts are counted apart from what is said, cached tokens inside the prompt; neither is told where there are none.
+        # Thoughts are counted apart from the output, cached tokens inside the prompt; zero counts are left out.
         apart = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
         return {**counts, **{name: count for name, count in apart.items() if count}}
 
@@ -216,7 +217,7 @@ class TurnRenderer:
         ]
 
     def _logprobs(self, pieces: list[str]) -> dict[str, Any]:
-        """Each piece as a token; the alternatives are the same token over again."""
+        """Return each piece as a token; the alternatives repeat the same token."""
         tokens = [{"token": piece, "tokenId": at, "logProbability": -0.25} for at, piece in enumerate(pieces)]
         most = self._config().get("logprobs") or 0
         return {"chosenCandidates": tokens, "topCandidates": [{"candidates": [token] * most} for token in tokens]}

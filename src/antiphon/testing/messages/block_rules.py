@@ -1,8 +1,7 @@
-"""What servers of the Messages API refuse in a single block of content: its members, its place, its media.
+"""The rules of the Messages API for a single content block: its members, its place, its media.
 
-A rule raises `MessagesRequestRefused` with a path as these servers write it (`messages.1.content.0`).
-Each has a comment that says what it
-copies.
+A rule raises `MessagesRequestRefused` with a path in the form of these servers (`messages.1.content.0`). The comment of
+each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -49,10 +48,12 @@ def kind_of(block: Any) -> str:
 def check_block(block: Any, path: str, allowed: tuple[str, ...], *, blank: bool = False) -> None:
     """A block of one of the allowed types; `blank` allows text that is all white space."""
     kind = kind_of(block)
-    # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no place.
+    # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no
+    # place.
     if kind not in BLOCKS:
         raise MessagesRequestRefused(
-            f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {', '.join(BLOCKS)}"
+            f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: "
+            f"{', '.join(BLOCKS)}"
         )
     # "`tool_use` blocks can only be in `assistant` messages", and so on: each role has its blocks.
     if kind not in allowed:

@@ -1,7 +1,7 @@
-"""What the models of the Messages API take of thinking and effort, as the API's guides list it (November 2026).
+"""The values of thinking and effort that models of the Messages API accept, by the API's guides (November 2026).
 
-The lists are written out here by themselves and share nothing with the profiles that the gateway reads. A model under any other
-name takes everything.
+The lists are written by hand and share nothing with the gateway's profiles. A model with any other name accepts all
+values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a messages server without a script was asked, as `improvise` wants it told."""
+"""Convert a request of the Messages API to a `Prompt` for `improvise`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.testing.rules import texts_in
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     messages: list[dict[str, Any]] = body["messages"]
     last = max((at for at, message in enumerate(messages) if message["role"] == "user" and _asks(message)), default=-1)
     blocks = [block for block in blocks_of(messages[last]) if block["type"] != "tool_result"] if last >= 0 else []
@@ -35,13 +35,13 @@ def _asks(message: dict[str, Any]) -> bool:
 
 
 def _calls(messages: list[dict[str, Any]]) -> dict[str, str]:
-    """The name of the tool that each call is of."""
+    """Return the tool name of each call, by call id."""
     blocks = [block for message in messages for block in blocks_of(message)]
     return {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
 
 
 def _results(messages: list[dict[str, Any]], calls: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     rounds = [message for message in messages if message["role"] == "user"]
     results = blocks_of(rounds[-1]) if rounds else []
     return tuple(
@@ -50,7 +50,7 @@ def _results(messages: list[dict[str, Any]], calls: dict[str, str]) -> tuple[tup
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them. Tools that the server would run itself are never called."""
+    """Return the tools that may be called, and the tool choice. Hosted tools are never called."""
     tools = tuple(
         OfferedTool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool
     )

@@ -1,7 +1,7 @@
-"""`MessagesServer`: a strict server of the Messages API. It spells a turn as events or as one message, which say the same.
+"""`MessagesServer`: a strict server of the Messages API. It renders a turn as events or as one equivalent message.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with. Real servers send one
-block after the other; what worse ones do is a habit.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it. Real servers send one
+block after the other; `Habit` names the deviations of others.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ from antiphon.testing.script import (
     whole,
 )
 
-#: What poor servers and gateways do to a stream: they begin the message twice, leave every block open until the end, give every
-#: block the index 0, or put a call's input into the block's start and send no pieces of it.
+#: Deviations of nonconformant servers and gateways: they start the message twice, leave every block open until the end,
+#: give every block the index 0, or put a call's input into the block's start and send no deltas.
 Habit = Literal["second_start", "overlapping", "shared_index", "input_at_start"]
 
 
 class MessagesServer(FakeServer):
-    """`with MessagesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with MessagesServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class MessagesServer(FakeServer):
 
 
 class MessagesBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: MessagesLimits = MessagesLimits(), habits: Collection[Habit] = ()) -> None:  # noqa: B008
         self.thoughts = IssuedThoughts()
@@ -138,7 +139,7 @@ class MessagesBehavior:
 
 
 class _TurnRenderer:
-    """One turn as events. A new kind of content begins a new block, and ends the one before."""
+    """Renders one turn as events. A new kind of content ends the current block and starts a new one."""
 
     def __init__(
         self, turn: ScriptedTurn, body: dict[str, Any], id: str, thoughts: IssuedThoughts, habits: Collection[Habit]
@@ -151,13 +152,13 @@ class _TurnRenderer:
         self._has_started = False
         self._blocks = 0
         self._open: list[int] = []
-        self._in_text = False  # whether the newest block is text, of which more may follow
+        self._in_text = False  # whether the newest block is text, to which more may be added
         self._steps: list[dict[str, Any] | Step] = []
 
     def render(self) -> list[dict[str, Any] | Step]:
         for element in self._turn.elements:
             match element:
-                case Text() | Refusal():  # a refusal is text here, and a stop reason
+                case Text() | Refusal():  # a refusal is text with a stop reason
                     self._text(element.pieces)
                 case Reasoning():
                     self._think(element)
@@ -171,7 +172,7 @@ class _TurnRenderer:
                 case Pause() | Wait() | End():
                     self._steps.append(element)
                 case Finish() | ScriptedUsage():
-                    pass  # told at the end, where they belong
+                    pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
         self._end()
@@ -180,7 +181,7 @@ class _TurnRenderer:
     # Blocks.
 
     def _text(self, pieces: tuple[str, ...]) -> None:
-        """More of the text that is being written, or a new block of it."""
+        """Add to the current text block, or start a new one."""
         if not self._in_text:
             self._start({"type": "text", "text": ""})
             self._in_text = True
@@ -188,7 +189,7 @@ class _TurnRenderer:
             self._delta(self._open[-1], {"type": "text_delta", "text": piece})
 
     def _think(self, element: Reasoning) -> None:
-        # `omitted`: the words are kept back, and the signature alone is given.
+        # `omitted`: only the signature is sent, without the text.
         is_shown = (self._body.get("thinking") or {}).get("display") != "omitted"
         pieces = element.pieces if is_shown else ()
         signature = self._thoughts.give("".join(pieces), element.signature)
@@ -198,7 +199,7 @@ class _TurnRenderer:
         self._delta(self._open[-1], {"type": "signature_delta", "signature": signature})
 
     def _call(self, element: ToolCalls) -> None:
-        """Real servers write one call after the other."""
+        """Render calls one after the other, as real servers do, unless the habit is `overlapping`."""
         for group in [element.calls] if "overlapping" in self._habits else [(call,) for call in element.calls]:
             spelled = ToolCalls(tuple(replace(call, pieces=self._pieces(call)) for call in group))
             indices: list[int] = []
@@ -213,10 +214,10 @@ class _TurnRenderer:
         return self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
 
     def _pieces(self, call: ToolCall) -> tuple[str, ...]:
-        """The input in pieces. The first is always empty; of an input with nothing in it there are no others."""
+        """Return the input in pieces. The first is always empty; an empty input has no others."""
         if "input_at_start" in self._habits:
             return ()
-        if call.kind == "custom":  # such tools are functions of one string here
+        if call.kind == "custom":  # custom tools are functions of one string here
             return ("", msgspec.json.encode(_input(call)).decode())
         return ("",) if parse_json("".join(call.pieces)) == {} else ("", *call.pieces)
 
@@ -286,7 +287,7 @@ class _TurnRenderer:
         return stop
 
     def _usage(self) -> dict[str, Any]:
-        """Counted as this API does: what came from the cache is no part of the input."""
+        """Return the usage as this API counts it: cached tokens are not part of the input tokens."""
         usage = usage_of(self._turn, messages_rules.prompt_chars(self._body))
         return {
             "input_tokens": usage.prompt - usage.cached,
@@ -301,14 +302,14 @@ class _TurnRenderer:
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
-    """The input of a call as an object, which it always is in this dialect."""
+    """Return the input of a call as an object, as this dialect requires."""
     written = "".join(call.pieces)
     value = {"input": written} if call.kind == "custom" else parse_json(written)
     return value if isinstance(value, dict) else {}
 
 
 def _stop_reason(turn: ScriptedTurn) -> str:
-    """In the words of this dialect, which are said as they are; those of chat are translated."""
+    """Return the stop reason. Reasons of this dialect are used as they are; those of chat are translated."""
     reasons = [element.reason for element in turn.elements if isinstance(element, Finish)]
     if reasons:
         return STOP_REASONS.get(reasons[-1], reasons[-1])
@@ -322,7 +323,7 @@ def _frame(event: dict[str, Any]) -> bytes:
 
 
 def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message that the events make: all that the stream says, put together."""
+    """Fold the events into the message."""
     message: dict[str, Any] = events[0]["message"]
     written: dict[int, str] = {}
     for event in events:

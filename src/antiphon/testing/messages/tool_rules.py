@@ -1,4 +1,4 @@
-"""What servers of the Messages API refuse in tools, in the choice among them, and in schemas that the output must keep to."""
+"""The rules of the Messages API for tools, the tool choice, and enforced output schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.testing.rules import unknown_type_in
 
 
 def check_tools(tools: Any) -> list[str]:
-    """The names of the tools."""
+    """Check the tools; return their names."""
     if not isinstance(tools, list):
         raise MessagesRequestRefused("tools: Input should be a valid list")
     names = [_check_tool(tool, f"tools.{at}") for at, tool in enumerate(tools)]
@@ -51,7 +51,7 @@ def check_output_format(format: Any, path: str) -> None:
 
 
 def check_schema(schema: dict[str, Any], path: str) -> None:
-    """A schema that is enforced: of the output, or of a strict tool."""
+    """Check an enforced schema: of the output, or of a strict tool."""
     _check_part(schema, path)
     _check_no_circle(schema, schema, path, ())
 
@@ -61,10 +61,12 @@ def check_schema(schema: dict[str, Any], path: str) -> None:
 
 def _check_tool(tool: Any, path: str) -> str:
     kind = kind_of(tool)
-    # Tools that the server runs, or whose schema it knows, are told apart by a dated type, and have settings of their own.
+    # Tools that the server runs, or whose schema it knows, are told apart by a dated type, and have settings of their
+    # own.
     if HOSTED.fullmatch(kind):
         return check_tool_name(tool.get("name", kind), path)
-    # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not known here.
+    # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not
+    # known here.
     if kind not in ("", "custom"):
         raise MessagesRequestRefused(
             f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."

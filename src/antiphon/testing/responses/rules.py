@@ -1,6 +1,6 @@
-"""What real responses servers refuse, rule by rule. `check(received, limits)` returns the body or raises `RequestRefused`.
+"""The rules of real responses servers. `check(received, limits)` returns the body or raises `RequestRefused`.
 
-The server keeps nothing: whatever points to something stored is refused. Each rule has a comment that says what it copies.
+The server is stateless: references to stored objects are refused. The comment of each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from antiphon.testing.script import ReceivedRequest
 
 
 def sealed(id: str, maker: str) -> str:
-    """The sealed form of a reasoning item: it says for which item it was made, and the maker can tell that it made it."""
+    """Return the encrypted content of a reasoning item: it has the item's id, and its maker can verify it."""
     mark = hashlib.sha256(f"{maker}:{id}".encode()).hexdigest()[:32]
     return base64.urlsafe_b64encode(f"{id}:{mark}".encode()).decode()
 
@@ -59,7 +59,7 @@ def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """How long the conversation is, in characters of text."""
+    """Return the length of the conversation in characters of text."""
     return sum(len(text) for text in prompt_texts(body))
 
 
@@ -104,8 +104,9 @@ def _check_combinations(body: dict[str, Any]) -> None:
 
 
 def _check_sealing(body: dict[str, Any], limits: ServerLimits) -> None:
-    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason has nothing
-    # to encrypt. The models are known by public reports; a deployment has any name, and refuses all the same.
+    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason
+    # has nothing to encrypt. The models are known by public reports; a deployment has any name, and refuses all the
+    # same.
     model = body["model"]
     if SEALED in (body.get("include") or ()) and (model in limits.plain_models or PLAIN_MODEL.match(model)):
         raise RequestRefused("Encrypted content is not supported with this model.", param="include")

@@ -1,6 +1,6 @@
-"""`ResponsesServer`: a strict server of the Responses API that keeps nothing. It spells a turn as events or as one response.
+"""`ResponsesServer`: a strict, stateless server of the Responses API. It renders a turn as events or as one response.
 
-The events come from the hub's own writer, so what it says is conformant; poor servers are played with `raw` and `exactly`.
+The hub's writer makes the events, so they are conformant. Use `raw` and `exactly` for nonconformant servers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from antiphon.testing.script import (
 
 
 class ResponsesServer(FakeServer):
-    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ResponsesServer(FakeServer):
 
 
 class ResponsesBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: ServerLimits = ServerLimits()) -> None:  # noqa: B008
         self._limits = limits
@@ -93,7 +94,7 @@ class ResponsesBehavior:
             request_to_hub(received.body)
         except RequestRefused as refused:
             return refused.reply
-        except ApiError as fault:  # what the specification's own schema has no room for
+        except ApiError as fault:  # violations of the specification's schema
             status, body = error_from_hub(fault)
             return PlainReply(status=status, body=body, headers={"content-type": "application/json"})
         return None
@@ -116,7 +117,7 @@ class ResponsesBehavior:
         return codec.encode(self._render(turn, received)[1])
 
     def _render(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
-        """The events of a turn, with what happens between them; and the response they make."""
+        """Return the events of a turn with the steps between them, and the final response."""
         request, _ = request_to_hub(received.body)
         opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
         events = EventCollector()
@@ -138,7 +139,7 @@ class ResponsesBehavior:
 
 
 class _TurnRenderer:
-    """Tells the writer what is said; a new kind of content begins a new item."""
+    """Passes the elements of a turn to the writer. A new kind of content starts a new item."""
 
     def __init__(
         self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]
@@ -160,7 +161,7 @@ class _TurnRenderer:
                 for piece in element.pieces:
                     self.writer.text(key, piece, logprobs=self._logprobs(piece))
             case Refusal():
-                key = self._item(Text)  # a refusal is a part of a message, as text is
+                key = self._item(Text)  # a refusal is a part of a message, like text
                 for piece in element.pieces:
                     self.writer.refusal(key, piece)
             case Reasoning():
@@ -171,9 +172,9 @@ class _TurnRenderer:
                 self._close()
                 self._calls(element)
             case Redacted():
-                pass  # what has no words is no item here
+                pass  # redacted reasoning is not rendered here
             case Finish() | ScriptedUsage():
-                pass  # told at the end, where they belong
+                pass  # rendered at the end
             case _ as never:
                 assert_never(never)
 
@@ -196,7 +197,7 @@ class _TurnRenderer:
         return self._key
 
     def _thought(self) -> int:
-        """A reasoning item, with its sealed form if that was asked for."""
+        """Return the key of a reasoning item, with its encrypted content if requested."""
         begins = self._kind is not Reasoning
         key = self._item(Reasoning)
         if begins:
@@ -222,7 +223,7 @@ class _TurnRenderer:
                 (self.writer.arguments if is_function else self.writer.custom_input)(keys[at], piece)
 
     def _logprobs(self, piece: str) -> list[LogProb] | None:
-        """Each piece is a token, if that was asked for; the alternatives are the same token over again."""
+        """Return each piece as a token, if requested; the alternatives repeat the same token."""
         if not self._wants_logprobs:
             return None
         other = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
@@ -231,7 +232,7 @@ class _TurnRenderer:
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     given = body["input"]
     items: list[dict[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     last = max((at for at, item in enumerate(items) if item.get("role") == "user"), default=-1)
@@ -252,7 +253,7 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 
 
 def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
     for item in items:
@@ -266,7 +267,7 @@ def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them."""
+    """Return the tools that may be called, and the tool choice."""
     tools = [OfferedTool(tool["name"], tool.get("parameters") or {}, tool["type"]) for tool in body.get("tools") or ()]
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, str):
