@@ -162,7 +162,7 @@ def _fails_forbidden_calls(told: Told) -> None:
         ("stream.tool-call", _honest_refusal, "refuses tools: not here"),
     ],
 )
-def test_what_a_model_does_not_show_is_skipped_and_never_passed(id: str, breaks: Break, why: str) -> None:
+def test_case_is_skipped_if_the_model_does_not_show_the_behaviour(id: str, breaks: Break, why: str) -> None:
     with JudgedServer(breaks) as server:
         outcome = check(server.base_url, [id], model="mock-1")[id]
     assert (outcome.verdict, outcome.findings) == ("skip", [])

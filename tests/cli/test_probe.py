@@ -78,7 +78,7 @@ def test_json_is_one_object_with_all_evidence() -> None:
     ("make", "dialect"),
     [(ResponsesServer, "responses"), (ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")],
 )
-def test_what_a_server_speaks_is_found_out(make: type[ChatServer], dialect: str) -> None:
+def test_probe_detects_the_dialect(make: type[ChatServer], dialect: str) -> None:
     with make() as server:
         _, _, err = _run(server.origin)
     assert f"dialect {dialect}, model mock-1\n" in err

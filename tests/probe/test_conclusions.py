@@ -149,7 +149,7 @@ def test_nothing_found_is_nothing_said() -> None:
 
 
 @pytest.mark.parametrize("dialect", get_args(Dialect))
-def test_what_a_run_costs_is_known_before(dialect: Dialect) -> None:
+def test_estimate_cost_bounds_the_requests(dialect: Dialect) -> None:
     """D-4."""
     cost = estimate_cost(dialect)
     assert 30 < cost.least < cost.most < 110

@@ -47,7 +47,7 @@ def error_info(reason: str) -> dict[str, Any]:
 
 
 def retry_info(seconds: float) -> dict[str, Any]:
-    """Return a detail with the retry delay: `gemini_error(429, details=[retry_info(30)])`. There is no header for it."""
+    """Return a detail with the retry delay, for `gemini_error(429, details=[retry_info(30)])`. No header has it."""
     return {"@type": f"{DETAIL}.RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
