@@ -97,7 +97,7 @@ def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
     assert row in outcome.case.rows
     assert outcome.verdict == ("fail" if level_of(row) == "must" else "warn"), outcome
     assert {finding.row for finding in outcome.findings} <= set(outcome.case.rows)
-    assert any(finding.row == row and finding.sent and finding.came for finding in outcome.findings), outcome.findings
+    assert any(finding.row == row and finding.sent and finding.received for finding in outcome.findings), outcome.findings
 
 
 @pytest.mark.parametrize(("id", "breaks", "row", "words"), MORE)
@@ -162,7 +162,7 @@ def _fails_forbidden_calls(told: Told) -> None:
         ("stream.tool-call", _honest_refusal, "refuses tools: not here"),
     ],
 )
-def test_what_a_model_does_not_show_is_skipped_and_never_passed(id: str, breaks: Break, why: str) -> None:
+def test_case_is_skipped_if_the_model_does_not_show_the_behaviour(id: str, breaks: Break, why: str) -> None:
     with JudgedServer(breaks) as server:
         outcome = check(server.base_url, [id], model="mock-1")[id]
     assert (outcome.verdict, outcome.findings) == ("skip", [])

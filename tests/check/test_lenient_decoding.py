@@ -21,7 +21,7 @@ def _paths(problems: list[ShapeProblem]) -> list[str]:
     return [problem.path for problem in problems]
 
 
-def test_what_is_whole_has_no_problems() -> None:
+def test_decoding_a_valid_object_reports_no_problems() -> None:
     response, problems = decode_with_problems(msgspec.json.encode(WHOLE), decode_response)
     assert response is not None
     assert (response.id, problems) == ("resp_1", [])
@@ -65,7 +65,7 @@ def test_a_stand_in_of_its_own_comes_first() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", b"[]", b"null", b"[" * 5000, b'{"a":' * 500 + b"1" + b"}" * 500])
-def test_what_is_no_object_of_a_known_kind_cannot_be_read(data: bytes) -> None:
+def test_decoding_fails_without_a_known_type(data: bytes) -> None:
     event, problems = decode_with_problems(data, decode_event)
     assert event is None
     assert len(problems) == 1

@@ -49,7 +49,7 @@ def test_by_itself_it_fails_with_messages_that_can_be_acted_on(llama_cpp: Embedd
     outcomes = check(llama_cpp.base_url, QUICK, key=llama_cpp.key, model="local")
     assert {outcome.verdict for outcome in outcomes.values()} == {"fail"}
     assert "error.param is missing" in outcomes["error.shape"].findings[0].message
-    assert all(finding.sent and finding.came for outcome in outcomes.values() for finding in outcome.findings)
+    assert all(finding.sent and finding.received for outcome in outcomes.values() for finding in outcome.findings)
 
 
 def test_through_the_gateway_it_passes(llama_cpp: EmbeddedModel) -> None:

@@ -67,7 +67,7 @@ def test_requests_carry_the_key_and_findings_do_not() -> None:
     with JudgedServer(echoes_the_key, key=KEY) as server:
         outcome = check(server.base_url, ["http.content-type"], key=KEY)["http.content-type"]
         assert all(received.headers["authorization"] == f"Bearer {KEY}" for received in server.received)
-    assert "[key]" in outcome.findings[0].came
+    assert "[key]" in outcome.findings[0].received
     assert KEY not in repr(outcome.findings)
 
 

@@ -68,10 +68,10 @@ def test_one_mistake_in_every_delta_is_told_once() -> None:
     assert [(flaw.row, flaw.message) for flaw in flaws] == [
         ("STR-3", "response.output_text.delta: output_index is missing: wanted an integer")
     ]
-    assert '"delta":"a"' in flaws[0].came
+    assert '"delta":"a"' in flaws[0].received
 
 
-def test_what_cannot_be_read_ends_the_grammar_but_not_the_report() -> None:
+def test_undecodable_event_ends_the_grammar_but_not_the_report() -> None:
     """HTTP-3: what follows an unreadable event is not held against the server, what follows is still read."""
     body = b'event: x\ndata: {"type":5}\n\n' + recorded("Hel")
     stream = judge_stream(body)

@@ -63,12 +63,12 @@ def test_words_without_quotes_are_one_question() -> None:
     assert _ask("what", "is", "2+2?").body["input"] == "what is 2+2?"
 
 
-def test_what_is_piped_in_is_the_question() -> None:
+def test_ask_reads_the_question_from_standard_input() -> None:
     assert _ask(stdin=io.StringIO("What is 2+2?\n")).body["input"] == "What is 2+2?"
     assert _ask("-", stdin=io.StringIO("What is 2+2?\n")).body["input"] == "What is 2+2?"
 
 
-def test_what_is_piped_in_follows_the_words_where_a_dash_says_so() -> None:
+def test_ask_appends_standard_input_at_a_dash() -> None:
     assert _ask("Review this:", "-", stdin=io.StringIO("+x\n")).body["input"] == "Review this:\n\n+x"
 
 

@@ -33,7 +33,7 @@ def recorded(name: str) -> BinaryIO:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.jsonl")])
-def test_what_codex_tells_becomes_a_conformant_stream(name: str) -> None:
+def test_bridge_makes_a_conformant_stream_of_codex_lines(name: str) -> None:
     """B-5, B-2."""
     code, out, err = run(recorded(name), "--from", "codex")
     frames = sse.Decoder().feed(out.encode())

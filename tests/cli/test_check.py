@@ -112,7 +112,7 @@ def test_a_recorded_stream_is_judged_without_a_network(tmp_path: Path) -> None:
     assert (code, _json(out)["conformant"], _json(out)["findings"][0]["row"]) == (1, False, "HTTP-4")
 
 
-def test_what_cannot_be_used_is_told_before_anything_is_tried(tmp_path: Path) -> None:
+def test_check_rejects_invalid_usage_before_any_request(tmp_path: Path) -> None:
     for words, told in [
         ([], "give the URL"),
         (["http://x", "--file", "y"], "either URL or --file"),

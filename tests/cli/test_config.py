@@ -61,7 +61,7 @@ def test_without_any_file_the_defaults_are_told(tmp_path: Path) -> None:
     assert "local" in told
 
 
-def test_what_is_wrong_is_raised(tmp_path: Path) -> None:
+def test_config_check_raises_errors(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text(LAB.replace("port", "prot"))
     with pytest.raises(ConfigError, match="prot"):
         _check("bad.toml", cwd=tmp_path)

@@ -44,7 +44,7 @@ def test_a_body_without_fault_says_so() -> None:
     assert run(GOOD) == (OK, "read as a body of the responses dialect\nnothing here is known to be refused\n")
 
 
-def test_what_only_some_servers_refuse_is_no_failure() -> None:
+def test_explain_succeeds_for_uncertain_findings() -> None:
     code, told = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
     assert code == OK
     assert "perhaps  messages[0].role" in told
@@ -72,7 +72,7 @@ def test_programs_get_one_object() -> None:
     assert (found["findings"][0]["rule"], found["findings"][0]["path"]) == ("tool_form", "tools[0]")
 
 
-def test_what_the_server_said_leads_the_way() -> None:
+def test_explain_uses_the_text_of_the_refusal_first() -> None:
     """C-6: the place it names comes first."""
     _, told = run(GOOD, "--said", '{"error":{"message":"no","param":"model"}}', "--json")
     assert json.loads(told)["findings"][0]["path"] == "model"
@@ -111,7 +111,7 @@ class Typed(io.BytesIO):
         return True
 
 
-def test_what_cannot_be_used_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_rejects_invalid_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(InvalidUsage, match="no JSON object"):
         run(b"[1]")
     with pytest.raises(InvalidUsage, match="one of them"):

@@ -76,7 +76,7 @@ def test_an_address_is_taken_with_and_without_its_ending(given: str, meant: str)
         "\x1b]0;",
     ],
 )
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_gateway_url_rejects_invalid_addresses(given: str) -> None:
     with pytest.raises(InvalidUsage, match=r"is no address of a gateway; wanted is one like http://127\.0\.0\.1:8080"):
         gateway_url(given, {})
 

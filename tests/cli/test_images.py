@@ -35,7 +35,7 @@ def test_the_name_says_it_where_the_bytes_do_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), [("notes.txt", b"hello"), ("empty.png", b""), ("nothing", b"hello")])
-def test_what_is_no_image_is_refused(name: str, data: bytes, tmp_path: Path) -> None:
+def test_data_url_rejects_files_that_are_no_images(name: str, data: bytes, tmp_path: Path) -> None:
     file = tmp_path / name
     file.write_bytes(data)
     with pytest.raises(InvalidUsage, match="is no image"):

@@ -78,7 +78,7 @@ def test_json_is_one_object_with_all_evidence() -> None:
     ("make", "dialect"),
     [(ResponsesServer, "responses"), (ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")],
 )
-def test_what_a_server_speaks_is_found_out(make: type[ChatServer], dialect: str) -> None:
+def test_probe_detects_the_dialect(make: type[ChatServer], dialect: str) -> None:
     with make() as server:
         _, _, err = _run(server.origin)
     assert f"dialect {dialect}, model mock-1\n" in err
@@ -116,14 +116,14 @@ def test_a_login_page_and_a_hanging_server_are_a_clear_end(reply: Reply, words: 
 def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
     with pytest.raises(CommandFailed, match="it cannot be reached"):
         _run("127.0.0.1:9", transport=FakeNetwork(models=nobody()))
-    with pytest.raises(CommandFailed, match=r"lists no models \(200\); say which one to ask with --model"):
+    with pytest.raises(CommandFailed, match=r"lists no models \(200\); name a model with --model"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"[]")))
     with pytest.raises(CommandFailed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
     refusing = FakeAnswer(b"{}", status=400)
     silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
-    with pytest.raises(CommandFailed, match=r"speaks no dialect that is known here: responses 404: \{\}; chat 400"):
+    with pytest.raises(CommandFailed, match=r"answers in no supported dialect: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 

@@ -183,7 +183,7 @@ def test_a_server_that_never_listened_failed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["-1", "65536", "http", "٨٠", ""])
-def test_what_is_no_port_is_a_fault_of_the_command_line(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_serve_rejects_invalid_ports(given: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         make_parser().parse_args(["serve", f"--port={given}"])
     assert raised.value.code == 2

@@ -122,7 +122,7 @@ def test_the_queue_is_visible(cwd: Path) -> None:
         (["--days", "36500", "--keep", "0"], "removed 6 responses\n"),
     ],
 )
-def test_what_is_old_is_removed(argv: list[str], words: str, cwd: Path) -> None:
+def test_store_prune_removes_old_responses(argv: list[str], words: str, cwd: Path) -> None:
     fill(cwd, a_few_days)
     assert run(cwd, "prune", *argv) == (OK, words)
     assert run(cwd, "prune", *argv) == (OK, "removed 0 responses\n")
@@ -136,12 +136,12 @@ def test_more_than_one_step_is_removed(cwd: Path) -> None:
     assert run(cwd, "prune") == (OK, "removed 250 responses\n")
 
 
-def test_what_is_sound_is_told_to_be(cwd: Path) -> None:
+def test_store_verify_reports_a_sound_store(cwd: Path) -> None:
     fill(cwd, a_few_days)
     assert run(cwd, "verify") == (OK, "everything that is kept is sound\n")
 
 
-def test_what_is_not_sound_ends_with_1(tmp_path: Path) -> None:
+def test_store_verify_fails_for_a_damaged_store(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[store]\nurl = "sqlite:///kept.db"\n')
     run(tmp_path, "stats", "--config", "mine.toml")
     with closing(apsw.Connection(str(tmp_path / "kept.db"))) as db:

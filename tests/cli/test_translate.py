@@ -108,7 +108,7 @@ def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_comes_in_is_known_by_its_looks(dialect: Any) -> None:
+def test_translate_detects_the_kind_of_input(dialect: Any) -> None:
     assert detect_kind(body(REQUESTS[dialect]), dialect) == "request"
     for recording in sorted((RECORDINGS / dialect).glob("*.json")):
         assert detect_kind(recording.read_bytes(), dialect) == "response", recording.name
@@ -136,7 +136,7 @@ def test_a_stream_may_come_as_an_array() -> None:
     assert run(array, "gemini", "chat") == run(recorded, "gemini", "chat")
 
 
-def test_what_it_is_can_be_said() -> None:
+def test_translate_takes_the_kind_from_an_option() -> None:
     """A chat answer with no choices looks like a request."""
     code, out, _ = run(b'{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}', "chat", "messages", "--response")
     assert (code, msgspec.json.decode(out)["content"]) == (OK, [{"type": "text", "text": "Hi."}])
@@ -191,7 +191,7 @@ def test_losses_of_an_answer_are_told_from_both_halves() -> None:
     assert run(searched, "messages", "chat", "--strict")[0] == LOSSY
 
 
-def test_what_a_gateway_would_have_remembered_is_lost_without_one() -> None:
+def test_translate_reports_gateway_fields_as_losses() -> None:
     """PREV-1: no earlier turn is looked up here."""
     asked = body({**REQUESTS["responses"], "previous_response_id": "resp_1", "store": True, "truncation": "disabled"})
     _, _, err = run(asked, "responses", "chat")
@@ -289,7 +289,7 @@ def test_an_error_in_a_stream_is_told_in_the_other() -> None:
         (b"[1,", "begins like an array of JSON, and is none"),
     ],
 )
-def test_what_is_nothing_of_the_kind_is_refused(data: bytes, words: str) -> None:
+def test_translate_refuses_input_of_another_kind(data: bytes, words: str) -> None:
     with pytest.raises(InvalidUsage, match=words):
         run(data, "gemini", "chat")
 

@@ -33,7 +33,7 @@ def perhaps(dialect: Dialect, body: Any) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
-def test_what_a_strict_server_takes_is_not_called_wrong(dialect: Dialect, rule: str) -> None:
+def test_lint_accepts_what_strict_servers_accept(dialect: Dialect, rule: str) -> None:
     """C-6: a diagnosis that cries wolf is worth nothing."""
     assert wrong(dialect, RULES[dialect].full(RULES[dialect].RULES[rule][2])) == []
 
@@ -182,13 +182,13 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_against_a_dialect_is_named(case: str) -> None:
+def test_lint_reports_violations_of_a_dialect(case: str) -> None:
     """C-3, C-6."""
     dialect, body, found = WRONG[case]
     assert found in wrong(dialect, body)
 
 
-def test_what_only_some_servers_refuse_is_told_with_the_settings_that_take_it_out() -> None:
+def test_lint_reports_traits_with_the_settings_that_remove_them() -> None:
     """C-6: every setting that is offered exists, in a quirk or in the wire options of some dialect."""
     body = {
         "model": "m",
@@ -348,7 +348,7 @@ def test_the_dialect_of_a_body_is_guessed_from_its_fields(body: dict[str, Any], 
     assert guess_dialect(body) == dialect
 
 
-def test_what_a_client_may_not_ask_is_told_in_the_words_of_the_gateway() -> None:
+def test_lint_reports_the_errors_of_the_gateway() -> None:
     assert wrong("responses", {"model": "m", "input": "hi", "stream": 3}) == [("value", "stream")]
     assert wrong("chat", {"model": "m", "messages": [USER], "response_format": {"type": "json_schema"}}) == [
         ("missing_field", "response_format.json_schema")
@@ -387,11 +387,11 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
     assert lint_for_profile(json.dumps(body).encode(), "responses", system)
 
 
-def test_what_no_server_of_a_profile_can_be_asked_is_told() -> None:
+def test_profile_lint_reports_requests_that_cannot_be_translated() -> None:
     body = {"model": "m", "input": [{"type": "function_call_output", "call_id": "c1", "output": "1"}]}
     [found] = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("chat"))
     assert found.path == "input[0].call_id"
-    assert "no such server" in found.problem
+    assert "cannot be sent to such a server" in found.problem
 
 
 # Paths

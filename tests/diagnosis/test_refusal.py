@@ -98,7 +98,7 @@ def _asked(dialect: Dialect, rule: str) -> tuple[bytes, int, str]:
     return body, 400, said
 
 
-def test_what_only_this_server_refuses_comes_with_the_setting_that_mends_it() -> None:
+def test_diagnosis_names_the_setting_for_a_server_specific_refusal() -> None:
     """C-6, D-2: the body is right, the server does not take such items; what it says leads to the quirk."""
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
@@ -125,7 +125,7 @@ def test_a_server_that_says_nothing_leaves_suspects() -> None:
     assert {"role", "discriminator"} <= rules
 
 
-def test_what_is_no_refusal_of_a_body_has_no_diagnosis() -> None:
+def test_diagnosis_is_empty_for_other_statuses() -> None:
     assert diagnose("chat", b"{}", 500, "oops") == []
     assert diagnose("chat", b"[", 400, "oops") == []
 

@@ -18,7 +18,7 @@ CONCLUDE = {"responses": responses.conclude, "chat": chat.conclude, "messages": 
 
 
 def found(**verdicts: Verdict) -> list[ProbeFinding]:
-    return [ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, said="x") for id, verdict in verdicts.items()]
+    return [ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, detail="x") for id, verdict in verdicts.items()]
 
 
 def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
@@ -135,7 +135,7 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
     ids = [step.id for step in STEPS[dialect].steps("parts")]
     names = getattr(STEPS[dialect], "FIELDS", {})
     findings = [
-        ProbeFinding(id=id, title=id, verdict=verdict, said='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
+        ProbeFinding(id=id, title=id, verdict=verdict, detail='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
     ]
     text = CONCLUDE[dialect](Verdicts(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
     profile = parse_profile(text, "probed", find_parent=load_profile)
@@ -149,7 +149,7 @@ def test_nothing_found_is_nothing_said() -> None:
 
 
 @pytest.mark.parametrize("dialect", get_args(Dialect))
-def test_what_a_run_costs_is_known_before(dialect: Dialect) -> None:
+def test_estimate_cost_bounds_the_requests(dialect: Dialect) -> None:
     """D-4."""
     cost = estimate_cost(dialect)
     assert 30 < cost.least < cost.most < 110

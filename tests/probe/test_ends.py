@@ -84,7 +84,7 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
     with ResponsesServer(reply) as server:
         report, found = probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert report.stopped == ""
-    assert (found["tools"].verdict, found["tools"].said) == ("down", "it did not answer in time, though it answers others")
+    assert (found["tools"].verdict, found["tools"].detail) == ("down", "it did not answer in time, though it answers others")
     assert "tool_history_as_text" in report.profile
 
 
@@ -130,7 +130,7 @@ def test_a_server_that_says_when_is_asked_again_then() -> None:
     with ResponsesServer(reply) as server:
         report, found = probe(target_of(server.base_url, "responses"))
     assert report.stopped == ""
-    assert {id: each.said for id, each in found.items() if "429" in each.said} == {}
+    assert {id: each.detail for id, each in found.items() if "429" in each.detail} == {}
 
 
 def test_a_key_is_tried_where_servers_look_for_it_and_shown_nowhere(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_server_that_counts_nothing_is_believed() -> None:
     with ResponsesServer(lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])) as server:
         _, found = probe(target_of(server.base_url, "responses"))
     assert found["usage"].verdict == "ignored"
-    assert (found["system"].verdict, found["system"].said) == ("accepted", "taken; whether it was read is not counted")
+    assert (found["system"].verdict, found["system"].detail) == ("accepted", "taken; whether it was read is not counted")
 
 
 def test_a_server_that_has_no_streams_is_found_out() -> None:
@@ -190,7 +190,7 @@ def test_a_server_that_has_no_streams_is_found_out() -> None:
 
     with ResponsesServer(reply) as server:
         _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["stream"].verdict, found["stream"].said) == ("refused", "no stream came, but application/json")
+    assert (found["stream"].verdict, found["stream"].detail) == ("refused", "no stream came, but application/json")
     assert found["stream.order"].verdict == "refused"
 
 
@@ -216,7 +216,7 @@ def test_answers_that_hold_a_failure_are_refusals() -> None:
 
     with ResponsesServer(reply) as server:
         _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["tools"].verdict, found["tools"].said) == ("refused", "200, with an error inside: scripted")
+    assert (found["tools"].verdict, found["tools"].detail) == ("refused", "200, with an error inside: scripted")
     assert found["stream"].verdict == "refused"
 
 

@@ -44,7 +44,7 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
     )
     status = ResponseStatus.INCOMPLETE if cut else ResponseStatus.COMPLETED
     return Observation(
-        response=Response(**{**fields, "output": output, "usage": usage, "status": status}), least_tokens=10, least_text="Hi."
+        response=Response(**{**fields, "output": output, "usage": usage, "status": status}), baseline_tokens=10, baseline_text="Hi."
     )
 
 

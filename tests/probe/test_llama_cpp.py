@@ -31,7 +31,7 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
 def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
     report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
-    assert {id: each.said for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
+    assert {id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
     file = folder / "probed.toml"
     file.write_text(report.profile, encoding="utf-8")
     config = one_upstream(model.base_url, dialect=dialect, profile=str(file), api_key_env="KEY")

@@ -55,7 +55,7 @@ def profiles(**texts: str) -> Callable[[str], Profile]:
 # What they mean
 
 
-def test_what_becomes_of_foreign_reasoning_is_inherited_and_can_be_changed() -> None:
+def test_profile_inherits_and_overrides_foreign_reasoning() -> None:
     """RSN-3: it is left out unless a profile wants it as text."""
     texts = {
         "base": 'about = "x"\ndialect = "chat"\nforeign_reasoning = "text"',
@@ -274,7 +274,7 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = ""', 4, ["a value on one line"]),
     ],
 )
-def test_what_is_wrong_is_told_with_its_file_and_line(text: str, line: int, said: list[str]) -> None:
+def test_profile_error_has_file_and_line(text: str, line: int, said: list[str]) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_profile(text, "mine", file="mine.toml")
     message = str(caught.value)
@@ -291,7 +291,7 @@ def test_what_is_wrong_is_told_with_its_file_and_line(text: str, line: int, said
         ('about = "x"', "mine: wanted a dialect (chat, responses, messages, gemini) or a profile to extend, got neither"),
     ],
 )
-def test_what_is_not_there_has_no_line(text: str, said: str) -> None:
+def test_profile_error_for_a_missing_setting_has_no_line(text: str, said: str) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_profile(text, "mine")
     assert str(caught.value).startswith(said)

@@ -68,7 +68,7 @@ def wire_of(name: str) -> ChatWire:
     return wire
 
 
-def test_what_is_known_to_be_refused_is_not_sent() -> None:
+def test_provider_profiles_omit_refused_settings() -> None:
     assert not {"logprobs", "top_logprobs"} & set(wire_of("groq").fields)
     assert not {"seed", "user", "logprobs"} & set(wire_of("mistral").fields)
     assert not wire_of("mistral").stream_usage

@@ -38,7 +38,7 @@ def test_no_text_goes_unless_its_place_is_named_in_losses(quirk: Quirk, request_
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
-def test_what_stays_keeps_its_order(quirk: Quirk, request_: Request) -> None:
+def test_quirks_keep_the_order_of_items(quirk: Quirk, request_: Request) -> None:
     """E-5: in the input, and in the instructions."""
     before = words(request_)
     changed, _ = apply(quirk, request_)

@@ -127,7 +127,7 @@ def test_requests_that_come_in_one_piece_are_answered_in_order() -> None:
     assert server.received[0].headers["x-twice"] == "1, 2"
 
 
-def test_what_is_no_http_is_refused_and_closed() -> None:
+def test_harness_refuses_invalid_http_and_closes() -> None:
     with ChatServer() as server:
         assert raw_answer(server, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
@@ -232,7 +232,7 @@ def test_an_answer_can_break_off_with_a_reset(stream: bool) -> None:
         ask(server, PATH, body(stream=stream))
 
 
-def test_what_was_said_before_the_end_arrives_however_slowly_it_is_read() -> None:
+def test_harness_delivers_all_bytes_before_the_end_to_slow_readers() -> None:
     said = b"x" * 16 * 1024 * 1024  # more than the kernel takes at once
     with ChatServer([exactly(SSE_HEAD, said, end("fin"))]) as server:
         assert ask(server, PATH, body()).body == said

@@ -1,1 +1,2 @@
-"""The black-box judge of any server that claims Open Responses: cases over HTTP and SSE, each named after the rows it shows."""
+"""Check whether a server conforms to Open Responses: black-box cases over HTTP and SSE, each for rows of the
+requirements."""

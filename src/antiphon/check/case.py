@@ -1,4 +1,4 @@
-"""A case: one look at a server, named after the rows it shows; and what came of it."""
+"""The types of check cases and of their outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict = Literal["pass", "fail", "warn", "skip"]
 
 
 class CheckCase(Struct, frozen=True, kw_only=True):
-    """`run` asks and looks; it finds, skips, or returns."""
+    """One check of a server for some rows. `run` reports findings to the session, or raises `SkipCase`."""
 
     id: str
     rows: tuple[str, ...]
@@ -23,12 +23,12 @@ class CheckCase(Struct, frozen=True, kw_only=True):
 
     @property
     def level(self) -> Level:
-        """The most that breaking it can mean."""
+        """The highest level of the rows."""
         return "must" if any(level_of(row) == "must" for row in self.rows) else "should"
 
 
 class CaseOutcome(Struct, frozen=True, kw_only=True):
-    """What came of a case: findings, or why there was nothing to see."""
+    """The outcome of a case: its findings, or why it was skipped."""
 
     case: CheckCase
     findings: list[CheckFinding]
@@ -45,6 +45,6 @@ class CaseOutcome(Struct, frozen=True, kw_only=True):
 
 
 def is_conformant(outcomes: list[CaseOutcome]) -> bool:
-    """Whether no `must` was broken, and anything could be seen at all."""
+    """Whether no `must` row was violated and at least one case ran."""
     verdicts = {outcome.verdict for outcome in outcomes}
     return "fail" not in verdicts and bool(verdicts & {"pass", "warn"})

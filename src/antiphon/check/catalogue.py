@@ -1,4 +1,4 @@
-"""All cases, in the order in which they are told."""
+"""All cases, in the order of the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request and its answer, as the cases look at them: read as a response, as an error or as a stream, each with its flaws."""
+"""One request and its answer, decoded on demand as a response, an error or a stream, each with its flaws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.protocol.response import Response
 
 
 class CheckExchange:
-    """What was sent, in short, and all that came. `broken` says why the body is not whole, if it is not."""
+    """A summary of the request, and the whole answer. `broken` is why the body is incomplete; empty if complete."""
 
     def __init__(self, sent: str, status: int, headers: Mapping[str, str], body: bytes, broken: str = "") -> None:
         self.request_summary = sent
@@ -34,13 +34,13 @@ class CheckExchange:
 
     @property
     def answer_summary(self) -> str:
-        """The answer in short."""
+        """A summary of the answer."""
         head = f"{self.status} {self.content_type or 'without a content type'}"
         return f"{head}: {excerpt(self.body)}" + (f" ({self.broken})" if self.broken else "")
 
     @cached_property
     def json(self) -> Any:
-        """The body as JSON; an empty object where it is none, so that everything is missing from it."""
+        """The body as a JSON object; empty if it is not one, so that every field is missing."""
         try:
             value = decode_json(self.body)
         except msgspec.DecodeError:
@@ -49,7 +49,7 @@ class CheckExchange:
 
     @property
     def output(self) -> list[dict[str, Any]]:
-        """The items of a response, as they were written."""
+        """The items of a response as JSON."""
         output = self.json.get("output")
         return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
 
@@ -63,7 +63,7 @@ class CheckExchange:
 
     @property
     def response(self) -> Response | None:
-        """The response, with something in the place of what is missing; None where it is no such thing at all."""
+        """The response, with substitutes for missing values; None if the body cannot be decoded."""
         return self._as_response[0]
 
     @property
@@ -80,7 +80,7 @@ class CheckExchange:
         return self._as_error[0]
 
     def error_field(self, name: str) -> Any:
-        """A field of the error, as it was written; None where it is missing."""
+        """Return a field of the error as JSON; None if it is missing."""
         error = self.json.get("error")
         return error.get(name) if isinstance(error, dict) else None
 
@@ -94,7 +94,7 @@ class CheckExchange:
 
     @cached_property
     def frames(self) -> list[Any]:
-        """The data of each event as JSON, as it was written; what is none is left out."""
+        """The data of each event as JSON; events without valid JSON are left out."""
         datas = [block.data for block in parse_blocks(self.body) if event_type_of(block.data) is not None]
         return [msgspec.json.decode(data) for data in datas]
 
@@ -104,7 +104,7 @@ class CheckExchange:
 
 
 def _row_of(path: str) -> str:
-    """Which row a field of a response belongs to."""
+    """Return the row that covers a field of a response."""
     if path.startswith("output["):
         return "ITEM-2"
     return "REQ-4" if path.startswith("usage") else "HTTP-2"

@@ -1,7 +1,7 @@
-"""What a judge says: findings, each with the row it breaks and what a server's author needs to mend it.
+"""Findings of the check: each names the violated row and has what a server's author needs to fix it.
 
-A row is one observable requirement of the specification. Its level decides what breaking it means: a `must` fails the whole
-check, a `should` is a warning.
+A row is one observable requirement of the specification. A violated `must` row fails the whole check; a violated
+`should` row is a warning.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Level = Literal["must", "should"]
 
 
 class CheckFinding(Struct, frozen=True, kw_only=True):
-    """One thing that is not as it should be: what came and what was wanted, after what was sent."""
+    """One violation of a row: the message, the request, and the excerpt of the answer."""
 
     row: str
     message: str
     sent: str = ""
-    came: str = ""
+    received: str = ""
 
     @property
     def level(self) -> Level:
@@ -28,19 +28,19 @@ class CheckFinding(Struct, frozen=True, kw_only=True):
 
 
 class Flaw(Struct, frozen=True):
-    """Something wrong with an answer, before anyone says what was sent to get it; `came` is the piece of the answer it is about."""
+    """A violation in an answer, without its request; `received` is the excerpt of the answer that it concerns."""
 
     row: str
     message: str
-    came: str = ""
+    received: str = ""
 
 
 class SkipCase(Exception):
-    """This server, or the model behind it, cannot show what the case looks for; the message says why."""
+    """The server or its model does not show the behaviour that the case tests; the message has the reason."""
 
 
 class StopCase(Exception):
-    """What was found leaves nothing more to look at."""
+    """The findings so far make the rest of the case impossible."""
 
 
 def level_of(row: str) -> Level:
@@ -48,15 +48,17 @@ def level_of(row: str) -> Level:
 
 
 def excerpt(data: bytes | str, limit: int = 300) -> str:
-    """The beginning of something, on one line."""
+    """Return the start of a text, on one line."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     line = " ".join(text[: limit * 2].split())
     return line if len(line) <= limit and len(text) <= limit * 2 else line[:limit] + "…"
 
 
 def format_value(value: Any) -> str:
-    """A JSON value as a finding shows it."""
+    """Format a JSON value for a finding."""
     return excerpt(msgspec.json.encode(value), 80)
 
 
-SHOULD: Final = frozenset({"HTTP-5", "HTTP-7", "HTTP-8", "WS-13", "STR-13", "PREV-5", "API-4"})  # level S in docs/requirements.md
+SHOULD: Final = frozenset(
+    {"HTTP-5", "HTTP-7", "HTTP-8", "WS-13", "STR-13", "PREV-5", "API-4"}
+)  # level S in docs/requirements.md

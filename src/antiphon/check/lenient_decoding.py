@@ -1,7 +1,7 @@
-"""Reads what a server sent by the hub's own strict shapes, and goes on where they refuse: every flaw is named, not the first alone.
+"""Decode JSON with the hub's strict types and continue after errors, so that every problem is reported.
 
-A field that is missing or of the wrong type is noted and a value that fits stands in for it, so that what comes after it can still
-be judged. Only what is no JSON object, or of no known kind at all, cannot be read.
+A missing or invalid field is reported and replaced by a value that fits. Only data that is not a JSON object, or has no
+known type, cannot be decoded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Shape = TypeVar("_Shape")
 
 
 class ShapeProblem(NamedTuple):
-    """A place in a JSON object, and what is wrong there."""
+    """A path in a JSON object, and the problem there."""
 
     path: str
     message: str
@@ -29,9 +29,9 @@ class ShapeProblem(NamedTuple):
 def decode_with_problems(
     data: bytes, decode: Callable[[bytes], _Shape], stand_ins: dict[str, Any] | None = None
 ) -> tuple[_Shape | None, list[ShapeProblem]]:
-    """`data` as a shape if it can be read at all, and what is wrong with it.
+    """Decode `data`, and return the value (None if it cannot be decoded) and the problems.
 
-    `stand_ins` are values for fields by their name, tried before those that stand in for any field.
+    `stand_ins` are substitutes by field name, tried before the general ones.
     """
     problems: list[ShapeProblem] = []
     value = _object(data)
@@ -48,15 +48,19 @@ def decode_with_problems(
                     problems.append(ShapeProblem(path, error.message))
                 tried[path] = iter([*_named(path, stand_ins or {}), *STAND_INS])
             stand_in = next(tried[path], _NOTHING)
-            # Nothing stands in for the type of the whole: what it is would be our invention.
+            # The type of the object has no substitute: it would be a guess.
             if path in ("", "type") or stand_in is _NOTHING or not _put(value, path, deepcopy(stand_in)):
                 return None, problems
 
 
 def join_problems(problems: list[ShapeProblem]) -> str:
-    """Several things wrong with one object, in one sentence."""
-    told = "; ".join(problem.message for problem in problems[:MOST])
-    return told if len(problems) <= MOST else f"{told}; likewise {', '.join(each.path for each in problems[MOST:])}"
+    """Join the problems of one object into one sentence."""
+    text = "; ".join(problem.message for problem in problems[:MAX_FULL_PROBLEMS])
+    return (
+        text
+        if len(problems) <= MAX_FULL_PROBLEMS
+        else f"{text}; likewise {', '.join(each.path for each in problems[MAX_FULL_PROBLEMS:])}"
+    )
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
@@ -77,7 +81,7 @@ def _named(path: str, stand_ins: dict[str, Any]) -> list[Any]:
 
 
 def _put(value: Any, path: str, stand_in: Any) -> bool:
-    """Sets the place that the path names; whether there is such a place."""
+    """Set the value at the path; return whether the path exists."""
     steps: list[str | int] = [int(index) if index else name for name, index in STEP.findall(path)]
     try:
         for step in steps[:-1]:
@@ -88,8 +92,20 @@ def _put(value: Any, path: str, stand_in: Any) -> bool:
     return True
 
 
-MOST: Final = 3  # of the problems of one object that are told in full
+MAX_FULL_PROBLEMS: Final = 3  # problems of one object that are shown in full
 _NOTHING: Final = object()
 STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-# Something for every type that the shapes have: the first that is taken stands in.
-STAND_INS: Final[tuple[Any, ...]] = (None, "", 0, [], False, {"type": "text"}, {}, "assistant", "response", "disabled", "completed")
+# Substitutes for every type of field; the first one that decodes is used.
+STAND_INS: Final[tuple[Any, ...]] = (
+    None,
+    "",
+    0,
+    [],
+    False,
+    {"type": "text"},
+    {},
+    "assistant",
+    "response",
+    "disabled",
+    "completed",
+)

@@ -1,4 +1,4 @@
-"""What is asked: a few small turns, plain enough for any model, that the cases share."""
+"""The turns that the cases share, simple enough for any model."""
 
 from __future__ import annotations
 
@@ -19,15 +19,27 @@ def function(name: str, field: str) -> Body:
         "required": [field],
         "additionalProperties": False,
     }
-    return {"type": "function", "name": name, "description": f"Looks up the {name[4:]}.", "parameters": parameters, "strict": True}
+    return {
+        "type": "function",
+        "name": name,
+        "description": f"Looks up the {name[4:]}.",
+        "parameters": parameters,
+        "strict": True,
+    }
 
 
 WEATHER: Final = function("get_weather", "city")
 TIME: Final = function("get_time", "zone")
-CALL: Final = {"type": "function_call", "call_id": "call_check_1", "name": "get_weather", "arguments": '{"city":"Paris"}'}
+CALL: Final = {
+    "type": "function_call",
+    "call_id": "call_check_1",
+    "name": "get_weather",
+    "arguments": '{"city":"Paris"}',
+}
 RESULT: Final = {"type": "function_call_output", "call_id": "call_check_1", "output": "Sunny, 21 degrees."}
 PIXEL: Final = (
-    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5"
+    "ErkJggg=="
 )
 PERSON: Final = {
     "type": "object",
@@ -36,7 +48,7 @@ PERSON: Final = {
     "additionalProperties": False,
 }
 
-# Models that never find their end are cut.
+# A limit for models that do not stop.
 ENOUGH: Final = {"max_output_tokens": 1024}
 TEXT: Final[Body] = {"input": [user("Say hello in one short sentence.")], **ENOUGH}
 TOOL_CALL: Final[Body] = {
@@ -57,8 +69,8 @@ THINKING: Final[Body] = {"input": [user("What is 17 plus 25? Think first.")], "r
 CUT: Final[Body] = {
     "input": [
         user(
-            "Count from one to one hundred in English words, one number after another with commas between them, and do not stop "
-            "before you have reached the end."
+            "Count from one to one hundred in English words, one number after another with commas between them, "
+            "and do not stop before you have reached the end."
         )
     ],
     "max_output_tokens": 16,
@@ -69,5 +81,5 @@ JSON_SCHEMA: Final[Body] = {
     **ENOUGH,
 }
 
-#: The turns whose answers are judged as a whole, in one piece and as streams.
+#: The turns whose answers are checked as a whole, with and without streaming.
 TURNS: Final[tuple[Body, ...]] = (TEXT, TOOL_CALL, TWO_CALLS, AFTER_TOOL, THINKING, CUT, JSON_SCHEMA)

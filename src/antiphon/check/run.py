@@ -1,4 +1,4 @@
-"""Runs cases against a server, a few at a time, and tells each outcome as it is there."""
+"""Run cases against a server, a few concurrently, and report each outcome when its case ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from antiphon.check.case import CaseOutcome, CheckCase
 from antiphon.check.findings import SkipCase, StopCase
 from antiphon.check.session import CaseSession, CheckedServer, NoAnswer
 
-AT_ONCE: Final = 4
+MAX_CONCURRENT_CASES: Final = 4
 
 
-async def run_cases(network: CheckedServer, cases: Iterable[CheckCase], tell: Callable[[CaseOutcome], object]) -> list[CaseOutcome]:
-    """The outcomes in the order of the cases; `tell` hears of each when it is there."""
-    free = asyncio.Semaphore(AT_ONCE)
+async def run_cases(
+    network: CheckedServer, cases: Iterable[CheckCase], on_outcome: Callable[[CaseOutcome], object]
+) -> list[CaseOutcome]:
+    """Return the outcomes in the order of the cases. `on_outcome` receives each one when its case ends."""
+    slots = asyncio.Semaphore(MAX_CONCURRENT_CASES)
 
     async def one(case: CheckCase) -> CaseOutcome:
-        async with free:
+        async with slots:
             outcome = await _run(case, network)
-        tell(outcome)
+        on_outcome(outcome)
         return outcome
 
     async with asyncio.TaskGroup() as group:
@@ -29,7 +31,7 @@ async def run_cases(network: CheckedServer, cases: Iterable[CheckCase], tell: Ca
 
 
 async def first_model(network: CheckedServer) -> str | None:
-    """The first model that the server lists, None if it lists none. Raises `NoAnswer` where no server is."""
+    """Return the first model that the server lists; None if it lists none. Raise `NoAnswer` if no server answers."""
     exchange = await network.exchange("GET", "/models", content_type=None)
     listed: Any = exchange.json.get("data") if exchange.status == 200 else None
     match listed:
@@ -42,7 +44,7 @@ async def first_model(network: CheckedServer) -> str | None:
 async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
     session = CaseSession(network, case.rows[0])
     clock = asyncio.get_running_loop().time
-    begun = clock()
+    started = clock()
     skipped = ""
     try:
         await case.run(session)
@@ -52,4 +54,4 @@ async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
         pass
     except NoAnswer as nothing:
         session.report(f"there was no answer: {nothing}; wanted one, whatever was sent", sent=nothing.sent)
-    return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - begun)
+    return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - started)

@@ -1,7 +1,6 @@
-"""How a case talks to the server: it asks, looks at the exchange, and says what it finds.
+"""The interface of a case to the server: send requests, inspect exchanges, report findings.
 
-Equal requests are sent once, whoever asks: a dozen cases look at the same few answers, and a model's time is dear. Keys are in no
-finding.
+Equal requests of different cases are sent once, because model time is expensive. Keys are removed from findings.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ KeyChoice = Literal["right", "wrong", "none"]
 
 
 class CheckTarget(Struct, frozen=True, kw_only=True):
-    """The server that is judged: where it is (up to the version), the model to ask, and how long an answer may take."""
+    """The checked server: its base URL (up to the version), the model, the key and the timeouts."""
 
     base_url: str
     model: str = ""
@@ -36,7 +35,7 @@ class CheckTarget(Struct, frozen=True, kw_only=True):
 
 
 class NoAnswer(Exception):
-    """The server did not answer a request; the message says how."""
+    """The server did not answer a request; the message has the reason."""
 
     def __init__(self, how: str, sent: str) -> None:
         super().__init__(how)
@@ -44,21 +43,28 @@ class NoAnswer(Exception):
 
 
 class CheckedServer:
-    """The way to one server, and what it has answered so far."""
+    """Sends requests to one server and keeps its answers."""
 
     def __init__(self, target: CheckTarget, transport: Transport) -> None:
         self.target = target
         self._transport = transport
-        self._asked: dict[tuple[str, ...], asyncio.Task[CheckExchange]] = {}
+        self._exchanges: dict[tuple[str, ...], asyncio.Task[CheckExchange]] = {}
 
     async def exchange(
-        self, method: str, path: str, body: bytes = b"", content_type: str | None = "application/json", key: KeyChoice = "right"
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        content_type: str | None = "application/json",
+        key: KeyChoice = "right",
     ) -> CheckExchange:
-        """The answer to this request, which is sent if nobody has asked it before."""
+        """Return the answer to this request; send it only if no equal request was sent before."""
         name = (method, path, body.hex(), content_type or "", key)
-        if name not in self._asked:
-            self._asked[name] = asyncio.create_task(self._send(method, path, body, self._headers(content_type, key)))
-        return await self._asked[name]
+        if name not in self._exchanges:
+            self._exchanges[name] = asyncio.create_task(
+                self._send(method, path, body, self._headers(content_type, key))
+            )
+        return await self._exchanges[name]
 
     def _headers(self, content_type: str | None, key: KeyChoice) -> dict[str, str]:
         headers = {"user-agent": f"antiphon-check/{__version__}", "accept": "application/json, text/event-stream"}
@@ -92,7 +98,7 @@ class CheckedServer:
 
 
 class CaseSession:
-    """One case's view of the server. `row` is the requirement that the case is about first of all."""
+    """One case's view of the server. `row` is the main requirement of the case."""
 
     def __init__(self, network: CheckedServer, row: str) -> None:
         self.findings: list[CheckFinding] = []
@@ -101,13 +107,15 @@ class CaseSession:
         self._network = network
         self._model = network.target.model
         self._key = network.target.key
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
-    # Asking
+    # Requests
 
     async def post(self, body: Body, *, key: KeyChoice = "right") -> CheckExchange:
-        """A turn, for the model that is judged unless the body names another."""
-        return await self._network.exchange("POST", "/responses", msgspec.json.encode({"model": self._model, **body}), key=key)
+        """Send a turn, to the checked model unless the body names another."""
+        return await self._network.exchange(
+            "POST", "/responses", msgspec.json.encode({"model": self._model, **body}), key=key
+        )
 
     async def post_raw(self, body: bytes, content_type: str | None = "application/json") -> CheckExchange:
         return await self._network.exchange("POST", "/responses", body, content_type)
@@ -116,10 +124,12 @@ class CaseSession:
         return await self._network.exchange("GET", path, content_type=None)
 
     async def get_response(self, body: Body, *, may_refuse: str = "") -> tuple[Response, CheckExchange]:
-        """A turn in one piece, which must be answered with a response; where the server may refuse, that is a skip."""
+        """Send a turn without streaming and require a response. If the server may refuse, a refusal skips the case."""
         exchange = await self.post(body)
         self.skip_refusal(exchange, may_refuse)
-        self.require(exchange.status == 200, f"the answer has the status {exchange.status}; wanted 200 and a response", exchange)
+        self.require(
+            exchange.status == 200, f"the answer has the status {exchange.status}; wanted 200 and a response", exchange
+        )
         response = exchange.response
         if response is None or exchange.broken:
             self.report("the body cannot be read as a response object", exchange)
@@ -127,63 +137,80 @@ class CaseSession:
         return response, exchange
 
     async def get_stream(self, body: Body, *, may_refuse: str = "") -> CheckExchange:
-        """The same as a stream."""
+        """Send a turn with streaming and require a stream. If the server may refuse, a refusal skips the case."""
         exchange = await self.post({**body, "stream": True})
         self.skip_refusal(exchange, may_refuse)
-        came = f"{exchange.status} {exchange.content_type}".strip()
-        self.require(exchange.is_stream, f"the answer is {came}; wanted 200 text/event-stream", exchange)
+        actual = f"{exchange.status} {exchange.content_type}".strip()
+        self.require(exchange.is_stream, f"the answer is {actual}; wanted 200 text/event-stream", exchange)
         return exchange
 
     async def expect_refusal(
-        self, body: Body | bytes, *, status: int = 400, param: str | None = None, code: str | None = None, content: str = ""
+        self,
+        body: Body | bytes,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        content: str = "",
     ) -> ErrorPayload:
-        """A request that must not be served: with this status, an error that names the place, and this code."""
-        exchange = await (self.post_raw(body, content or "application/json") if isinstance(body, bytes) else self.post(body))
+        """Send a request that the server must refuse with this status, and an error with this path and code."""
+        exchange = await (
+            self.post_raw(body, content or "application/json") if isinstance(body, bytes) else self.post(body)
+        )
         self.require(
             exchange.status == status,
-            f"the answer has the status {exchange.status}; wanted {status} and an error" + (f" about {param}" if param else ""),
+            f"the answer has the status {exchange.status}; wanted {status} and an error"
+            + (f" about {param}" if param else ""),
             exchange,
         )
         return self.expect_error(exchange, param=param, code=code)
 
-    def expect_error(self, exchange: CheckExchange, *, param: str | None = None, code: str | None = None) -> ErrorPayload:
-        """The error in an answer. What its shape lacks is told by the case about that shape; what is asked for here, here."""
+    def expect_error(
+        self, exchange: CheckExchange, *, param: str | None = None, code: str | None = None
+    ) -> ErrorPayload:
+        """Return the error of an answer, and check its path and code. Another case checks the shape of errors."""
         error = exchange.error
         if error is None:
-            self.report('the body is no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange)
+            self.report(
+                'the body is no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange
+            )
             raise StopCase
         if param is not None and not _leads_to(error.param, param):
-            told = format_value(exchange.error_field("param"))
-            self.report(f"error.param is {told}; wanted {param!r}, the path of what is wrong", exchange)
+            actual = format_value(exchange.error_field("param"))
+            self.report(f"error.param is {actual}; wanted {param!r}, the path of what is wrong", exchange)
         if code is not None and error.code != code:
             self.report(f"error.code is {format_value(exchange.error_field('code'))}; wanted {code!r}", exchange)
         return error
 
-    # Saying
+    # Findings
 
-    def report(self, message: str, exchange: CheckExchange | None = None, *, row: str = "", sent: str = "", came: str = "") -> None:
-        """A thing that is wrong, told once."""
-        found = (row or self.row, message)
-        if found not in self._told:
-            self._told.add(found)
+    def report(
+        self, message: str, exchange: CheckExchange | None = None, *, row: str = "", sent: str = "", received: str = ""
+    ) -> None:
+        """Add a finding; equal findings are added once."""
+        key = (row or self.row, message)
+        if key not in self._reported:
+            self._reported.add(key)
             sent = sent or (exchange.request_summary if exchange else "")
-            came = came or (exchange.answer_summary if exchange else "")
+            received = received or (exchange.answer_summary if exchange else "")
             self.findings.append(
-                CheckFinding(row=found[0], message=self._clean(message), sent=self._clean(sent), came=self._clean(came))
+                CheckFinding(
+                    row=key[0], message=self._clean(message), sent=self._clean(sent), received=self._clean(received)
+                )
             )
 
     def require(self, holds: bool, message: str, exchange: CheckExchange | None = None, *, row: str = "") -> None:
-        """Something without which the case cannot go on."""
+        """Report a finding and end the case unless the condition holds."""
         if not holds:
             self.report(message, exchange, row=row)
             raise StopCase
 
     def report_flaws(self, flaws: Iterable[Flaw], exchange: CheckExchange) -> None:
         for flaw in flaws:
-            self.report(flaw.message, exchange, row=flaw.row, came=flaw.came)
+            self.report(flaw.message, exchange, row=flaw.row, received=flaw.received)
 
     def skip_refusal(self, exchange: CheckExchange, what: str) -> None:
-        """Skips the case if the server says that it cannot do `what`: a proper 400 is an honest answer."""
+        """Skip the case if the server refuses `what` with a well-formed 400."""
         if what and exchange.status == 400 and exchange.error is not None and not exchange.error_flaws:
             raise SkipCase(f"the server refuses {what}: {excerpt(exchange.error.message, 120)}")
 
@@ -192,12 +219,12 @@ class CaseSession:
 
 
 def describe_fault(fault: UpstreamFault) -> str:
-    """To the transport every server is an upstream; to the reader of a finding it is the server."""
+    """Describe a transport fault in terms of the server; the transport's own message says upstream."""
     return FAULTS.get(fault.code, "the server sends what is no HTTP")
 
 
 def _leads_to(param: str | None, wanted: str) -> bool:
-    """Whether a path names the wanted place, or one inside it."""
+    """Whether a path is the wanted path, or begins with it."""
     return param is not None and param.startswith(wanted)
 
 

@@ -1,4 +1,4 @@
-"""The form of an event stream, line by line: what `antiphon.sse` passes over is what is judged here (HTTP-3, HTTP-4, HTTP-5)."""
+"""Check the form of an event stream line by line, where `antiphon.sse` is lenient (HTTP-3, HTTP-4, HTTP-5)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.sse import DONE
 
 
 class EventBlock(Struct):
-    """The lines of one event, by their field."""
+    """The lines of one event, by field."""
 
     events: list[bytes] = field(default_factory=list)
     datas: list[bytes] = field(default_factory=list)
@@ -30,7 +30,7 @@ class EventBlock(Struct):
 
 
 def parse_blocks(body: bytes) -> list[EventBlock]:
-    """The events of a stream, as they were written. Comments are nobody's."""
+    """Return the events of a stream as written. Comments are ignored."""
     blocks: list[EventBlock] = []
     block = EventBlock()
     for line in [*LINE_END.split(body.removeprefix(b"\xef\xbb\xbf")), b""]:
@@ -52,47 +52,49 @@ def parse_blocks(body: bytes) -> list[EventBlock]:
 
 
 def judge_form(blocks: list[EventBlock]) -> list[Flaw]:
-    """All that is wrong with how the events are written."""
+    """Return all flaws in the form of the events."""
     flaws = [flaw for at, block in enumerate(blocks) if not block.is_done for flaw in _judge_block(at, block)]
     flaws += _judge_end(blocks)
     ids = [block for block in blocks if block.ids]
     if ids:
-        came = excerpt(b"id: " + ids[0].ids[0])
-        flaws.append(Flaw("HTTP-5", f"{len(ids)} events have an id: line; wanted none", came))
+        received = excerpt(b"id: " + ids[0].ids[0])
+        flaws.append(Flaw("HTTP-5", f"{len(ids)} events have an id: line; wanted none", received))
     return flaws
 
 
 def _judge_block(at: int, block: EventBlock) -> list[Flaw]:
-    came = excerpt(block.data)
+    received = excerpt(block.data)
     kind = event_type_of(block.data)
     if not block.datas:
-        return [Flaw("HTTP-3", f"event {at} has no data: line; wanted its JSON on one", came)]
+        return [Flaw("HTTP-3", f"event {at} has no data: line; wanted its JSON on one", received)]
     flaws: list[Flaw] = []
     if len(block.datas) > 1:
-        flaws.append(Flaw("HTTP-3", f"the data of event {at} is on {len(block.datas)} lines; wanted one", came))
+        flaws.append(Flaw("HTTP-3", f"the data of event {at} is on {len(block.datas)} lines; wanted one", received))
     if not block.events:
         named = f"event: {kind}" if kind else "one equal to its type"
-        flaws.append(Flaw("HTTP-3", f"event {at} has no event: line; wanted `{named}`", came))
+        flaws.append(Flaw("HTTP-3", f"event {at} has no event: line; wanted `{named}`", received))
     elif kind is None:
-        flaws.append(Flaw("HTTP-3", f"the data of event {at} is no JSON object with a type; wanted one", came))
+        flaws.append(Flaw("HTTP-3", f"the data of event {at} is no JSON object with a type; wanted one", received))
     elif block.events[-1] != kind.encode():
         line = block.events[-1].decode("utf-8", "replace")
-        flaws.append(Flaw("HTTP-3", f"event {at} has the line `event: {line}`; wanted its type, {kind}", came))
+        flaws.append(Flaw("HTTP-3", f"event {at} has the line `event: {line}`; wanted its type, {kind}", received))
     return flaws
 
 
 def _judge_end(blocks: list[EventBlock]) -> list[Flaw]:
     ends = [at for at, block in enumerate(blocks) if block.is_done]
     if not ends:
-        came = excerpt(blocks[-1].data) if blocks else ""
-        return [Flaw("HTTP-4", "the stream ends without `data: [DONE]`; wanted that as its last line", came)]
+        received = excerpt(blocks[-1].data) if blocks else ""
+        return [Flaw("HTTP-4", "the stream ends without `data: [DONE]`; wanted that as its last line", received)]
     if ends[0] != len(blocks) - 1:
-        return [Flaw("HTTP-4", "something comes after `data: [DONE]`; wanted nothing", excerpt(blocks[ends[0] + 1].data))]
+        return [
+            Flaw("HTTP-4", "something comes after `data: [DONE]`; wanted nothing", excerpt(blocks[ends[0] + 1].data))
+        ]
     return []
 
 
 def event_type_of(data: bytes) -> str | None:
-    """The type of an event, None where it has none."""
+    """Return the type of an event; None if it has none."""
     try:
         value = decode_json(data)
     except msgspec.DecodeError:

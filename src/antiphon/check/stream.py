@@ -1,4 +1,4 @@
-"""Judges a recorded stream, bytes to findings: its form, each event against its shape, all of them against the grammar."""
+"""Check a recorded stream: its form, the shape of each event, and the grammar of the whole stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antiphon.protocol.response import Response
 
 
 class JudgedStream(Struct, frozen=True):
-    """What a stream said, and all that is wrong with it."""
+    """The events of a stream, and its flaws."""
 
     events: list[StreamEvent]
     flaws: list[Flaw]
@@ -32,7 +32,7 @@ class JudgedStream(Struct, frozen=True):
 
 
 def judge_stream(body: bytes) -> JudgedStream:
-    """The whole of a recorded stream."""
+    """Check a whole recorded stream."""
     blocks = parse_blocks(body)
     reader = _Reader()
     for block in blocks:
@@ -42,22 +42,27 @@ def judge_stream(body: bytes) -> JudgedStream:
 
 
 class _Reader:
-    """Events one by one, each read by its shape and then judged in its place."""
+    """Decodes events one by one, and checks each against its shape and the grammar."""
 
     def __init__(self) -> None:
         self.events: list[StreamEvent] = []
         self._flaws: list[Flaw] = []
-        self._told: set[tuple[str, str | None]] = set()
+        self._reported: set[tuple[str, str | None]] = set()
         self._grammar: Grammar | None = Grammar()
-        self._number = 0  # that the next event should have
+        self._number = 0  # the expected sequence number of the next event
 
     def feed(self, data: bytes) -> None:
         kind = event_type_of(data)
-        event, problems = decode_with_problems(data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)})
+        event, problems = decode_with_problems(
+            data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)}
+        )
         for row, wrong in _by_row(kind, problems).items():
-            self._tell(Flaw(row, f"{kind or 'an event'}: {join_problems(wrong)}", excerpt(data)), "" if row == "STR-5" else kind)
+            self._report_once(
+                Flaw(row, f"{kind or 'an event'}: {join_problems(wrong)}", excerpt(data)),
+                "" if row == "STR-5" else kind,
+            )
         if event is None:
-            self._grammar = None  # what follows would be judged as though nothing had come here
+            self._grammar = None  # without this event, the grammar would misjudge the following ones
             return
         self.events.append(event)
         self._number = event.sequence_number + 1
@@ -74,10 +79,10 @@ class _Reader:
             where = "" if violation.sequence is None else f"event {violation.sequence}: "
             self._flaws.append(Flaw(violation.row, where + violation.message, excerpt(data)))
 
-    def _tell(self, flaw: Flaw, kind: str | None) -> None:
-        """Once for each type of event, as the hundred deltas of a stream share their flaw; a missing number once for all."""
-        if (flaw.row, kind) not in self._told:
-            self._told.add((flaw.row, kind))
+    def _report_once(self, flaw: Flaw, kind: str | None) -> None:
+        """Add a flaw once per event type, because all deltas of a stream share it; a missing number once per stream."""
+        if (flaw.row, kind) not in self._reported:
+            self._reported.add((flaw.row, kind))
             self._flaws.append(flaw)
 
 
@@ -93,9 +98,15 @@ def _row_of(kind: str) -> str:
 
 
 def _status_in(kind: str | None) -> str:
-    """The status that an event's item or response would have."""
+    """Return the status that the item or the response of an event should have."""
     last = (kind or "").rpartition(".")[2]
-    return last if last in ("completed", "incomplete", "failed", "queued") else "completed" if last == "done" else "in_progress"
+    return (
+        last
+        if last in ("completed", "incomplete", "failed", "queued")
+        else "completed"
+        if last == "done"
+        else "in_progress"
+    )
 
 
 ROWS: Final = (

@@ -1,4 +1,4 @@
-"""The command `antiphon`: one file for each of its commands, and what they share."""
+"""The command `antiphon`: one module for each subcommand, and shared modules."""
 
 from antiphon.cli.entry import main
 

@@ -1,4 +1,4 @@
-"""`antiphon ask`: one question to a gateway, and the answer as it comes."""
+"""`antiphon ask`: send one question to a gateway and stream the answer."""
 
 from __future__ import annotations
 
@@ -21,25 +21,36 @@ from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import Request
 from antiphon.upstream.transport import Transport
 
-FAVOURITE: Final = "local"  # the model that costs nothing, if the gateway has it
+FAVOURITE: Final = "local"  # the free model, if the gateway has it
 
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "ask",
         help="ask a model through a running gateway",
-        description="Asks a model through a running gateway and streams its answer. Standard output gets the text of the answer; "
+        description="Asks a model through a running gateway and streams its answer. Standard output gets the text of "
+        "the answer; "
         "reasoning (on a terminal), calls of tools, losses and usage go to standard error.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument(
-        "prompt", nargs="*", metavar="PROMPT", help="what to ask; `-`, or nothing when something is piped in, reads standard input"
+        "prompt",
+        nargs="*",
+        metavar="PROMPT",
+        help="what to ask; `-`, or nothing when something is piped in, reads standard input",
     )
-    parser.add_argument("--model", metavar="M", help=f"the model to ask (default: `{FAVOURITE}` if it is there, else the first)")
+    parser.add_argument(
+        "--model", metavar="M", help=f"the model to ask (default: `{FAVOURITE}` if it is there, else the first)"
+    )
     add_url(parser)
     parser.add_argument(
-        "--image", metavar="F", action="append", type=Path, default=[], help="an image to ask about; may be given several times"
+        "--image",
+        metavar="F",
+        action="append",
+        type=Path,
+        default=[],
+        help="an image to ask about; may be given several times",
     )
     parser.add_argument("--json", action="store_true", help="print the events of the answer, one JSON object a line")
 
@@ -67,7 +78,7 @@ def run(
 
 
 def _prompt(words: list[str], stdin: TextIO) -> str:
-    """The words of the command line, then what is piped in if `-` is among them or there are none."""
+    """Return the words of the command line, then standard input if `-` is among them or there are none."""
     texts = [" ".join(word for word in words if word != "-")]
     if "-" in words or (not words and not stdin.isatty()):
         try:
@@ -81,7 +92,7 @@ def _prompt(words: list[str], stdin: TextIO) -> str:
 
 
 def _utf_8(what: str, text: str) -> str:
-    """`text`, unless it holds stray bytes of the command line, which Python keeps as halves of characters."""
+    """Return `text`; reject invalid bytes of the command line, which Python represents as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""`antiphon bridge`: an agent's own log of its work on standard input, a conformant stream on standard output, live (B-5)."""
+"""`antiphon bridge`: translate an agent's JSON lines on standard input to a conformant stream (B-5)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bridge",
         help="turn an agent's JSON lines into a stream of events",
-        description="Reads what a command-line agent tells of its work, one JSON object a line, and writes it as a stream of "
+        description="Reads what a command-line agent tells of its work, one JSON object a line, and writes it as a "
+        "stream of "
         "Open Responses or another API while it comes. What could not be told is said at the end, on standard error.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument("--from", dest="source", required=True, choices=sorted(SOURCES), help="whose lines they are")
-    parser.add_argument("--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)")
+    parser.add_argument(
+        "--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)"
+    )
     parser.add_argument("--model", metavar="M", help="the model that the stream names (default: what --from says)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--sse", action="store_true", help="write server-sent events, as servers do (default)")
@@ -41,7 +44,7 @@ def add(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO | None = None) -> int:
     bridge = Bridge(args.source, args.target, args.model or args.source, ndjson=args.ndjson)
-    # The bytes are UTF-8 whatever the terminal's encoding is.
+    # The bytes are UTF-8 regardless of the terminal's encoding.
     sink: BinaryIO | None = getattr(out, "buffer", None)
 
     def write(data: bytes) -> None:
@@ -69,36 +72,38 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO |
 
 
 class Bridge:
-    """Bytes in, bytes out; from one agent's lines to one API's stream."""
+    """Translates the lines of one agent to the stream of one API, bytes to bytes."""
 
     def __init__(self, source: str, target: str, model: str, *, ndjson: bool) -> None:
-        request = Request(model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')})
-        begun = initial_response(request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now())
+        request = Request(
+            model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')}
+        )
+        initial = initial_response(request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now())
         self._lines = JsonLines()
-        self._to_hub = SOURCES[source].EventsToHub(request, begun, SYSTEM_STAMPS)
+        self._to_hub = SOURCES[source].EventsToHub(request, initial, SYSTEM_STAMPS)
         self._from_hub = TARGETS[target].EventsFromHub(request)
         self._frames = sse.Decoder() if ndjson else None
 
     @property
     def error(self) -> ApiError | None:
-        """What the turn failed with."""
+        """The error of a failed turn; None if it did not fail."""
         error: ApiError | None = self._to_hub.error
         return error
 
     @property
     def losses(self) -> list[str]:
-        """What could not be told."""
-        return [str(loss) for half in (self._to_hub, self._from_hub) for loss in half.losses]
+        """The losses of both translations."""
+        return [str(loss) for translator in (self._to_hub, self._from_hub) for loss in translator.losses]
 
     def feed(self, data: bytes) -> bytes:
-        return self._told([event for line in self._lines.feed(data) for event in self._to_hub.feed(line)])
+        return self._encode([event for line in self._lines.feed(data) for event in self._to_hub.feed(line)])
 
     def finish(self, error: ApiError | None = None) -> bytes:
-        """The lines are over."""
+        """End the input and return the rest of the stream."""
         events = [event for line in self._lines.finish() for event in self._to_hub.feed(line)]
-        return self._told([*events, *self._to_hub.finish(error)]) + self._framed(self._from_hub.finish())
+        return self._encode([*events, *self._to_hub.finish(error)]) + self._framed(self._from_hub.finish())
 
-    def _told(self, events: list[StreamEvent]) -> bytes:
+    def _encode(self, events: list[StreamEvent]) -> bytes:
         return self._framed(b"".join(map(self._from_hub.feed, events)))
 
     def _framed(self, data: bytes) -> bytes:
@@ -108,7 +113,7 @@ class Bridge:
 
 
 def _pieces(lines: BinaryIO) -> Iterator[bytes]:
-    read = getattr(lines, "read1", lines.read)  # what there is, without waiting for more
+    read = getattr(lines, "read1", lines.read)  # returns available bytes without waiting for more
     while piece := read(PIECE):
         yield piece
 

@@ -1,4 +1,4 @@
-"""`antiphon check`: whether a server keeps to Open Responses, told case by case as they end; or whether a recorded stream does."""
+"""`antiphon check`: check a server, or a recorded stream, against Open Responses, and print each case when it ends."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
         help="judge whether a server keeps to Open Responses",
-        description="Asks a server that claims Open Responses what its clients will ask it, and says which requirements it breaks, "
-        "with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
+        description="Asks a server that claims Open Responses what its clients will ask it, and says which "
+        "requirements "
+        "it breaks, with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -42,7 +43,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
     parser.add_argument("--case", metavar="ID", action="append", help="only this case; may be given several times")
-    parser.add_argument("--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)"
+    )
     parser.add_argument("--file", metavar="F", type=Path, help="judge a recorded event stream instead of a server")
     parser.add_argument("--list", action="store_true", help="list the cases and the requirements they are about")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -70,43 +73,53 @@ def run(
         base_url=server_url(args.url),
         model=args.model or "",
         key=key_from_environ(args.key_env, environ),
-        timeouts=Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout),
+        timeouts=Timeouts(
+            connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout
+        ),
     )
     table = _Table(out, TextStyler(out, environ), is_json=args.json)
-    target, outcomes = asyncio.run(_judge(target, cases, table.tell, err, transport or HttpTransport(environ)))
+    target, outcomes = asyncio.run(_judge(target, cases, table.write_outcome, err, transport or HttpTransport(environ)))
     table.finish(outcomes, {"url": target.base_url, "model": target.model})
     return OK if is_conformant(outcomes) else FAILED
 
 
 def server_url(written: str) -> str:
-    """The address of a server up to the version, from one with or without it."""
+    """Return the address of a server up to the version, from an address with or without it."""
     url = written.strip()
     url = url if "://" in url else f"http://{url}"
     if "@" in url:
-        # Not shown: it may hold a password.
-        raise InvalidUsage("the address of a server has no name and no password in it; name the variable of a key with --key-env")
+        # The address is not shown: it may contain a password.
+        raise InvalidUsage(
+            "the address of a server has no name and no password in it; name the variable of a key with --key-env"
+        )
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise InvalidUsage(f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1")
+        raise InvalidUsage(
+            f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1"
+        )
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
 async def _judge(
-    target: CheckTarget, cases: list[CheckCase], tell: Callable[[CaseOutcome], None], err: TextIO, transport: Transport
+    target: CheckTarget,
+    cases: list[CheckCase],
+    write_outcome: Callable[[CaseOutcome], None],
+    err: TextIO,
+    transport: Transport,
 ) -> tuple[CheckTarget, list[CaseOutcome]]:
     try:
-        # Also where the model is known: no server, no cases.
+        # Also sent if the model is given: without a server, no case is run.
         listed = await first_model(CheckedServer(target, transport))
         if not target.model:
             if listed is None:
-                raise InvalidUsage("the server lists no models; say which one to ask with --model")
+                raise InvalidUsage("the server lists no models; name a model with --model")
             target = msgspec.structs.replace(target, model=listed)
         err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
-        return target, await run_cases(CheckedServer(target, transport), cases, tell)
+        return target, await run_cases(CheckedServer(target, transport), cases, write_outcome)
     except NoAnswer as nothing:
         raise CommandFailed(f"{target.base_url}: {nothing}") from None
     finally:
@@ -118,28 +131,28 @@ def _judge_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) ->
         stream = judge_stream(file.read_bytes())
     except OSError as error:
         raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
-    findings = [CheckFinding(row=flaw.row, message=flaw.message, came=flaw.came) for flaw in stream.flaws]
+    findings = [CheckFinding(row=flaw.row, message=flaw.message, received=flaw.received) for flaw in stream.flaws]
     conformant = not any(finding.level == "must" for finding in findings)
     if is_json:
         about = {"file": str(file), "conformant": conformant, "events": len(stream.events)}
-        out.write(_json_line({**about, "findings": list(map(_told, findings))}))
+        out.write(_json_line({**about, "findings": list(map(_finding_to_json, findings))}))
     else:
         for finding in findings:
-            _tell_finding(finding, out, paint)
+            _write_finding(finding, out, paint)
         verdict = paint("bold", "conformant" if conformant else "not conformant")
         out.write(f"{len(stream.events)} events, {len(findings)} findings: {verdict}\n")
     return OK if conformant else FAILED
 
 
 class _Table:
-    """What people read: a line for each case as it ends, its findings below it, and a summary."""
+    """The report as text: a line for each case when it ends, its findings below it, and a summary."""
 
     def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
         self._out = out
         self._paint = paint
         self._is_json = is_json
 
-    def tell(self, outcome: CaseOutcome) -> None:
+    def write_outcome(self, outcome: CaseOutcome) -> None:
         if self._is_json:
             return
         case = outcome.case
@@ -148,7 +161,7 @@ class _Table:
         rows = self._paint("dim", " ".join(case.rows))
         self._out.write(f"{self._paint(look, word)}  {case.id:{WIDTH}}  {one_line(case.title + why)}  {rows}\n")
         for finding in outcome.findings:
-            _tell_finding(finding, self._out, self._paint)
+            _write_finding(finding, self._out, self._paint)
         self._out.flush()
 
     def finish(self, outcomes: list[CaseOutcome], about: dict[str, str]) -> None:
@@ -156,17 +169,17 @@ class _Table:
             self._out.write(_json_line(_result(outcomes, about)))
             return
         counts = Counter(outcome.verdict for outcome in outcomes)
-        told = ", ".join(f"{counts[verdict]} {word}" for verdict, word in COUNTED.items() if counts[verdict])
+        summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in COUNTED.items() if counts[verdict])
         rows = _broken(outcomes)
         verdict = "conformant, as far as this can show" if is_conformant(outcomes) else "not conformant"
         broken = f": {', '.join(rows)}" if rows else ""
-        self._out.write(f"\n{told}\n{self._paint('bold', verdict)}{broken}\n")
+        self._out.write(f"\n{summary}\n{self._paint('bold', verdict)}{broken}\n")
 
 
-def _tell_finding(finding: CheckFinding, out: TextIO, paint: TextStyler) -> None:
+def _write_finding(finding: CheckFinding, out: TextIO, paint: TextStyler) -> None:
     look: TextStyle = "red" if finding.level == "must" else "yellow"
     out.write(f"      {paint(look, finding.row)}  {one_line(finding.message)}\n")
-    for name, text in (("sent", finding.sent), ("came", finding.came)):
+    for name, text in (("sent", finding.sent), ("came", finding.received)):
         if text:
             out.write(paint("dim", f"        {name}  {one_line(text)}") + "\n")
 
@@ -176,13 +189,17 @@ def _list(cases: list[CheckCase], out: TextIO, *, is_json: bool) -> None:
         out.write(_json_line([_about(case) for case in cases]))
         return
     width = max(len(" ".join(case.rows)) for case in cases)
-    out.writelines(f"{case.id:{WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases)
+    out.writelines(
+        f"{case.id:{WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases
+    )
 
 
 def _chosen(ids: list[str] | None) -> list[CheckCase]:
     for id in ids or ():
         if id not in CASES_BY_ID:
-            raise InvalidUsage(f"there is no case {id!r}{did_you_mean(id, CASES_BY_ID)} (`antiphon check --list` names them all)")
+            raise InvalidUsage(
+                f"there is no case {id!r}{did_you_mean(id, CASES_BY_ID)} (`antiphon check --list` names them all)"
+            )
     return [CASES_BY_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
 
 
@@ -205,7 +222,7 @@ def parse_seconds(written: str) -> float:
 
 
 def _broken(outcomes: list[CaseOutcome]) -> list[str]:
-    """The rows that were broken, each once, those that fail the check before those that do not."""
+    """Return the violated rows, each once, `must` rows first."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return list(dict.fromkeys(finding.row for finding in sorted(findings, key=lambda finding: finding.level)))
 
@@ -221,17 +238,29 @@ def _result(outcomes: list[CaseOutcome], about: dict[str, str]) -> dict[str, Any
             "verdict": outcome.verdict,
             "skipped": outcome.skipped or None,
             "seconds": round(outcome.seconds, 3),
-            "findings": list(map(_told, outcome.findings)),
+            "findings": list(map(_finding_to_json, outcome.findings)),
         }
         for outcome in outcomes
     ]
     counts = Counter(outcome.verdict for outcome in outcomes)
     summary = {verdict: counts[verdict] for verdict in COUNTED}
-    return {**about, "conformant": is_conformant(outcomes), "summary": summary, "broken": _broken(outcomes), "cases": cases}
+    return {
+        **about,
+        "conformant": is_conformant(outcomes),
+        "summary": summary,
+        "broken": _broken(outcomes),
+        "cases": cases,
+    }
 
 
-def _told(finding: CheckFinding) -> dict[str, str]:
-    return {"level": finding.level, **msgspec.structs.asdict(finding)}
+def _finding_to_json(finding: CheckFinding) -> dict[str, str]:
+    return {
+        "level": finding.level,
+        "row": finding.row,
+        "message": finding.message,
+        "sent": finding.sent,
+        "came": finding.received,
+    }
 
 
 def _json_line(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`antiphon config check`: whether a configuration can be used, and what it means."""
+"""`antiphon config check`: check a configuration and print what it means."""
 
 from __future__ import annotations
 
@@ -26,13 +26,20 @@ def add(subparsers: Any) -> None:
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    check.add_argument("file", nargs="?", metavar="F", type=Path, help="the configuration; else the one that `serve` would take")
+    check.add_argument(
+        "file", nargs="?", metavar="F", type=Path, help="the configuration; else the one that `serve` would take"
+    )
 
 
 def run(
-    args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
 ) -> int:
-    del err  # what is wrong is raised
+    del err  # errors are raised
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
     meaning = [*describe_config(config), describe_retention(config.store, environ)]

@@ -1,6 +1,6 @@
-"""The way in: which command is meant, and how the process ends. Whatever a command raises is told here, in one place.
+"""The entry point: parse the command line, run the command, print its error and return the exit code.
 
-A fault of our own is not caught: its traceback is what somebody needs who wants to mend it, and Python ends with 1 as well.
+Unexpected exceptions are not caught: the traceback helps to fix them, and Python exits with 1 as well.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from antiphon.errors import AntiphonError, ConfigError, ProfileError
 
 
 class Command(Protocol):
-    """What every command's module has."""
+    """The interface of every command's module."""
 
     def add(self, subparsers: Any) -> None:
-        """Tells argparse about the command."""
+        """Add the command's parser."""
         ...
 
     def run(self, args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-        """Does it, and returns the exit code."""
+        """Run the command and return the exit code."""
         ...
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command that `argv` names and returns its exit code."""
+    """Run the command that `argv` names and return its exit code."""
     out, err = sys.stdout, sys.stderr
     for stream in (out, err):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character shows another one
+            stream.reconfigure(errors="replace")  # characters that the terminal's encoding lacks are replaced
     try:
         args = make_parser().parse_args(argv)
     except SystemExit as end:
@@ -49,18 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = COMMANDS[args.command].run(args, out, err)
         out.flush()
     except AntiphonError as error:
-        return _tell(error, out, err)
+        return _report_error(error, out, err)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more, which `| head` means well: no complaint, and none from Python when it closes the stream.
+        # The reader closed the pipe, as `| head` does: print no error, and prevent Python's own at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="antiphon",
         description="Any LLM client to any LLM server, through Open Responses.",
@@ -74,8 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
     return top
 
 
-def _tell(error: AntiphonError, out: TextIO, err: TextIO) -> int:
-    out.flush()  # what was answered comes before what went wrong
+def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
+    out.flush()  # output is written before the error
     err.write(f"{TextStyler(err, os.environ)('red', 'antiphon:')} {printable(str(error))}\n")
     return INVALID_USAGE if isinstance(error, InvalidUsage | ConfigError | ProfileError) else FAILED
 

@@ -1,6 +1,6 @@
-"""How a command ends: the exit codes that scripts read, and the exceptions that lead to them.
+"""Exit codes, and the exceptions that map to them.
 
-Commands raise; `cli.entry` prints what they raised and ends with its code. Errors of a configuration or a profile
+Commands raise; `cli.entry` prints the error and returns its code. Errors of a configuration or a profile
 (`antiphon.errors`) count as `InvalidUsage`.
 """
 
@@ -12,9 +12,9 @@ from antiphon.errors import AntiphonError
 
 OK: Final = 0
 FAILED: Final = 1
-INVALID_USAGE: Final = 2  # argparse ends with this one too
-LOSSY: Final = 3  # of `translate --strict` alone: something was lost
-INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended
+INVALID_USAGE: Final = 2  # argparse uses the same code
+LOSSY: Final = 3  # only of `translate --strict`: the translation has losses
+INTERRUPTED: Final = 130  # the shells' code for a command that Ctrl-C ended
 
 EXIT_CODES: Final = """exit codes:
   0    it worked
@@ -24,8 +24,8 @@ EXIT_CODES: Final = """exit codes:
 
 
 class CommandFailed(AntiphonError):
-    """It was tried and did not work."""
+    """The command ran and failed."""
 
 
 class InvalidUsage(AntiphonError):
-    """What the command line or the environment says cannot be used; the message says what to do."""
+    """The command line or the environment is invalid; the message has what to do."""

@@ -1,5 +1,5 @@
-"""`antiphon explain`: why a server refuses a body, or would. It looks at a body in hand or at one that a trace recorded, and sends
-nothing anywhere."""
+"""`antiphon explain`: explain why a server refuses a request body. The body is read from a file or a trace; nothing is
+sent."""
 
 from __future__ import annotations
 
@@ -28,30 +28,35 @@ DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """What is to be explained: a body, and what a server said to it if one did."""
+    """A request body to explain, and the server's error if there is one."""
 
     body: bytes
     dialect: Dialect | None = None
     profile: str | None = None
     status: int = 0
-    said: str = ""
+    error_text: str = ""
 
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
         help="say why a server refuses a request, and what would mend it",
-        description="Looks through the body of a request for what servers refuse: where it stands, what was wanted there, and "
+        description="Looks through the body of a request for what servers refuse: where it stands, what was wanted "
+        "there, and "
         "which setting of a profile has the gateway mend it. Nothing is sent anywhere.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="the body (default, and `-`: standard input)")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", type=Path, help="the body (default, and `-`: standard input)"
+    )
     parser.add_argument(
         "--dialect", metavar="D", choices=DIALECTS, help=f"one of {', '.join(DIALECTS)} (default: what it looks like)"
     )
-    parser.add_argument("--against", metavar="PROFILE", help="also what a server of this profile takes: its name, or a file")
-    parser.add_argument("--said", metavar="TEXT", help="what the server said when it refused it")
+    parser.add_argument(
+        "--against", metavar="PROFILE", help="also what a server of this profile takes: its name, or a file"
+    )
+    parser.add_argument("--said", dest="error_text", metavar="TEXT", help="what the server said when it refused it")
     parser.add_argument(
         "--trace", metavar="ID", help="not a file, but what a recorded request sent to its upstream; `last` is one too"
     )
@@ -70,34 +75,38 @@ def run(
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> int:
-    del err  # what goes wrong is raised
+    del err  # errors are raised
     if args.trace and args.file:
         raise InvalidUsage("--trace says what to explain; a file does too: give one of them")
-    case = _recorded(args, environ, cwd or Path.cwd()) if args.trace else Case(body=_input(args.file, stdin or sys.stdin.buffer))
-    if args.said is not None:
-        case = structs.replace(case, said=args.said, status=400)
-    read = _object_in(case.body)
-    dialect: Dialect = args.dialect or case.dialect or guess_dialect(read)
+    case = (
+        _recorded(args, environ, cwd or Path.cwd())
+        if args.trace
+        else Case(body=_input(args.file, stdin or sys.stdin.buffer))
+    )
+    if args.error_text is not None:
+        case = structs.replace(case, error_text=args.error_text, status=400)
+    body = _object_in(case.body)
+    dialect: Dialect = args.dialect or case.dialect or guess_dialect(body)
     profile = _profile(args.against, case.profile)
     findings = _findings(case, dialect, profile, goes_there=args.against is not None)
     if args.json:
-        told = {"dialect": dialect, "profile": profile.name if profile else None, "findings": findings}
-        out.write(f"{printable_json(msgspec.json.encode(told))}\n")
+        report = {"dialect": dialect, "profile": profile.name if profile else None, "findings": findings}
+        out.write(f"{printable_json(msgspec.json.encode(report))}\n")
     else:
-        _tell(findings, dialect, out, TextStyler(out, environ))
+        _write_findings(findings, dialect, out, TextStyler(out, environ))
     return FAILED if any(finding.certain for finding in findings) else OK
 
 
 def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
     own = profile if profile is not None and profile.dialect == dialect else None
-    findings = diagnose(dialect, case.body, case.status, case.said, own) if case.status else []
+    findings = diagnose(dialect, case.body, case.status, case.error_text, own) if case.status else []
     findings += [finding for finding in lint_body(case.body, dialect, own) if finding not in findings]
     if goes_there and profile is not None:
         findings += [finding for finding in lint_for_profile(case.body, dialect, profile) if finding not in findings]
     return findings
 
 
-def _tell(findings: list[Finding], dialect: Dialect, out: TextIO, paint: TextStyler) -> None:
+def _write_findings(findings: list[Finding], dialect: Dialect, out: TextIO, paint: TextStyler) -> None:
     out.write(f"{paint('dim', f'read as a body of the {dialect} dialect')}\n")
     for finding in findings:
         word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
@@ -117,7 +126,7 @@ def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -
 
 
 def _case_in(trace: RecordedTrace) -> Case:
-    """The last request to the upstream, and what it said to that."""
+    """Return the last request to the upstream, and its answer."""
     sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
     if sent is None:
         raise InvalidUsage(f"the trace {trace.id} has no request to an upstream: it was answered before there was one")
@@ -125,20 +134,22 @@ def _case_in(trace: RecordedTrace) -> Case:
     assert isinstance(request, UpstreamRequest)
     route = next(record for record in trace.records if isinstance(record, Route))
     status = next((record.status for record in answer if isinstance(record, UpstreamHead)), 0)
-    said = b"".join(record.data.raw for record in answer if isinstance(record, UpstreamPiece)) if status != 200 else b""
+    error_body = (
+        b"".join(record.data.raw for record in answer if isinstance(record, UpstreamPiece)) if status != 200 else b""
+    )
     return Case(
         body=request.body.raw,
-        dialect=next((known for known in DIALECTS if known == route.dialect), None),
+        dialect=next((name for name in DIALECTS if name == route.dialect), None),
         profile=route.profile,
         status=status,
-        said=said.decode("utf-8", "replace"),
+        error_text=error_body.decode("utf-8", "replace"),
     )
 
 
-def _profile(asked_for: str | None, recorded: str | None) -> Profile | None:
-    """One that only a trace names may be gone since."""
-    if asked_for is not None:
-        return load_profile(asked_for)
+def _profile(requested: str | None, recorded: str | None) -> Profile | None:
+    """Load the requested profile, or the recorded one. A recorded profile may no longer exist."""
+    if requested is not None:
+        return load_profile(requested)
     try:
         return None if recorded is None else load_profile(recorded)
     except ProfileError:

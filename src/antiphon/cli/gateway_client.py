@@ -1,6 +1,6 @@
-"""A running gateway, as the commands call it: where it is, with which key, and what went wrong in words for people.
+"""The client with which commands call a running gateway: its URL, its key, and errors for people.
 
-The network is the one that upstreams are reached by (`antiphon.upstream.transport`); tests pass a fake in.
+It uses the transport of upstreams (`antiphon.upstream.transport`); tests pass a fake.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class _Models(Struct, frozen=True):
 
 
 class ReceivedEvent(NamedTuple):
-    """An event of an answer, and the bytes it came in."""
+    """An event of an answer, and its bytes."""
 
     raw: bytes
     event: StreamEvent
 
 
 class GatewayClient:
-    """Calls one gateway. Every fault is a `CommandFailed` that says where and what to do."""
+    """Calls one gateway. Every fault raises `CommandFailed` with the URL and what to do."""
 
     def __init__(self, url: str, key: str | None, transport: Transport) -> None:
         self.url = url
@@ -60,7 +60,7 @@ class GatewayClient:
             self._headers["authorization"] = f"Bearer {key}"
 
     async def models_body(self) -> bytes:
-        """The answer of `GET /v1/models` as it came."""
+        """Return the body of `GET /v1/models`."""
         answer = await self._send("GET", "/models", {"accept": "application/json"}, b"")
         return await self._whole(answer)
 
@@ -76,7 +76,7 @@ class GatewayClient:
             ) from None
 
     async def start_response(self, request: Request) -> UpstreamResponse:
-        """The head of a streamed answer; what is no such thing is a `CommandFailed`."""
+        """Send a request and return the head of a streamed answer. Any other answer raises `CommandFailed`."""
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         answer = await self._send("POST", "/responses", headers, encode(request))
         if not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -87,34 +87,36 @@ class GatewayClient:
         return answer
 
     async def events(self, answer: UpstreamResponse) -> AsyncGenerator[ReceivedEvent, None]:
-        """The events of an answer, as they come."""
+        """Yield the events of an answer."""
         decoder = Decoder()
-        with self._in_words():
+        with self._faults_as_failures():
             async for piece in answer.pieces():
                 for frame in decoder.feed(piece):
                     if frame.data == DONE:
                         return
-                    yield self._told(frame)
+                    yield self._decode_frame(frame)
             for frame in decoder.finish():
                 if frame.data != DONE:
-                    yield self._told(frame)
+                    yield self._decode_frame(frame)
 
-    def _told(self, frame: Frame) -> ReceivedEvent:
+    def _decode_frame(self, frame: Frame) -> ReceivedEvent:
         try:
             return ReceivedEvent(frame.data, decode_event(frame.data))
         except ApiError as error:
             raise CommandFailed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
 
     async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
-        with self._in_words():
-            answer = await self._transport.send(method, f"{self.url}/v1{path}", {**self._headers, **headers}, body, PATIENCE)
+        with self._faults_as_failures():
+            answer = await self._transport.send(
+                method, f"{self.url}/v1{path}", {**self._headers, **headers}, body, TIMEOUTS
+            )
         if answer.status != 200:
             raise self._refusal(answer, await self._whole(answer))
         return answer
 
     async def _whole(self, answer: UpstreamResponse) -> bytes:
         body = bytearray()
-        with self._in_words():
+        with self._faults_as_failures():
             async for piece in answer.pieces():
                 body += piece
                 if len(body) > MAX_BODY:
@@ -124,27 +126,30 @@ class GatewayClient:
 
     def _refusal(self, answer: UpstreamResponse, body: bytes) -> CommandFailed:
         try:
-            told: ErrorPayload = decode_as(body, ErrorBody).error
+            error: ErrorPayload = decode_as(body, ErrorBody).error
         except ApiError:
             return CommandFailed(
-                f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be read"
+                f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be "
+                "read"
             )
         return CommandFailed(
-            describe_error(told.type, told.code, told.message, told.param) + _retry_line(answer) + request_id_line(answer)
+            describe_error(error.type, error.code, error.message, error.param)
+            + _retry_line(answer)
+            + request_id_line(answer)
         )
 
     @contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _faults_as_failures(self) -> Iterator[None]:
         try:
             yield
         except UpstreamFault as fault:
-            # To the transport the gateway is an upstream; to the person who asks it is the gateway.
-            told = FAULTS.get(fault.code, "the gateway at {url} sends what is no HTTP")
-            raise CommandFailed(told.format(url=self.url)) from None
+            # The transport's own message says upstream; for the user it is the gateway.
+            message = FAULTS.get(fault.code, "the gateway at {url} sends what is no HTTP")
+            raise CommandFailed(message.format(url=self.url)) from None
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
-    """The option of every command that calls a gateway."""
+    """Add the option of every command that calls a gateway."""
     parser.add_argument("--url", metavar="U", help=f"where the gateway is (default: $ANTIPHON_URL, else {DEFAULT_URL})")
 
 
@@ -154,7 +159,7 @@ def call_gateway(
     environ: Mapping[str, str],
     transport: Transport | None = None,
 ) -> None:
-    """Runs `call` with a client of the gateway that is meant, over the real network unless another is given."""
+    """Run `call` with a client of the gateway, over the real network unless a transport is given."""
     where, key = gateway_url(url, environ), gateway_key(environ)
     network = transport or HttpTransport(environ)
 
@@ -168,7 +173,7 @@ def call_gateway(
 
 
 def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
-    """Where the gateway is, without `/v1`: as given, as `$ANTIPHON_URL` says, or where `antiphon serve` listens by itself."""
+    """Return the gateway's URL without `/v1`: the given one, `$ANTIPHON_URL`, or the default of `antiphon serve`."""
     written = (given or environ.get("ANTIPHON_URL") or DEFAULT_URL).strip()
     url = written if "://" in written else f"http://{written}"
     try:
@@ -177,29 +182,33 @@ def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
     except ValueError:
         usable = False
     if "@" in written:
-        # Not shown: it may hold a password.
-        raise InvalidUsage("the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY")
+        # The address is not shown: it may contain a password.
+        raise InvalidUsage(
+            "the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY"
+        )
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
         raise InvalidUsage(f"{one_line(written)!r} is no address of a gateway; wanted is one like {DEFAULT_URL}")
     return url.rstrip("/").removesuffix("/v1")
 
 
 def gateway_key(environ: Mapping[str, str]) -> str | None:
-    """The key in `$ANTIPHON_API_KEY`, if there is one."""
+    """Return the key in `$ANTIPHON_API_KEY`; None if it is not set."""
     key = environ.get("ANTIPHON_API_KEY", "").strip()
     if not key.isascii() or not key.isprintable():
-        raise InvalidUsage("$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII")
+        raise InvalidUsage(
+            "$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII"
+        )
     return key or None
 
 
 def describe_error(type: str | None, code: str | None, message: str, param: str | None = None) -> str:
-    """An error as scripts can read it: `type/code: message`, and the field it is about."""
+    """Format an error so that scripts can parse it: `type/code: message`, and the field that it concerns."""
     name = "/".join(one_line(part) for part in (type, code) if part)
     return f"{name}: {one_line(message)}" + (f" (at {one_line(param)})" if param else "")
 
 
 def request_id_line(answer: UpstreamResponse) -> str:
-    """A line that says under which id the request is in the gateway's log (HTTP-8), if the answer says it."""
+    """Return a line with the request id for the gateway's log (HTTP-8); empty if the answer has none."""
     id = one_line(answer.headers.get("x-request-id", ""))
     return f"\nrequest {id}" if id else ""
 
@@ -209,8 +218,8 @@ def _retry_line(answer: UpstreamResponse) -> str:
     return f"\ntry again in {seconds} s" if seconds.isdecimal() else ""
 
 
-# The gateway has limits of its own and says so when one is reached: these only end what would hang for ever.
-PATIENCE: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
+# The gateway enforces and reports its own limits; these only end requests that would hang forever.
+TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
 VISIBLE: Final = re.compile(r"[!-~]+")
 MAX_BODY: Final = 16 * 1024 * 1024
 FAULTS: Final = {

@@ -1,4 +1,4 @@
-"""How help looks: descriptions fit the terminal, examples and tables stay as they are written."""
+"""The format of help: descriptions are wrapped, examples and tables are not."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Final
 
 
 class Help(argparse.HelpFormatter):
-    """Wraps what is one paragraph, and leaves alone what has lines of its own."""
+    """Wraps texts of one paragraph; texts with line breaks stay unchanged."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        # argparse measures commands without their indentation: the longest would stand on a line of its own.
+        # argparse measures commands without their indentation, so the longest would get its own line.
         self._action_max_length = LONGEST_COMMAND
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """`-o, --output FILE`, as Python has it from 3.13 on; before, the value stands after each name."""
+        """Format `-o, --output FILE` as Python 3.13 does; older versions repeat the value after each name."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -26,5 +26,5 @@ class Help(argparse.HelpFormatter):
 
 
 LONGEST_COMMAND: Final = len("    translate")
-# For every parser. Options are not abbreviated: a script that does it would break when another option comes.
+# For every parser. Options cannot be abbreviated: a new option could break scripts that do.
 HELP_FORMAT: Final[dict[str, Any]] = {"formatter_class": Help, "allow_abbrev": False}

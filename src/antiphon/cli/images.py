@@ -1,4 +1,4 @@
-"""An image file as a data URL. What it is, its first bytes say; if they do not, the name of the file may."""
+"""Convert an image file to a data URL. The media type is from the first bytes, or else from the file name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_URL: Final = 20 * MiB  # REQ-8
 
 
 def data_url(file: Path) -> str:
-    """The whole file in a `data:` URL."""
+    """Return the file as a `data:` URL."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -22,7 +22,8 @@ def data_url(file: Path) -> str:
     url = f"data:{_media_type(file, data)};base64,{base64.b64encode(data).decode()}"
     if len(url) > MAX_URL:
         raise InvalidUsage(
-            f"the image {file} is too large: {len(data) / MiB:.1f} MiB, and less than {MAX_URL // MiB * 3 // 4} can be sent"
+            f"the image {file} is too large: {len(data) / MiB:.1f} MiB, and less than {MAX_URL // MiB * 3 // 4} can "
+            "be sent"
         )
     return url
 

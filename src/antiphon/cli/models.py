@@ -1,4 +1,4 @@
-"""`antiphon models`: what a gateway serves, and which upstream answers for it."""
+"""`antiphon models`: list the models of a gateway, each with its upstream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "models",
         help="list the models of a running gateway",
-        description="Lists the models that a running gateway names, each with the upstream that answers for it. An upstream may "
+        description="Lists the models that a running gateway names, each with the upstream that answers for it. An "
+        "upstream may "
         "serve others besides: those that match its patterns.",
         epilog=EPILOG,
         **HELP_FORMAT,
@@ -50,7 +51,7 @@ def run(
 
 
 def _table(models: list[ListedModel], paint: TextStyler, *, with_heading: bool) -> list[str]:
-    """Two columns; the heading is for people, and a script need not skip it."""
+    """Return the rows of two columns. The heading is only for terminals, so that scripts need not skip it."""
     cells = [(one_line(model.id), one_line(model.owned_by)) for model in models]
     width = max(len("MODEL"), *(len(name) for name, _ in cells))
     heading = [paint("bold", f"{'MODEL':{width}}  UPSTREAM")] if with_heading else []

@@ -1,4 +1,4 @@
-"""What came of an answer: whether it is one, and whether it is whole."""
+"""The outcome of an answer: whether it succeeded and is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.protocol.response import Response, Usage
 
 
 class ResponseOutcome:
-    """Sees every event; at the end it knows what to say."""
+    """Collects the events of an answer and derives its outcome."""
 
     def __init__(self) -> None:
         self._error: str | None = None
@@ -42,12 +42,12 @@ class ResponseOutcome:
         return self._end.response.usage if self._end else None
 
     def fault(self) -> str | None:
-        """Why there is no whole answer; None if there is one."""
+        """Return why the answer failed or is incomplete; None if it is complete."""
         match self._end:
             case None:
                 return self._error or "the answer broke off: its end never came"
             case ResponseFailed(response=response):
-                # STR-8: the error event says more than the response that failed.
+                # STR-8: the error event has more details than the failed response.
                 return self._error or _describe_failure(response)
             case ResponseIncomplete(response=response):
                 reason = response.incomplete_details.reason if response.incomplete_details else "no reason was given"

@@ -1,7 +1,7 @@
-"""An answer on its way to the terminal: as text for people, or as events for scripts.
+"""Print an answer while it is streamed: as text for people, or as events for scripts.
 
-As text, standard output gets what the model answered and nothing else. Around it, on standard error: reasoning (dimmed, and only if
-somebody looks), calls of tools, refusals, usage. So a pipe gets the answer, and a person sees everything.
+As text, standard output gets only the model's answer. Standard error gets reasoning (dimmed, and only on a terminal),
+tool calls, refusals and usage.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from antiphon.protocol.response import Usage
 
 class Printer(Protocol):
     def begin(self, losses: str) -> None:
-        """What the head of the answer says could not be carried."""
+        """Print the losses from the head of the answer."""
         ...
 
     def show(self, received: ReceivedEvent) -> None: ...
 
     def finish(self, outcome: ResponseOutcome) -> None:
-        """Nothing more comes, be it the end or a fault."""
+        """End the output, after the last event or a fault."""
         ...
 
 
 class EventPrinter:
-    """Every event as it came, one a line."""
+    """Prints every event as JSON, one per line."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def begin(self, losses: str) -> None:
-        pass  # a script that wants them reads the trace
+        pass  # scripts can read losses from the trace
 
     def show(self, received: ReceivedEvent) -> None:
         self._out.write(f"{printable_json(received.raw)}\n")
@@ -47,15 +47,15 @@ class EventPrinter:
 
 
 class TextPrinter:
-    """The text as it grows, and around it what else happened."""
+    """Prints the text while it is streamed, and everything else on standard error."""
 
     def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
         self._err = err
         self._paint = TextStyler(err, environ)
         self._is_watched = err.isatty()
-        self._block: str | None = None  # the part of the answer that is being written
-        self._open_line: TextIO | None = None  # the stream whose last line has no end yet
+        self._block: str | None = None  # the part of the answer that is currently written
+        self._open_line: TextIO | None = None  # the stream whose last line is not ended yet
         self._has_text = False
 
     def begin(self, losses: str) -> None:
@@ -76,7 +76,7 @@ class TextPrinter:
             case ItemDone(item=item) if item is not None and not isinstance(item, Message | Reasoning):
                 self._write_line("yellow", f"→ {_call(item)}")
             case _:
-                pass  # beginnings and ends of what is shown piece by piece
+                pass  # start and end events of content that is printed by its deltas
 
     def finish(self, outcome: ResponseOutcome) -> None:
         self._end_line()
@@ -88,7 +88,7 @@ class TextPrinter:
             self._write(self._err, block, text, "dim", heading="" if self._paint.is_on else "[reasoning] ")
 
     def _write(self, stream: TextIO, block: str, text: str, look: TextStyle | None = None, heading: str = "") -> None:
-        """A piece of a block; blocks stand apart by an empty line."""
+        """Write a piece of a block. Blocks are separated by an empty line."""
         if not text:
             return
         if block != self._block:
@@ -101,7 +101,7 @@ class TextPrinter:
     def _begin_block(self, stream: TextIO, block: str) -> None:
         self._end_line()
         if self._block is not None:
-            # Between reasoning and the answer the empty line belongs to the reasoning: a pipe begins with the answer.
+            # The empty line between reasoning and answer goes to standard error, so that a pipe begins with the answer.
             apart = self._out if stream is self._out and self._has_text else self._err
             apart.write("\n")
             apart.flush()
@@ -109,7 +109,7 @@ class TextPrinter:
         self._block = block
 
     def _write_line(self, look: TextStyle, text: str) -> None:
-        """A line of its own, around the answer."""
+        """Write a separate line to standard error."""
         self._end_line()
         self._err.write(f"{self._paint(look, text)}\n")
         self._err.flush()
@@ -123,7 +123,7 @@ class TextPrinter:
 
 
 def _call(item: Item) -> str:
-    """What the model wants done, on one line."""
+    """Describe a tool call on one line."""
     match item:
         case FunctionCall() | McpCall():
             return one_line(f"{item.name}({item.arguments})")
@@ -137,4 +137,6 @@ def _call(item: Item) -> str:
 
 def _describe_usage(usage: Usage) -> str:
     thought = usage.output_tokens_details.reasoning_tokens
-    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out" + (f", {thought} of them reasoning" if thought else "")
+    return f"{usage.input_tokens} tokens in, {usage.output_tokens} out" + (
+        f", {thought} of them reasoning" if thought else ""
+    )

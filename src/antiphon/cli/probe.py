@@ -1,4 +1,4 @@
-"""`antiphon probe`: tries what a server takes, shows it as it is found, and writes the profile that follows."""
+"""`antiphon probe`: probe a server, print each finding, and write the profile derived from them."""
 
 from __future__ import annotations
 
@@ -32,18 +32,26 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "probe",
         help="try what a server takes, and write its profile",
-        description="Asks a server what clients will ask of it, one thing at a time, and tells what it accepts, refuses or takes "
-        "without any effect, each with the request that shows it. The profile it writes makes the gateway get on with that server.",
+        description="Asks a server what clients will ask of it, one thing at a time, and tells what it accepts, "
+        "refuses or takes "
+        "without any effect, each with the request that shows it. The profile it writes makes the gateway get on "
+        "with that server.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument("url", metavar="URL", help="where the server is, with or without /v1")
-    parser.add_argument("--dialect", metavar="D", choices=DIALECTS, help="what it speaks (default: the first that it answers)")
+    parser.add_argument(
+        "--dialect", metavar="D", choices=DIALECTS, help="what it speaks (default: the first that it answers)"
+    )
     parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
-    parser.add_argument("--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)")
+    parser.add_argument(
+        "--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile to this file")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object, with every request and answer")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as one JSON object, with every request and answer"
+    )
 
 
 def run(
@@ -56,19 +64,25 @@ def run(
 ) -> int:
     if args.output is not None and not args.output.parent.is_dir():
         raise InvalidUsage(f"{args.output} cannot be written: there is no folder {args.output.parent}")
-    timeouts = Timeouts(connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2)
+    timeouts = Timeouts(
+        connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2
+    )
     session = _Session(
-        args, _Table(out, TextStyler(out, environ), is_json=args.json), err, key_from_environ(args.key_env, environ), timeouts
+        args,
+        _Table(out, TextStyler(out, environ), is_json=args.json),
+        err,
+        key_from_environ(args.key_env, environ),
+        timeouts,
     )
     try:
         return asyncio.run(session.run(transport or HttpTransport(environ)))
     except KeyboardInterrupt:
-        session.keep("interrupted")
+        session.write_partial_report("interrupted")
         return INTERRUPTED
 
 
 def base_url(written: str, dialect: Dialect) -> str:
-    """The address of a server up to its version. Other APIs have one, Gemini's has several."""
+    """Return the address of a server up to its version. Gemini has several versions, other APIs one."""
     url = server_url(written)
     if dialect != "gemini":
         return url
@@ -77,9 +91,11 @@ def base_url(written: str, dialect: Dialect) -> str:
 
 
 class _Session:
-    """One run of the command; what it has found is kept however it ends."""
+    """One run of the command; its findings are printed even if it ends early."""
 
-    def __init__(self, args: argparse.Namespace, table: _Table, err: TextIO, key: str | None, timeouts: Timeouts) -> None:
+    def __init__(
+        self, args: argparse.Namespace, table: _Table, err: TextIO, key: str | None, timeouts: Timeouts
+    ) -> None:
         self._args = args
         self._table = table
         self._err = err
@@ -91,20 +107,20 @@ class _Session:
         try:
             target = await self._target(transport)
             self._announce(target)
-            self._probe = Probe(target, transport, self._table.tell)
+            self._probe = Probe(target, transport, self._table.write_finding)
             report = await self._probe.run()
         except NoServerFound as nothing:
             raise CommandFailed(f"{nothing}") from None
         except ServerUnanswered as nothing:
-            self.keep(str(nothing))
+            self.write_partial_report(str(nothing))
             raise CommandFailed(f"{target.base_url} does not answer the plainest request: {nothing}") from None
         finally:
             await transport.close()
         self._finish(report)
         return FAILED if report.stopped else OK
 
-    def keep(self, why: str) -> None:
-        """What was found before it ended."""
+    def write_partial_report(self, why: str) -> None:
+        """Print the findings of a run that ended early."""
         if self._probe is not None:
             self._probe.stopped = why
             self._finish(self._probe.report())
@@ -148,18 +164,20 @@ class _Session:
 
 
 class _Table:
-    """What people read: a line for each finding as it is there, then a summary and the profile."""
+    """The report as text: a line for each finding, then a summary and the profile."""
 
     def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
         self._out = out
         self._paint = paint
         self._is_json = is_json
 
-    def tell(self, finding: ProbeFinding) -> None:
+    def write_finding(self, finding: ProbeFinding) -> None:
         if self._is_json:
             return
-        said = self._paint("dim", one_line(finding.said))
-        self._out.write(f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {said}\n")
+        detail = self._paint("dim", one_line(finding.detail))
+        self._out.write(
+            f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {detail}\n"
+        )
         self._out.flush()
 
     def finish(self, report: ProbeReport, output: Path | None) -> None:
@@ -167,22 +185,24 @@ class _Table:
             self._out.write(f"{printable_json(msgspec.json.encode(report))}\n")
             return
         counts = Counter(finding.verdict for finding in report.findings)
-        told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LOOKS if counts[verdict])
-        self._out.write(f"\n{told}; {report.requests} requests\n")
+        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LOOKS if counts[verdict])
+        self._out.write(f"\n{summary}; {report.requests} requests\n")
         if report.stopped:
             self._out.write(f"{self._paint('bold', 'ended before its time')}: {one_line(report.stopped)}\n")
         unproved = [each for each in report.findings if each.id.startswith("proof.") and each.verdict != "accepted"]
         if unproved:
-            said = f"with this profile {len(unproved)} of the turns that the gateway would send are still not taken"
-            self._out.write(f"{self._paint('bold', said)}\n")
+            warning = f"with this profile {len(unproved)} of the turns that the gateway would send are still not taken"
+            self._out.write(f"{self._paint('bold', warning)}\n")
         if output is None:
             self._out.write(f"\n{report.profile}")
         else:
             self._out.write(f"the profile is in {output}; use it with: profile = {str(output)!r}\n")
 
 
-#: In the order in which they are tried where none is named.
-DIALECTS: Final[tuple[Dialect, ...]] = tuple(sorted(get_args(Dialect), key=("responses", "chat", "messages", "gemini").index))
+#: In the order in which they are tried if none is given.
+DIALECTS: Final[tuple[Dialect, ...]] = tuple(
+    sorted(get_args(Dialect), key=("responses", "chat", "messages", "gemini").index)
+)
 LOOKS: Final[dict[Verdict, TextStyle]] = {
     "accepted": "dim",
     "ignored": "yellow",

@@ -1,4 +1,4 @@
-"""`antiphon serve`: the gateway, until it is stopped."""
+"""`antiphon serve`: run the gateway until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,11 +23,19 @@ from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
 from antiphon.cli.terminal import TextStyler
-from antiphon.config import Config, UpstreamConfig, check_config, default_config, describe_config, find_config, load_config
+from antiphon.config import (
+    Config,
+    UpstreamConfig,
+    check_config,
+    default_config,
+    describe_config,
+    find_config,
+    load_config,
+)
 
 
 class Serve(Protocol):
-    """`antiphon.api.serve.serve`, or a test's own."""
+    """The signature of `antiphon.api.serve.serve`; tests pass their own."""
 
     def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
 
@@ -36,13 +44,17 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "serve",
         help="start the gateway",
-        description="Starts the gateway and says what it serves, where, what it keeps, and how to try it. Without a configuration "
+        description="Starts the gateway and says what it serves, where, what it keeps, and how to try it. Without a "
+        "configuration "
         "it serves the embedded model as `local`, and every provider whose usual key variable is set.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument(
-        "--config", metavar="F", type=Path, help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)"
+        "--config",
+        metavar="F",
+        type=Path,
+        help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)",
     )
     parser.add_argument(
         "--agent",
@@ -53,7 +65,9 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("--host", metavar="H", help="listen on this address; one that others can reach needs keys")
     parser.add_argument("--port", metavar="P", type=port, help="listen on this port; 0 takes a free one")
-    parser.add_argument("--debug", action="store_true", help="check everything that is sent against the grammar of the protocol")
+    parser.add_argument(
+        "--debug", action="store_true", help="check everything that is sent against the grammar of the protocol"
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write what happens to each request into this folder")
 
 
@@ -66,7 +80,7 @@ def run(
     cwd: Path | None = None,
     serve: Serve | None = None,
 ) -> int:
-    del err  # what goes wrong is raised
+    del err  # errors are raised
     folder = cwd or Path.cwd()
     config = _configured(args, environ, folder)
     urls: list[str] = []
@@ -80,7 +94,7 @@ def run(
         with _unwinding():
             (serve or _real_serve(config, folder))(config, debug=args.debug, announce=announce)
     except KeyboardInterrupt:
-        # That is how it is stopped: an end in order, unless it had not begun.
+        # Ctrl-C is the normal way to stop, unless the gateway had not started.
         return OK if urls else INTERRUPTED
     if not urls:
         raise CommandFailed("the gateway did not start; the log above says why")
@@ -88,14 +102,14 @@ def run(
 
 
 def port(text: str) -> int:
-    """A port on the command line."""
+    """Parse a port of the command line."""
     if not text.isascii() or not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: wanted 0 to 65535")
     return int(text)
 
 
 def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Config:
-    """The configuration that is meant, with what the command line says instead; the whole is judged again."""
+    """Load the configuration, apply the options of the command line, and validate the result."""
     file = find_config(args.config, environ, cwd)
     agents = _agents(args.agent, cwd)
     usual = Config() if agents else default_config(environ)
@@ -112,7 +126,7 @@ def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path)
 
 
 def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
-    """Agents that the command line names: they are asked first."""
+    """Return the agents of the command line; they come before those of the configuration."""
     if not specs:
         return []
     from antiphon.producer.serving import agent_upstream, load_agent
@@ -121,7 +135,7 @@ def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
 
 
 def _real_serve(config: Config, cwd: Path) -> Serve:
-    # Imported here, since no other command needs the server and its start is felt.
+    # Imported here because no other command needs the server and the import is slow.
     from antiphon.api.serve import serve
 
     if not any(upstream.agent for upstream in config.upstreams):
@@ -133,7 +147,7 @@ def _real_serve(config: Config, cwd: Path) -> Serve:
 
 @contextmanager
 def _unwinding() -> Iterator[None]:
-    """SIGTERM ends the server as Ctrl-C does: by way of everything that has to be closed, the embedded model included."""
+    """Handle SIGTERM like Ctrl-C, so that everything is closed, including the embedded model."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -159,7 +173,7 @@ def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping
 
 
 def _own_name(environ: Mapping[str, str]) -> str:
-    """The command as it can be typed: its path, where nobody has put it on `PATH`."""
+    """Return the command as the user can type it: its path, if it is not on `PATH`."""
     return "antiphon" if shutil.which("antiphon", path=environ.get("PATH", "")) else shlex.quote(sys.argv[0])
 
 
@@ -169,7 +183,8 @@ EPILOG: Final = f"""examples:
   antiphon serve --debug --trace traces
   antiphon serve --agent my_agents:run
 
-The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0. A second one ends it at once.
+The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0.
+A second one ends it at once.
 
 environment:
   ANTIPHON_CONFIG  the configuration, if --config does not name one

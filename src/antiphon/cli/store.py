@@ -1,4 +1,4 @@
-"""`antiphon store`: what is kept of responses. Counts it, removes what is old, and looks whether it is sound."""
+"""`antiphon store`: count the stored responses, remove old ones, and verify the store."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def add(subparsers: Any) -> None:
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     stats = _action(actions, "stats", "say how much is kept")
-    stats.add_argument("--json", action="store_true", help="print it as JSON, on one line; moments in seconds since 1970")
+    stats.add_argument(
+        "--json", action="store_true", help="print it as JSON, on one line; moments in seconds since 1970"
+    )
     prune = _action(actions, "prune", "remove what is old, but for what a newer response continues")
     prune.add_argument(
         "--days", metavar="N", type=_days, help="remove what is older (default: retention_days in the configuration)"
@@ -52,15 +54,15 @@ def run(
     cwd: Path | None = None,
     now: Callable[[], float] = time.time,
 ) -> int:
-    del err  # what goes wrong is raised
+    del err  # errors are raised
     file = find_config(args.config, environ, cwd or Path.cwd())
     config = (load_config(file, environ) if file else default_config(environ)).store
 
     async def do(store: Store) -> int:
         match args.action:
             case "stats":
-                found, queue = await store.stats(), await store.queue_stats()
-                out.writelines([_line(found, queue)] if args.json else _table(found, queue))
+                stats, queue = await store.stats(), await store.queue_stats()
+                out.writelines([_line(stats, queue)] if args.json else _table(stats, queue))
                 return OK
             case "prune":
                 count = await _prune(store, config, args.days, args.keep, now())
@@ -75,18 +77,19 @@ def run(
 
 
 def describe_retention(config: StoreConfig, environ: Mapping[str, str]) -> str:
-    """Where responses are kept and for how long, in a line of a summary."""
-    from antiphon.store.opening import describe_location  # SQLite takes a moment to load, which other commands need not wait for
+    """Describe in one line where responses are stored and for how long."""
+    from antiphon.store.opening import describe_location  # loading SQLite is slow, and other commands do not need it
 
     place = describe_location(config, environ)
     if place is None:
         return "responses: not kept, since [store] url is off"
     most = "" if config.max_responses is None else f", {config.max_responses:,} at most"
-    return f"responses: kept for {config.retention_days:g} {'day' if config.retention_days == 1 else 'days'}{most}, in {place}"
+    unit = "day" if config.retention_days == 1 else "days"
+    return f"responses: kept for {config.retention_days:g} {unit}{most}, in {place}"
 
 
 async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
-    """The exit code of what is done with the store."""
+    """Open the store, run `do` with it, and return its exit code."""
     from antiphon.store.opening import open_store
 
     store = await open_store(config, environ)
@@ -107,22 +110,22 @@ async def _prune(store: Store, config: StoreConfig, days: float | None, keep: in
     return total
 
 
-def _line(found: StoreStats, queue: QueueStats) -> str:
-    everything = msgspec.structs.asdict(found) | {"queue": queue}
+def _line(stats: StoreStats, queue: QueueStats) -> str:
+    everything = msgspec.structs.asdict(stats) | {"queue": queue}
     return f"{msgspec.json.encode(everything).decode()}\n"
 
 
-def _table(found: StoreStats, queue: QueueStats) -> list[str]:
+def _table(stats: StoreStats, queue: QueueStats) -> list[str]:
     since = "" if queue.oldest_waiting is None else f", the oldest since {_moment(queue.oldest_waiting)}"
     rows = {
-        "responses": f"{found.responses:,}",
-        "owners": f"{found.owners:,}",
-        "ids": f"{found.items:,}",  # by which items are found
-        "conversations": f"{found.conversations:,}",
-        "events": f"{found.events:,}",
-        "size": f"{found.bytes / 2**20:,.1f} MiB",
-        "oldest": _moment(found.oldest),
-        "newest": _moment(found.newest),
+        "responses": f"{stats.responses:,}",
+        "owners": f"{stats.owners:,}",
+        "ids": f"{stats.items:,}",  # ids of items
+        "conversations": f"{stats.conversations:,}",
+        "events": f"{stats.events:,}",
+        "size": f"{stats.bytes / 2**20:,.1f} MiB",
+        "oldest": _moment(stats.oldest),
+        "newest": _moment(stats.newest),
         "queue": f"{queue.waiting:,} waiting, {queue.running:,} running{since}",
     }
     return [f"{name:13}  {value}\n" for name, value in rows.items()]
@@ -140,7 +143,9 @@ def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
-    action.add_argument("--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)")
+    action.add_argument(
+        "--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)"
+    )
     return action
 
 

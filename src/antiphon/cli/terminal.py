@@ -1,6 +1,6 @@
-"""What may be written to a terminal: colours if it takes them, and nothing that would steer it.
+"""Text for terminals: colours if the terminal supports them, and no control characters.
 
-What a model or a server says is text and stays text: no escape sequence of theirs reaches a terminal.
+Escape sequences in the output of models and servers never reach the terminal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TextStyle = Literal["dim", "bold", "red", "yellow"]
 
 
 class TextStyler:
-    """Gives text a look, on streams that are terminals and take colours; elsewhere it stays as it is."""
+    """Styles text for terminals that support colours; for other streams the text is unchanged."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         self._is_on = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
@@ -23,24 +23,24 @@ class TextStyler:
         return self._is_on
 
     def __call__(self, look: TextStyle, text: str) -> str:
-        # Every piece is closed by itself, so that an interruption cannot leave the terminal painted.
+        # Each text ends its own style, so that an interruption cannot leave the terminal styled.
         return f"\x1b[{CODES[look]}m{text}\x1b[0m" if self._is_on and text else text
 
 
 def printable(text: str) -> str:
-    """`text` without control characters; line ends and tabs stay."""
+    """Return `text` without control characters, except line ends and tabs."""
     return CONTROLS.sub("", text)
 
 
 def one_line(text: str) -> str:
-    """`text` without control characters, on one line."""
+    """Return `text` without control characters, on one line."""
     return " ".join(printable(text).split())
 
 
 def printable_json(raw: bytes) -> str:
-    """JSON on one line that means the same and steers no terminal: JSON may hold DEL and the C1 controls unescaped."""
+    """Return equivalent JSON on one line, with all control characters escaped: JSON may contain DEL and C1 controls."""
     text = raw.decode("utf-8", "replace").replace("\r", " ").replace("\n", " ")
-    return UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 CODES: Final[dict[TextStyle, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}

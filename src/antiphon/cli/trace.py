@@ -1,4 +1,4 @@
-"""`antiphon trace`: what happened to a request. Lists traces, shows one in the order of what happened, goes through one again."""
+"""`antiphon trace`: list the traces of requests, show one in order of time, or replay one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def add(subparsers: Any) -> None:
 
 
 def run(
-    args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ, cwd: Path | None = None
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
 ) -> int:
     folder = trace_folder(args.dir, environ, cwd or Path.cwd())
     try:
@@ -76,12 +81,14 @@ def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> a
     )
     if takes_id:
         action.add_argument("id", metavar="ID", help="the id of a request (x-request-id), its beginning, or `last`")
-    action.add_argument("--dir", metavar="DIR", type=Path, help="the folder (default: the one in the configuration, else traces)")
+    action.add_argument(
+        "--dir", metavar="DIR", type=Path, help="the folder (default: the one in the configuration, else traces)"
+    )
     return action
 
 
 def trace_folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
-    """Where traces are looked for."""
+    """Return the folder of traces: the given one, the configured one, or `traces`."""
     if given is not None:
         return cwd / given
     file = find_config(None, environ, cwd)
@@ -93,11 +100,11 @@ def trace_folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> P
 
 
 def _list(folder: Path, out: TextIO, err: TextIO) -> None:
-    found = list_traces(folder)
-    if not found:
+    summaries = list_traces(folder)
+    if not summaries:
         err.write(f"{no_traces_message(folder)}\n")
         return
-    rows = [HEADINGS, *map(_row, found)]
+    rows = [HEADINGS, *map(_row, summaries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     for row in rows:
         out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
@@ -137,14 +144,14 @@ def _show(trace: RecordedTrace, out: TextIO, paint: TextStyler, *, is_raw: bool)
 
 
 def _sections(records: Iterable[AnyTraceRecord]) -> list[list[AnyTraceRecord]]:
-    """Pieces that follow each other stand together, those of both directions apart; all else stands alone."""
+    """Group the pieces of each direction; every other record is a section of its own."""
     sections: list[list[AnyTraceRecord]] = []
     pieces: dict[type, list[AnyTraceRecord]] = {}
     for record in records:
         if not isinstance(record, UpstreamPiece | ClientPiece):
             sections.append([record])
             if isinstance(record, UpstreamRequest):
-                pieces.pop(UpstreamPiece, None)  # sent again: another answer
+                pieces.pop(UpstreamPiece, None)  # a retry: another answer follows
         elif type(record) in pieces:
             pieces[type(record)].append(record)
         else:
@@ -190,12 +197,14 @@ def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler)
             missing = ", ".join(f"{count} bytes of {kind}" for kind, count in sorted(first.missing.items()))
             title(f"too large to be kept whole: {missing} are missing", "red")
         case TraceSummary() | LossList():
-            pass  # the heading; the end, where all losses stand together
+            pass  # shown as the heading and at the end
         case _ as never:
             assert_never(never)
 
 
-def _show_pieces(what: str, pieces: list[UpstreamPiece] | list[ClientPiece], title: Callable[[str], None], out: TextIO) -> None:
+def _show_pieces(
+    what: str, pieces: list[UpstreamPiece] | list[ClientPiece], title: Callable[[str], None], out: TextIO
+) -> None:
     whole = b"".join(piece.data.raw for piece in pieces)
     cuts = "1 piece" if len(pieces) == 1 else f"{len(pieces)} pieces, the last at {pieces[-1].at:.3f} s"
     title(f"{what} {len(whole)} bytes in {cuts}")
@@ -211,7 +220,7 @@ def _show_text(text: str, out: TextIO) -> None:
 
 
 def _pretty(data: bytes) -> str:
-    """JSON for people; anything else as it is. Nothing that steers a terminal."""
+    """Indent JSON, leave other text unchanged, and remove control characters."""
     if data[:1] in (b"{", b"["):
         with contextlib.suppress(msgspec.DecodeError):
             check_nesting(data)
@@ -223,21 +232,25 @@ def _pretty(data: bytes) -> str:
 
 
 def _replay(trace: RecordedTrace, out: TextIO, err: TextIO) -> int:
-    made = replay_trace(trace)
-    out.write(printable(made.answer.decode("utf-8", "replace")).rstrip("\n") + "\n")
+    result = replay_trace(trace)
+    out.write(printable(result.answer.decode("utf-8", "replace")).rstrip("\n") + "\n")
     out.flush()
-    err.writelines(f"{line}\n" for line in _verdict(made))
-    return FAILED if made.differences else OK
+    err.writelines(f"{line}\n" for line in _verdict(result))
+    return FAILED if result.differences else OK
 
 
-def _verdict(made: ReplayResult) -> list[str]:
-    if not made.differences:
-        so_far = " as far as it went; the recorded answer breaks off" if made.is_cut_short else ""
+def _verdict(result: ReplayResult) -> list[str]:
+    if not result.differences:
+        so_far = " as far as it went; the recorded answer breaks off" if result.is_cut_short else ""
         return [f"the same as was recorded{so_far}"]
     return [
         line
-        for each in made.differences
-        for line in (f"{each.what} is not the same:", f"  then: … {one_line(each.recorded)}", f"  now:  … {one_line(each.made)}")
+        for each in result.differences
+        for line in (
+            f"{each.what} is not the same:",
+            f"  then: … {one_line(each.recorded)}",
+            f"  now:  … {one_line(each.made)}",
+        )
     ]
 
 

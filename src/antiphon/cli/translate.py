@@ -1,7 +1,7 @@
-"""`antiphon translate`: a request, an answer or a recorded stream of one dialect as another's, and what was lost on the way.
+"""`antiphon translate`: translate a request, an answer or a recorded stream to another dialect, and print the losses.
 
-It is the gateway's own translation without a gateway: nothing is sent, nothing is kept, and no earlier turn is looked up. What a
-gateway would have remembered for the client is therefore lost here, and told.
+It uses the gateway's translation without a gateway: nothing is sent or stored, and no earlier turn is loaded. Fields
+that only a gateway can serve are reported as losses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
 
 class Translated(NamedTuple):
-    """What came of it. `path` is where a request goes, if its dialect has the model in the address."""
+    """A translation. `path` is the path of a request, if its dialect has the model in the URL."""
 
     body: bytes
     losses: Losses
@@ -51,12 +51,15 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "translate",
         help="say a body or a recorded stream in another dialect",
-        description="Translates without a gateway and without a network. Standard output gets the translation, standard error what "
+        description="Translates without a gateway and without a network. Standard output gets the translation, "
+        "standard error what "
         "it could not carry: where that stood, what it was, and why.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("--from", dest="source", metavar="D", required=True, choices=DIALECTS, help=f"one of {', '.join(DIALECTS)}")
+    parser.add_argument(
+        "--from", dest="source", metavar="D", required=True, choices=DIALECTS, help=f"one of {', '.join(DIALECTS)}"
+    )
     parser.add_argument("--to", dest="target", metavar="D", required=True, choices=DIALECTS, help="one of the same")
     kind = parser.add_mutually_exclusive_group()
     for name, about in ABOUT_KINDS.items():
@@ -64,12 +67,17 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--profile",
         metavar="P",
-        help="what is peculiar about the server that a request goes to, or an answer comes from: the name of a profile, or a file",
+        help="what is peculiar about the server that a request goes to, or an answer comes from: the name of a "
+        "profile, or a file",
     )
-    parser.add_argument("--model", metavar="M", help="the model, in place of the one that the input names, or for want of one")
+    parser.add_argument(
+        "--model", metavar="M", help="the model, in place of the one that the input names, or for want of one"
+    )
     parser.add_argument("--strict", action="store_true", help="end with 3 if anything was lost")
     parser.add_argument("--json", action="store_true", help="tell the losses as one JSON object")
-    parser.add_argument("file", nargs="?", metavar="FILE", type=Path, help="what to translate (default, and `-`: standard input)")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", type=Path, help="what to translate (default, and `-`: standard input)"
+    )
 
 
 def run(
@@ -85,37 +93,40 @@ def run(
     kind: Kind = args.kind or detect_kind(data, args.source)
     profile = _profile(args.profile, args.target if kind == "request" else args.source)
     if kind == "request":
-        made = _request(data, args.source, profile, args.model)
+        translation = _request(data, args.source, profile, args.model)
     else:
-        made = _answer(data, kind, profile, args.target, args.model, _stamps(int(now())))
-    out.write("\n".join(map(printable_json, made.body.split(b"\n"))) + ("" if made.body.endswith(b"\n") else "\n"))
-    out.flush()  # what was asked for comes before what is said about it
+        translation = _answer(data, kind, profile, args.target, args.model, _stamps(int(now())))
+    out.write(
+        "\n".join(map(printable_json, translation.body.split(b"\n")))
+        + ("" if translation.body.endswith(b"\n") else "\n")
+    )
+    out.flush()  # the translation is written before the losses
     if args.json:
-        told = {"kind": kind, "path": made.path or None, "losses": list(map(asdict, made.losses))}
-        err.write(f"{printable_json(msgspec.json.encode(told))}\n")
+        report = {"kind": kind, "path": translation.path or None, "losses": list(map(asdict, translation.losses))}
+        err.write(f"{printable_json(msgspec.json.encode(report))}\n")
     else:
-        _tell(made, err, TextStyler(err, environ))
-    return LOSSY if args.strict and len(made.losses) else OK
+        _write_losses(translation, err, TextStyler(err, environ))
+    return LOSSY if args.strict and len(translation.losses) else OK
 
 
 def detect_kind(data: bytes, dialect: Dialect) -> Kind:
-    """What a dialect's input looks like: events, or many objects, are a stream; one object is told by what stands in it."""
-    begun = data.lstrip()
-    if begun.startswith((*EVENT_LINES, b"[")):
+    """Guess the kind of an input: events, or several objects, are a stream; the fields of one object decide."""
+    content = data.lstrip()
+    if content.startswith((*EVENT_LINES, b"[")):
         return "stream"
-    first, _, rest = begun.partition(b"\n")
+    first, _, rest = content.partition(b"\n")
     if rest.strip() and _members(first) is not None:
         return "stream"
     members = _members(data)
     if members is None:
         raise InvalidUsage("the input is neither a JSON object nor a stream of events")
-    if members.keys() & PIECES[dialect]:
+    if members.keys() & EVENT_FIELDS[dialect]:
         return "stream"
-    return "response" if members.keys() & ANSWERS[dialect] else "request"
+    return "response" if members.keys() & RESPONSE_FIELDS[dialect] else "request"
 
 
 def _members(data: bytes) -> dict[str, Any] | None:
-    """Those of a JSON object, if it is one."""
+    """Return the members of a JSON object; None if the data is not one."""
     try:
         return decode_json(data, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -139,7 +150,7 @@ def _input(file: Path | None, stdin: BinaryIO) -> bytes:
 
 
 def _profile(name: str | None, dialect: Dialect) -> Profile:
-    """That of the server: a request is translated to it, an answer from it."""
+    """Return the profile of the server, to which a request goes or from which an answer comes."""
     profile = load_profile(name or DEFAULT_PROFILES[dialect])
     if profile.dialect != dialect:
         raise InvalidUsage(
@@ -155,37 +166,45 @@ def _request(data: bytes, source: Dialect, profile: Profile, model: str | None) 
     request, losses = CLIENT_DIALECTS[source].request_to_hub(data)
     if model:
         request = replace(request, model=model)
-    sent, found = profile.apply_quirks(request)
-    losses.extend(found)
-    speech = SERVER_DIALECTS[profile.dialect]
-    body, found = speech.request_from_hub(sent, profile.wire)
-    losses.extend(found)
-    _lose_what_gateways_keep(request, body, losses)
-    path = speech.url("", request.model, streams=bool(request.stream)) if request.model and "{model}" in speech.path else ""
+    sent, quirk_losses = profile.apply_quirks(request)
+    losses.extend(quirk_losses)
+    server_dialect = SERVER_DIALECTS[profile.dialect]
+    body, wire_losses = server_dialect.request_from_hub(sent, profile.wire)
+    losses.extend(wire_losses)
+    _report_gateway_fields(request, body, losses)
+    path = (
+        server_dialect.url("", request.model, streams=bool(request.stream))
+        if request.model and "{model}" in server_dialect.path
+        else ""
+    )
     return Translated(body, losses, path)
 
 
-def _lose_what_gateways_keep(request: Request, body: bytes, losses: Losses) -> None:
-    """No translation counts what its gateway does for it as lost. Here there is none."""
-    made = msgspec.json.decode(body)
-    for name in KEPT_BY_GATEWAYS:
-        asked = getattr(request, name)
-        if asked and asked != "disabled" and made.get(name) != asked:
+def _report_gateway_fields(request: Request, body: bytes, losses: Losses) -> None:
+    """Report the fields that a gateway would serve. The dialects do not report them, and here is no gateway."""
+    members = msgspec.json.decode(body)
+    for name in GATEWAY_FIELDS:
+        requested = getattr(request, name)
+        if requested and requested != "disabled" and members.get(name) != requested:
             losses.add(name, f"the field {name!r}", "the server has no place for it, and no gateway is in between")
 
 
 # Answers
 
 
-def _answer(data: bytes, kind: Kind, profile: Profile, target: Dialect, model: str | None, stamps: Stamps) -> Translated:
+def _answer(
+    data: bytes, kind: Kind, profile: Profile, target: Dialect, model: str | None, stamps: Stamps
+) -> Translated:
     client = CLIENT_DIALECTS[target]
     frames = _frames(data) if kind == "stream" else []
-    request = replace(ALL_OF_IT, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream")
-    begun = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
+    request = replace(
+        PERMISSIVE_REQUEST, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream"
+    )
+    initial = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
     server = SERVER_DIALECTS[profile.dialect]
     losses = Losses()
     if kind == "stream":
-        to_hub = server.events_to_hub(request, begun, stamps, profile.wire)
+        to_hub = server.events_to_hub(request, initial, stamps, profile.wire)
         from_hub = client.events_from_hub(request)
         events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
         body = b"".join(map(from_hub.feed, events)) + from_hub.finish()
@@ -193,10 +212,10 @@ def _answer(data: bytes, kind: Kind, profile: Profile, target: Dialect, model: s
         losses.extend(from_hub.losses)
         return Translated(body, losses)
     try:
-        response, found = server.response_to_hub(data, request, begun, stamps, profile.wire)
-        losses.extend(found)
-        body, found = client.response_from_hub(response, request)
-        losses.extend(found)
+        response, new_losses = server.response_to_hub(data, request, initial, stamps, profile.wire)
+        losses.extend(new_losses)
+        body, new_losses = client.response_from_hub(response, request)
+        losses.extend(new_losses)
     except ApiError as error:
         if error.code == "upstream_invalid_response":
             raise
@@ -205,21 +224,21 @@ def _answer(data: bytes, kind: Kind, profile: Profile, target: Dialect, model: s
 
 
 def _frames(data: bytes) -> list[sse.Frame]:
-    """Events as they were recorded, the members of an array, or objects one to a line."""
-    begun = data.lstrip()
-    if begun.startswith(b"["):
+    """Return the events of a recording, the members of an array, or the objects of JSON lines."""
+    content = data.lstrip()
+    if content.startswith(b"["):
         try:
             return [sse.Frame("", bytes(member)) for member in decode_json(data, type=list[Raw])]
         except msgspec.DecodeError as error:
             raise InvalidUsage(f"the input begins like an array of JSON, and is none: {error}") from None
-    if begun.startswith(b"{"):
+    if content.startswith(b"{"):
         return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]
     decoder = sse.Decoder()
     return decoder.feed(data) + decoder.finish()
 
 
 def _model_in(data: bytes) -> str:
-    """What an answer, or the first event of one, calls the model."""
+    """Return the model in an answer, or in the first event of one."""
     match _members(data):
         case {"model": str() as model} | {"modelVersion": str() as model}:
             return model
@@ -230,35 +249,42 @@ def _model_in(data: bytes) -> str:
 
 
 def _stamps(second: int) -> Stamps:
-    """Ids that count: the same input gives the same output, so that two can be compared."""
+    """Return stamps with sequential ids, so that the same input gives the same output."""
     numbers = count(1)
     return Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: second)
 
 
-def _tell(made: Translated, err: TextIO, paint: TextStyler) -> None:
-    if made.path:
-        err.write(f"{paint('dim', 'to:')} POST {one_line(made.path)}\n")
-    err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in made.losses)
+def _write_losses(translation: Translated, err: TextIO, paint: TextStyler) -> None:
+    if translation.path:
+        err.write(f"{paint('dim', 'to:')} POST {one_line(translation.path)}\n")
+    err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in translation.losses)
 
 
 NO_MODEL: Final = "unknown"
-# An answer is read without its request: whatever a request might ask to be shown, is.
-ALL_OF_IT: Final = Request(
+# An answer is translated without its request; this one requests every optional part of an answer.
+PERMISSIVE_REQUEST: Final = Request(
     reasoning=ReasoningConfigParam(summary="auto"),
     include=["reasoning.encrypted_content", "message.output_text.logprobs"],
     extra={"chat:stream_options": Raw(b'{"include_usage":true}')},
 )
-KEPT_BY_GATEWAYS: Final = ("previous_response_id", "conversation", "background", "store", "truncation", "context_management")
+GATEWAY_FIELDS: Final = (
+    "previous_response_id",
+    "conversation",
+    "background",
+    "store",
+    "truncation",
+    "context_management",
+)
 EVENT_LINES: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-# What stands in answers, and in no request.
-ANSWERS: Final[dict[Dialect, frozenset[str]]] = {
+# Fields of answers that no request has.
+RESPONSE_FIELDS: Final[dict[Dialect, frozenset[str]]] = {
     "chat": frozenset({"choices", "error"}),
     "responses": frozenset({"output", "error"}),
     "messages": frozenset({"content", "error"}),
     "gemini": frozenset({"candidates", "promptFeedback", "usageMetadata", "error"}),
 }
-# What stands in single events of a stream, and nowhere else.
-PIECES: Final[dict[Dialect, frozenset[str]]] = {
+# Fields of stream events that nothing else has.
+EVENT_FIELDS: Final[dict[Dialect, frozenset[str]]] = {
     "chat": frozenset(),
     "responses": frozenset({"sequence_number"}),
     "messages": frozenset({"message", "index", "delta"}),
@@ -267,7 +293,8 @@ PIECES: Final[dict[Dialect, frozenset[str]]] = {
 ABOUT_KINDS: Final[dict[Kind, str]] = {
     "request": "the input is a client's request",
     "response": "the input is a server's answer in one piece, or its error",
-    "stream": "the input is a recorded stream: events, an array, or one object a line (default of the three: what it looks like)",
+    "stream": "the input is a recorded stream: events, an array, or one object a line (default of the three: what it "
+    "looks like)",
 }
 EPILOG: Final = """examples:
   antiphon translate --from messages --to chat request.json

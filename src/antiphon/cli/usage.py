@@ -1,4 +1,4 @@
-"""`antiphon usage`: what was used, of all who asked, as a table with bars. It reads the store, whether the gateway runs or not."""
+"""`antiphon usage`: print the usage of all owners as a table with bars. It reads the store; no gateway is needed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "usage",
         help="show what was used: tokens, requests, errors, losses",
-        description="Shows what was used, of everybody, added up by model, key, upstream or day (of UTC). A gateway that runs "
+        description="Shows what was used, of everybody, added up by model, key, upstream or day (of UTC). A gateway "
+        "that runs "
         "writes it down every few seconds.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("--by", choices=tuple(GROUPINGS), default="model", help="what is added up together (default: model)")
+    parser.add_argument(
+        "--by", choices=tuple(GROUPINGS), default="model", help="what is added up together (default: model)"
+    )
     parser.add_argument(
         "--since",
         metavar="DAY",
@@ -43,7 +46,9 @@ def add(subparsers: Any) -> None:
         help="the first day, 2026-01-31, or how many days: 7d (default: 30d)",
     )
     parser.add_argument("--json", action="store_true", help="print it as JSON, on one line")
-    parser.add_argument("--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)")
+    parser.add_argument(
+        "--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)"
+    )
 
 
 def run(
@@ -76,8 +81,8 @@ def run(
 
 def _line(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
     data = [{by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))} for name, counts in sums.items()]
-    told = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
-    return msgspec.json.encode(told).decode()
+    report = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
+    return msgspec.json.encode(report).decode()
 
 
 def _table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
@@ -87,12 +92,16 @@ def _table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
     cells = [[by.upper(), *HEADINGS], *([name, *map(_number, counts)] for name, counts in [*rows, ("total", total)])]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     bars = ["", *(_bar(total_tokens(counts), most) for _, counts in rows), ""]
-    return [f"{_aligned(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)]
+    return [
+        f"{_aligned(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)
+    ]
 
 
 def _aligned(row: list[str], widths: list[int]) -> str:
     name, *numbers = row
-    return "  ".join([name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))])
+    return "  ".join(
+        [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))]
+    )
 
 
 def _number(count: int) -> str:
@@ -100,19 +109,21 @@ def _number(count: int) -> str:
 
 
 def _bar(tokens: int, most: int) -> str:
-    """As long as its share of the most, and never nothing where there was something."""
+    """Return a bar in proportion to the maximum, with at least one block if any token was used."""
     return "█" * max(round(tokens / most * WIDEST), 1 if tokens else 0)
 
 
 def _since(text: str) -> date | int:
-    """A day, or a number of days."""
+    """Parse a day, or a number of days."""
     days = text.removesuffix("d")
     if text.endswith("d") and days.isascii() and days.isdecimal() and 1 <= int(days) <= MOST_DAYS:
         return int(days)
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a day such as 2026-01-31 nor a number of days such as 7d") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a day such as 2026-01-31 nor a number of days such as 7d"
+        ) from None
 
 
 MOST_DAYS: Final = 36_500

@@ -1,4 +1,5 @@
-"""Why a server refuses a body, in words: what stands where, what was wanted there, and which setting of a profile would mend it."""
+"""Explain why a server refuses a request body: the path, the value, what is allowed there, and which profile setting
+corrects it."""
 
 from antiphon.diagnosis.finding import Finding, Rule
 from antiphon.diagnosis.lint import guess_dialect, lint_body

@@ -1,4 +1,4 @@
-"""Content and roles: the words that one dialect has for text, and which of them were taken from another."""
+"""Check roles and the types of content parts, and recognise those of another dialect."""
 
 from __future__ import annotations
 
@@ -9,48 +9,51 @@ from antiphon.diagnosis.finding import Findings, as_json
 from antiphon.profiles.suggestions import did_you_mean
 
 
-def lint_role(role: Any, path: str, known: Sequence[str], found: Findings, *settings: str) -> bool:
-    """Whether the role is known."""
-    if role in known:
+def lint_role(role: Any, path: str, allowed: Sequence[str], findings: Findings, *settings: str) -> bool:
+    """Report a role that is not allowed; return whether it is allowed."""
+    if role in allowed:
         return True
     if role is None:
-        found.add("missing_field", path, f"a message has a role: one of {', '.join(known)}")
+        findings.add("missing_field", path, f"a message has a role: one of {', '.join(allowed)}")
     else:
-        said = f"{as_json(role)} is no role here: wanted is one of {', '.join(known)}{ROLES_ELSEWHERE.get(str(role), '')}"
-        found.add("role", path, said, *settings)
+        hint = ROLES_ELSEWHERE.get(str(role), "")
+        problem = f"{as_json(role)} is no role here: wanted is one of {', '.join(allowed)}{hint}"
+        findings.add("role", path, problem, *settings)
     return False
 
 
-def lint_parts(content: Any, path: str, known: Sequence[str], found: Findings, *settings: str) -> None:
-    """The parts of a content, by their types. A string is content too."""
+def lint_parts(content: Any, path: str, allowed: Sequence[str], findings: Findings, *settings: str) -> None:
+    """Check the types of the parts of a content. A string is valid content too."""
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        found.add("value", path, f"content is a string or a list of parts, not {as_json(content)}")
+        findings.add("value", path, f"content is a string or a list of parts, not {as_json(content)}")
         return
     if not content:
-        found.add("value", path, "content has no parts; leave the message out, or say something")
+        findings.add("value", path, "content has no parts; leave the message out, or say something")
     for at, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         kind = kind if isinstance(kind, str) else None
-        if kind in known:
+        if kind in allowed:
             continue
         place = f"{path}[{at}].type" if isinstance(part, dict) else f"{path}[{at}]"
-        if kind in TEXT_WORDS:
-            found.add("content_type", place, _mixed_up(kind, known), *settings)
+        if kind in TEXT_TYPES:
+            findings.add("content_type", place, _describe_foreign_type(kind, allowed), *settings)
         elif kind is None:
-            found.add("discriminator", place, f"a part is an object with a type, not {as_json(part)}")
+            findings.add("discriminator", place, f"a part is an object with a type, not {as_json(part)}")
         else:
-            said = f"`{kind}` is no type of part here: wanted is one of {', '.join(known)}{did_you_mean(kind, known)}"
-            found.add("discriminator", place, said, *settings)
+            problem = (
+                f"`{kind}` is no type of part here: wanted is one of {', '.join(allowed)}{did_you_mean(kind, allowed)}"
+            )
+            findings.add("discriminator", place, problem, *settings)
 
 
-def _mixed_up(kind: str, known: Sequence[str]) -> str:
-    wanted = next((word for word in known if word in TEXT_WORDS), known[0])
-    return f"`{kind}` is {TEXT_WORDS[kind]}; here text has the type `{wanted}`"
+def _describe_foreign_type(kind: str, allowed: Sequence[str]) -> str:
+    wanted = next((word for word in allowed if word in TEXT_TYPES), allowed[0])
+    return f"`{kind}` is {TEXT_TYPES[kind]}; here text has the type `{wanted}`"
 
 
-TEXT_WORDS: Final = {
+TEXT_TYPES: Final = {
     "text": "the word of the chat and messages dialects for text",
     "input_text": "the word of the responses dialect for what goes to the model",
     "output_text": "the word of the responses dialect for what the model said",

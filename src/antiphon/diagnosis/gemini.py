@@ -1,4 +1,4 @@
-"""What no server of the gemini dialect should take."""
+"""Rules of the gemini dialect: report what every server of the dialect should refuse."""
 
 from __future__ import annotations
 
@@ -9,48 +9,65 @@ from antiphon.diagnosis.finding import Findings, as_json, iter_objects
 from antiphon.diagnosis.tools import lint_name
 
 
-def lint_gemini(body: dict[str, Any], found: Findings) -> None:
+def lint_gemini(body: dict[str, Any], findings: Findings) -> None:
     contents = body.get("contents")
     if not contents:
-        instead = next((f"; `{name}` is a field of another dialect" for name in ("messages", "input") if name in body), "")
-        found.add("missing_field", "contents", f"there is nothing to answer: `contents` is a list of contents{instead}")
+        instead = next(
+            (f"; `{name}` is a field of another dialect" for name in ("messages", "input") if name in body), ""
+        )
+        findings.add(
+            "missing_field", "contents", f"there is nothing to answer: `contents` is a list of contents{instead}"
+        )
     alone = isinstance(contents, dict) or (isinstance(contents, list) and len(contents) == 1)
     waiting: list[tuple[str, Any]] = []
     for path, content in iter_objects([contents] if isinstance(contents, dict) else contents, "contents"):
         role = content.get("role")
         if not (alone and role is None):
-            lint_role(role, f"{path}.role", ("user", "model", "function"), found, *(SYSTEM if role == "system" else ()))
+            lint_role(
+                role, f"{path}.role", ("user", "model", "function"), findings, *(SYSTEM if role == "system" else ())
+            )
         if "content" in content and "parts" not in content:
-            found.add("unknown_field", f"{path}.content", "what is said stands in a list under `parts`, each text as `text`")
+            findings.add("unknown_field", f"{path}.content", "content is a list under `parts`, each text as `text`")
         elif not content.get("parts"):
-            found.add("missing_field", f"{path}.parts", "a content has at least one part")
+            findings.add("missing_field", f"{path}.parts", "a content has at least one part")
         parts = content.get("parts")
         parts = [parts] if isinstance(parts, dict) else parts
         for place, part in iter_objects(parts, f"{path}.parts"):
-            _lint_part(part, place, found)
-        waiting = _lint_pairs(parts, path, waiting, found, by_model=role == "model")
+            _lint_part(part, place, findings)
+        waiting = _lint_pairs(parts, path, waiting, findings, by_model=role == "model")
     if isinstance(contents, list) and contents and _calls(contents[0]):
-        found.add("order", "contents[0]", "a conversation does not begin with a call: the user speaks first")
-    _lint_unanswered(waiting, found)
-    if isinstance(contents, list) and contents and isinstance(contents[-1], dict) and contents[-1].get("role") == "model":
-        said = "the model has the last word; many servers want that the user, or the result of a call, has it"
-        found.add("order", f"contents[{len(contents) - 1}]", said, "wire.ends_with_model = false", certain=False)
-    _lint_choice(body, found)
+        findings.add(
+            "order", "contents[0]", "a conversation does not begin with a call: the first content is the user's"
+        )
+    _lint_unanswered(waiting, findings)
+    if (
+        isinstance(contents, list)
+        and contents
+        and isinstance(contents[-1], dict)
+        and contents[-1].get("role") == "model"
+    ):
+        problem = "the last content is the model's; many servers require one of the user, or the result of a call"
+        findings.add("order", f"contents[{len(contents) - 1}]", problem, "wire.ends_with_model = false", certain=False)
+    _lint_choice(body, findings)
 
 
-def _lint_part(part: dict[str, Any], path: str, found: Findings) -> None:
+def _lint_part(part: dict[str, Any], path: str, findings: Findings) -> None:
     data = [name for name in part if name in DATA]
     if "type" in part:
-        found.add(
-            "discriminator", f"{path}.type", "a part has no type here: what it is, its one field says (`text`, `inlineData` …)"
+        findings.add(
+            "discriminator",
+            f"{path}.type",
+            "a part has no type here: its one field (`text`, `inlineData` …) is its type",
         )
     elif not data:
-        found.add("missing_field", path, "a part has one of text, inlineData, fileData, functionCall, functionResponse")
+        findings.add(
+            "missing_field", path, "a part has one of text, inlineData, fileData, functionCall, functionResponse"
+        )
     elif len(data) > 1:
-        found.add("combination", path, f"a part is one thing, and this is {' and '.join(data)}")
+        findings.add("combination", path, f"a part is one thing, and this is {' and '.join(data)}")
     for spelled in ("functionCall", "function_call", "functionResponse", "function_response"):
         if isinstance(part.get(spelled), dict):
-            lint_name(part[spelled].get("name"), f"{path}.{spelled}.name", "gemini", found)
+            lint_name(part[spelled].get("name"), f"{path}.{spelled}.name", "gemini", findings)
 
 
 def _calls(content: Any) -> bool:
@@ -58,8 +75,10 @@ def _calls(content: Any) -> bool:
     return any("functionCall" in part or "function_call" in part for _, part in iter_objects(parts, ""))
 
 
-def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Findings, *, by_model: bool) -> list[tuple[str, Any]]:
-    """The calls that wait for the next content."""
+def _lint_pairs(
+    parts: Any, path: str, waiting: list[tuple[str, Any]], findings: Findings, *, by_model: bool
+) -> list[tuple[str, Any]]:
+    """Match results with calls; return the calls that the next content must answer."""
     calls: list[tuple[str, Any]] = []
     results = 0
     for place, part in iter_objects(parts, f"{path}.parts"):
@@ -70,33 +89,55 @@ def _lint_pairs(parts: Any, path: str, waiting: list[tuple[str, Any]], found: Fi
         if isinstance(result, dict):
             results += 1
             if results > len(waiting) or by_model:
-                said = f"this is the result of a call that is not in the content before: {as_json(result.get('name'))}"
-                found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
+                problem = (
+                    f"this is the result of a call that is not in the content before: {as_json(result.get('name'))}"
+                )
+                findings.add("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
             elif "id" not in result and result.get("name") != waiting[results - 1][1]:
-                said = f"the call in its place is of {as_json(waiting[results - 1][1])}, not of {as_json(result.get('name'))}"
-                found.add("orphan_result", place, said, 'wire.orphan_outputs = "text"')
+                expected, actual = as_json(waiting[results - 1][1]), as_json(result.get("name"))
+                problem = f"the call in its place is of {expected}, not of {actual}"
+                findings.add("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
     if by_model and not results:
-        return waiting + calls  # what the model says in a row is one turn
-    _lint_unanswered(waiting[results:], found)
+        return waiting + calls  # consecutive contents of the model are one turn
+    _lint_unanswered(waiting[results:], findings)
     return calls
 
 
-def _lint_unanswered(waiting: list[tuple[str, Any]], found: Findings) -> None:
+def _lint_unanswered(waiting: list[tuple[str, Any]], findings: Findings) -> None:
     for path, name in waiting:
-        found.add("unanswered_call", path, f"the content right after it has no `functionResponse` for the call of {as_json(name)}")
+        findings.add(
+            "unanswered_call",
+            path,
+            f"the content right after it has no `functionResponse` for the call of {as_json(name)}",
+        )
 
 
-def _lint_choice(body: dict[str, Any], found: Findings) -> None:
+def _lint_choice(body: dict[str, Any], findings: Findings) -> None:
     config = body.get("toolConfig", body.get("tool_config"))
     if isinstance(config, dict) and (config.get("functionCallingConfig") or config.get("function_calling_config")):
         tools = body.get("tools")
-        if not any("functionDeclarations" in tool or "function_declarations" in tool for _, tool in iter_objects(tools, "tools")):
-            found.add("combination", "toolConfig.functionCallingConfig", "it is for requests with functions, and there are none")
+        if not any(
+            "functionDeclarations" in tool or "function_declarations" in tool
+            for _, tool in iter_objects(tools, "tools")
+        ):
+            findings.add(
+                "combination",
+                "toolConfig.functionCallingConfig",
+                "it is for requests with functions, and there are none",
+            )
 
 
 DATA: Final = frozenset(
     {
-        *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult"),
+        *(
+            "text",
+            "inlineData",
+            "fileData",
+            "functionCall",
+            "functionResponse",
+            "executableCode",
+            "codeExecutionResult",
+        ),
         *("inline_data", "file_data", "function_call", "function_response", "executable_code", "code_execution_result"),
         *("toolCall", "toolResponse"),
     }

@@ -1,4 +1,4 @@
-"""What a server disliked, from its own words and from what it was sent: where it points to, what stands there, and why."""
+"""Explain the refusal of a server from its error text and the request body: the path, its value and the reason."""
 
 from __future__ import annotations
 
@@ -23,40 +23,42 @@ MAX_MESSAGES: Final = 50  # sentences, of which a refusal has one or one for eac
 
 
 class RefusalText(Struct, frozen=True):
-    """What a refusal says: places in the body, as it spells them, and words."""
+    """A parsed refusal: paths in the body as the server spells them, and the error messages."""
 
     places: list[str]
     words: str
 
 
-def diagnose(dialect: Dialect, body: bytes, status: int, error_text: str, profile: Profile | None = None) -> list[Finding]:
-    """Why a server refused a body, the likeliest reason first; nothing for what is no refusal of a body."""
-    read = decode_object(body) if status in (400, 422) else None
-    if read is None:
+def diagnose(
+    dialect: Dialect, body: bytes, status: int, error_text: str, profile: Profile | None = None
+) -> list[Finding]:
+    """Return the reasons why a server refused a body, the likeliest first; empty if the status is not 400 or 422."""
+    request_body = decode_object(body) if status in (400, 422) else None
+    if request_body is None:
         return []
-    told = parse_refusal(error_text)
-    linted = lint_dialect_rules(read, body, dialect)
+    refusal = parse_refusal(error_text)
+    linted = lint_dialect_rules(request_body, body, dialect)
     wrong = [finding for finding in linted if finding.certain]
-    traits = find_traits(read, dialect)
-    places = [resolve_server_path(place, read) for place in told.places]
-    rule: Rule = next((rule for rule, pattern in MEANINGS if pattern.search(told.words)), "value")
+    traits = find_traits(request_body, dialect)
+    places = [resolve_server_path(place, request_body) for place in refusal.places]
+    rule: Rule = next((rule for rule, pattern in MEANINGS if pattern.search(refusal.words)), "value")
     near = [finding for finding in linted if any(paths_overlap(finding.path, path) for path, _ in places)]
     near = near or [finding for finding in wrong if finding.rule == rule != "value"]
     meant = [
         trait.finding
         for trait in traits
         if any(trait.finding.path == path or paths_overlap(trait.finding.path, path) for path, _ in places)
-        or trait.kind.words.search(told.words)
+        or trait.kind.words.search(refusal.words)
     ]
-    found = near if near else meant
+    findings = near if near else meant
     if not near:
-        found = [*found, *_pointed_at(places, rule, found)]
-    found = [*found, *wrong] if found else [*wrong, *linted, *(trait.finding for trait in traits)]
-    return keep_useful_settings(list(dict.fromkeys(found))[:MAX_FINDINGS], dialect, profile)
+        findings = [*findings, *_findings_for_places(places, rule, findings)]
+    findings = [*findings, *wrong] if findings else [*wrong, *linted, *(trait.finding for trait in traits)]
+    return keep_useful_settings(list(dict.fromkeys(findings))[:MAX_FINDINGS], dialect, profile)
 
 
 def summary_sentence(findings: list[Finding]) -> str:
-    """The first thing that says more than the server did, for an error; empty if nothing does."""
+    """Return the first finding that adds to the server's own error, as a sentence; empty if none does."""
     for finding in findings:
         if finding.settings or (finding.certain and not finding.problem.startswith(POINTED_AT)):
             text = f"Diagnosis: {finding}."
@@ -65,14 +67,14 @@ def summary_sentence(findings: list[Finding]) -> str:
 
 
 def parse_refusal(error_text: str) -> RefusalText:
-    """An error in whatever form: an object with a message and a param, FastAPI's list of details, or a line of text."""
+    """Parse an error of any form: an object with a message and a param, FastAPI's list of details, or plain text."""
     try:
-        read = decode_json(error_text)
+        error = decode_json(error_text)
     except ValueError:
-        read = error_text
+        error = error_text
     places: list[str] = []
     words: list[str] = []
-    for name, value in _members(read, ""):
+    for name, value in _members(error, ""):
         if len(places) >= MAX_PLACES or len(words) >= MAX_MESSAGES:
             break
         if name in ("param", "field", "loc"):
@@ -86,7 +88,7 @@ def parse_refusal(error_text: str) -> RefusalText:
 
 
 def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The strings in an error, each with the name of its member; a path that is a list comes as one string."""
+    """Yield the strings in an error, each with the name of its member. A path that is a list becomes one string."""
     if depth > DEEPEST:
         return
     match value:
@@ -102,18 +104,25 @@ def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]
                 yield from _members(member, inner, depth + 1)
 
 
-def _pointed_at(places: list[tuple[str, Any]], rule: Rule, found: list[Finding]) -> list[Finding]:
-    """Where the server points and no rule of ours does, what stands there."""
-    pointed = [(path, value) for path, value in places if not any(paths_overlap(path, finding.path) for finding in found)]
+def _findings_for_places(places: list[tuple[str, Any]], rule: Rule, findings: list[Finding]) -> list[Finding]:
+    """Return one finding for each path that the server names and no other finding covers."""
+    pointed = [
+        (path, value) for path, value in places if not any(paths_overlap(path, finding.path) for finding in findings)
+    ]
     return [
-        Finding(rule=rule, path=path, problem=f"{POINTED_AT}, where {'nothing' if value is MISSING else as_json(value)} stands")
+        Finding(
+            rule=rule,
+            path=path,
+            problem=f"{POINTED_AT}, where {'nothing' if value is MISSING else as_json(value)} stands",
+        )
         for path, value in pointed
     ]
 
 
 POINTED_AT: Final = "the server points to it"
 DEEPEST: Final = 8
-# `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`, `Unknown name "x"`.
+# `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`,
+# `Unknown name "x"`.
 PLACE: Final = re.compile(
     r"^([a-z_]++(?:\.[\w$-]++)*+):\s"
     r"|[`'\"]([a-z_]\w*+(?:\[\d++\]|\.\w++)++)[`'\"]"
@@ -128,10 +137,14 @@ WORDS: Final[tuple[tuple[Rule, str], ...]] = (
     ("long_id", r"too long|maximum length|at most \d+ characters|max_length|above_max_length"),
     (
         "unknown_field",
-        r"unknown (?:name|field|parameter|argument)|unrecognized|extra (?:inputs|fields)|cannot find field|additional propert",
+        r"unknown (?:name|field|parameter|argument)|unrecognized|extra (?:inputs|fields)|cannot find field"
+        r"|additional propert",
     ),
     ("discriminator", r"input tag|discriminator|expected tags|known type|union_tag|unknown type"),
-    ("orphan_result", r"tool_call_id|tool_use_id|no tool call|function response|tool_result.{0,40}without|preceding message"),
+    (
+        "orphan_result",
+        r"tool_call_id|tool_use_id|no tool call|function response|tool_result.{0,40}without|preceding message",
+    ),
     ("unanswered_call", r"no tool (?:output|message)|without `?tool_result|function call turn"),
     ("role", r"\broles?\b"),
     ("schema", r"schema"),

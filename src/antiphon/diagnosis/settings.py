@@ -1,4 +1,4 @@
-"""Which settings of a profile are worth offering: those that its dialect knows and it does not have already."""
+"""Select the profile settings to suggest: those that the dialect has and the profile does not have yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ WIRE = "wire."
 
 
 def keep_useful_settings(findings: list[Finding], dialect: Dialect, profile: Profile | None) -> list[Finding]:
-    """The same findings, and of their settings those that would change something. A profile of another dialect says nothing."""
+    """Return the findings with only those settings that would change the request. A profile of another dialect is
+    ignored."""
     own = profile if profile is not None and profile.dialect == dialect else None
     return [
         replace(finding, settings=tuple(setting for setting in finding.settings if _changes(setting, dialect, own)))
@@ -29,7 +30,7 @@ def _changes(setting: str, dialect: Dialect, profile: Profile | None) -> bool:
     name, _, value = setting.removeprefix(WIRE).partition(" = ")
     try:
         changed = msgspec.convert({name: msgspec.json.decode(value)}, WIRE_TYPES[dialect])
-    except msgspec.ValidationError:  # one of another dialect
+    except msgspec.ValidationError:  # a setting of another dialect
         return False
     wire = WIRE_TYPES[dialect]() if profile is None else profile.wire
     return bool(getattr(wire, name) != getattr(changed, name))

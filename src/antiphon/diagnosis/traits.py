@@ -1,6 +1,6 @@
-"""What is right by the dialect and refused by some of its servers all the same, each with the settings that would take it out.
+"""Find parts of a body that the dialect allows and some of its servers refuse, each with the settings that remove it.
 
-Where a server says little about why it refuses, these are the suspects.
+They are the likely reasons when a server's error explains little.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from antiphon.profiles import Dialect
 
 
 class TraitKind(Struct, frozen=True, kw_only=True):
-    """One kind of thing that some servers refuse. `words` is how their refusals speak of it."""
+    """A kind of value that some servers refuse. `words` matches the errors of those servers."""
 
     rule: Rule
     problem: str
@@ -25,21 +25,21 @@ class TraitKind(Struct, frozen=True, kw_only=True):
 
 
 class Trait(Struct, frozen=True, kw_only=True):
-    """A thing of that kind, in a body."""
+    """The first value of a kind in a body."""
 
     kind: TraitKind
     finding: Finding
 
 
 def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
-    """The first thing of each kind."""
-    found: dict[str, Trait] = {}
+    """Return the first value of each kind in a body."""
+    traits: dict[str, Trait] = {}
     for name, path in TRAIT_FINDERS[dialect](body):
         kind = TRAIT_KINDS[name]
-        if name not in found:
+        if name not in traits:
             finding = Finding(rule=kind.rule, path=path, problem=kind.problem, settings=kind.settings, certain=False)
-            found[name] = Trait(kind=kind, finding=finding)
-    return list(found.values())
+            traits[name] = Trait(kind=kind, finding=finding)
+    return list(traits.values())
 
 
 def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,14 @@ def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for path, tool in iter_objects(body.get("tools"), "tools"):
         if isinstance(tool.get("function"), dict) and "strict" in tool["function"]:
             yield "strict", f"{path}.function.strict"
-    for name in ("max_tokens", "max_completion_tokens", "user", "stream_options", "reasoning_effort", "response_format"):
+    for name in (
+        "max_tokens",
+        "max_completion_tokens",
+        "user",
+        "stream_options",
+        "reasoning_effort",
+        "response_format",
+    ):
         if body.get(name) is not None:
             yield name, name
 
@@ -128,7 +135,7 @@ def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _message(message: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """What messages of several dialects have in common."""
+    """Yield the traits that messages of several dialects share."""
     if message.get("role") == "developer":
         yield "developer", f"{path}.role"
     for place, part in iter_objects(message.get("content"), f"{path}.content"):
@@ -166,7 +173,9 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         "quirks: assistant_as_string",
         'wire.assistant_content = "input_text"',
     ),
-    "parts": _kind("content_type", "some servers take content as a string only", r"content|string", "quirks: parts_as_strings"),
+    "parts": _kind(
+        "content_type", "some servers take content as a string only", r"content|string", "quirks: parts_as_strings"
+    ),
     "call_items": _kind(
         "discriminator",
         "some servers take no calls and results in the input",
@@ -188,12 +197,16 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         'wire.missing_reasoning = "blank"',
     ),
     "item_ids": _kind("unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids"),
-    "status": _kind("unknown_field", "some servers take no `status` in the input", r"\bstatus\b", 'wire.status_fields = "drop"'),
+    "status": _kind(
+        "unknown_field", "some servers take no `status` in the input", r"\bstatus\b", 'wire.status_fields = "drop"'
+    ),
     "phase": _kind("unknown_field", "some servers do not know `phase`", r"\bphase\b", 'wire.phase = "drop"'),
     "instructions": _kind(
         "unsupported", "some servers do not know `instructions`", r"instructions", "quirks: instructions_to_system"
     ),
-    "late_system": _kind("order", "some servers take system text at the very beginning only", r"system", 'wire.system = "first"'),
+    "late_system": _kind(
+        "order", "some servers take system text at the very beginning only", r"system", 'wire.system = "first"'
+    ),
     "images": _kind(
         "media",
         "not every server, and not every model, takes images",
@@ -221,13 +234,23 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         'wire.max_tokens = "max_completion_tokens"',
     ),
     "max_completion_tokens": _kind(
-        "unsupported", "many servers call it `max_tokens`", r"max_tokens|max_completion_tokens", 'wire.max_tokens = "max_tokens"'
+        "unsupported",
+        "many servers call it `max_tokens`",
+        r"max_tokens|max_completion_tokens",
+        'wire.max_tokens = "max_tokens"',
     ),
     "user": _kind(
-        "value", "some servers take short names of users only", r"\buser\b.{0,200}?(?:long|length|64)", "quirks: shorten_user"
+        "value",
+        "some servers take short names of users only",
+        r"\buser\b.{0,200}?(?:long|length|64)",
+        "quirks: shorten_user",
     ),
-    "stream_options": _kind("unsupported", "some servers do not know it", r"stream_options", "wire.stream_usage = false"),
-    "reasoning_effort": _kind("unsupported", "not every model thinks, and not every server knows every effort", r"effort"),
+    "stream_options": _kind(
+        "unsupported", "some servers do not know it", r"stream_options", "wire.stream_usage = false"
+    ),
+    "reasoning_effort": _kind(
+        "unsupported", "not every model thinks, and not every server knows every effort", r"effort"
+    ),
     "response_format": _kind(
         "unsupported",
         "not every server has output by schema",
@@ -237,22 +260,35 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     ),
     "thinking": _kind(
         "reasoning",
-        "not every model thinks, or is told so in this way",
+        "not every model reasons, and not every server takes this setting",
         r"thinking",
         'wire.thinking = "adaptive"',
         'wire.thinking = "none"',
     ),
-    "output_config": _kind("unsupported", "older servers do not know it", r"output_config", 'wire.json_output = "none"'),
+    "output_config": _kind(
+        "unsupported", "older servers do not know it", r"output_config", 'wire.json_output = "none"'
+    ),
     "output_format": _kind(
-        "unsupported", "newer servers call it `output_config.format`", r"output_format", 'wire.json_output = "output_config"'
+        "unsupported",
+        "newer servers call it `output_config.format`",
+        r"output_format",
+        'wire.json_output = "output_config"',
     ),
     "call_ids": _kind("unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false"),
-    "json_schema": _kind("schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'),
+    "json_schema": _kind(
+        "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
+    ),
     "thinkingConfig": _kind(
-        "reasoning", "models are told of it in different ways", r"thinking", 'wire.thinking = "level"', 'wire.thinking = "none"'
+        "reasoning",
+        "models take this setting in different forms",
+        r"thinking",
+        'wire.thinking = "level"',
+        'wire.thinking = "none"',
     ),
     "hosted_and_functions": _kind(
-        "combination", "older models take functions or tools of the server's own, not both", r"tool use with function calling"
+        "combination",
+        "older models take functions or tools of the server's own, not both",
+        r"tool use with function calling",
     ),
     "json_and_functions": _kind(
         "combination",

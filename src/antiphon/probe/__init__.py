@@ -1,4 +1,4 @@
-"""The experimenter: tries on any server what clients will ask of it, and writes the profile with which the gateway then succeeds.
+"""Probe a server: send the kinds of requests that clients send, and write a profile for the gateway from the results.
 
-It knows nothing of the gateway: what it sends is written out by hand, and every finding keeps what was sent and what came.
+The requests are written by hand and do not depend on the gateway. Every finding holds its request and the answer.
 """

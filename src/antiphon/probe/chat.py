@@ -1,4 +1,4 @@
-"""What the findings about a server of Chat Completions mean for its profile."""
+"""Derive the profile of a server of Chat Completions from the findings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from antiphon.probe.samples import EFFORTS
 
 
 def conclude(verdicts: Verdicts) -> ProfileDraft:
-    """The quirks and wire options that make up for what the server does not take."""
+    """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="chat")
     draft.wire_if(
-        verdicts.lacks("limit.max_tokens") and verdicts.has("limit.max_completion_tokens"), max_tokens="max_completion_tokens"
+        verdicts.lacks("limit.max_tokens") and verdicts.has("limit.max_completion_tokens"),
+        max_tokens="max_completion_tokens",
     )
     draft.wire_if(verdicts.has("developer"), developer="developer")
     draft.wire_if(verdicts.lacks("system.middle"), system="first")

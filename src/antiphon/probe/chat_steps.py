@@ -1,4 +1,4 @@
-"""What is tried on servers of Chat Completions."""
+"""Experiments for servers of Chat Completions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ LIMITS = ("max_tokens", "max_completion_tokens")
 
 
 def minimal(form: TextForm) -> Body:
-    """The plainest turn there is."""
-    return {"messages": [_said("user", HELLO, form)]}
+    """Return the minimal turn."""
+    return {"messages": [_message("user", HELLO, form)]}
 
 
 def limited(body: Body, name: str, tokens: int) -> Body:
@@ -49,65 +49,109 @@ def limited(body: Body, name: str, tokens: int) -> Body:
 
 
 def steps(form: TextForm) -> list[Step]:
-    """The nine payloads of the published table, in the words of this API, then everything else."""
+    """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
 
     def user(text: str) -> Body:
-        return _said("user", text, form)
+        return _message("user", text, form)
 
     hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
     tools: dict[str, Any] = {"tools": [WEATHER]}
     return [
-        Experiment("developer", "developer message first", _chat(_said("developer", LONG_TEXT), hello), is_counted),
+        Experiment("developer", "developer message first", _chat(_message("developer", LONG_TEXT), hello), is_counted),
         Experiment("tools", "tools offered", _chat(paris, **tools), counts_tools),
-        Experiment("assistant.string", "assistant's turn as a string", _chat(hi, _said("assistant", LONG_TEXT), hello), is_counted),
         Experiment(
-            "assistant.parts", "assistant's turn as parts", _chat(hi, _said("assistant", LONG_TEXT, "parts"), hello), is_counted
+            "assistant.string",
+            "assistant's turn as a string",
+            _chat(hi, _message("assistant", LONG_TEXT), hello),
+            is_counted,
         ),
-        Experiment("calls.paired", "call and its result", _chat(paris, _calls(""), _result(LONG_TEXT), **tools), is_counted),
+        Experiment(
+            "assistant.parts",
+            "assistant's turn as parts",
+            _chat(hi, _message("assistant", LONG_TEXT, "parts"), hello),
+            is_counted,
+        ),
+        Experiment(
+            "calls.paired", "call and its result", _chat(paris, _calls(""), _result(LONG_TEXT), **tools), is_counted
+        ),
         Experiment("result.alone", "result without any call", _chat(paris, _result(LONG_TEXT), **tools), is_counted),
         Experiment(
             "result.after-text",
             "result after a call told as text",
-            _chat(paris, _said("assistant", CALL_AS_TEXT), _result(LONG_TEXT), **tools),
+            _chat(paris, _message("assistant", CALL_AS_TEXT), _result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _chat(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            _chat(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
             is_counted,
         ),
         # Roles and their places.
-        Experiment("system", "system message first", _chat(_said("system", LONG_TEXT), hello), is_counted),
+        Experiment("system", "system message first", _chat(_message("system", LONG_TEXT), hello), is_counted),
         Experiment(
-            "system.middle", "system message in the middle", _chat(hi, _said("system", LONG_TEXT), hello), is_counted, ("system",)
+            "system.middle",
+            "system message in the middle",
+            _chat(hi, _message("system", LONG_TEXT), hello),
+            is_counted,
+            ("system",),
         ),
         # Strings and parts.
-        Experiment("user.string", "user's text as a string", _chat(_said("user", f"{HELLO} {LONG_TEXT}")), is_counted),
-        Experiment("user.parts", "user's text as parts", _chat(_said("user", f"{HELLO} {LONG_TEXT}", "parts")), is_counted),
         Experiment(
-            "result.parts", "result as parts", _chat(paris, _calls(""), _parts_result(), **tools), is_counted, ("calls.paired",)
+            "user.string", "user's text as a string", _chat(_message("user", f"{HELLO} {LONG_TEXT}")), is_counted
+        ),
+        Experiment(
+            "user.parts", "user's text as parts", _chat(_message("user", f"{HELLO} {LONG_TEXT}", "parts")), is_counted
+        ),
+        Experiment(
+            "result.parts",
+            "result as parts",
+            _chat(paris, _calls(""), _parts_result(), **tools),
+            is_counted,
+            ("calls.paired",),
         ),
         # Calls in the history, and what stands beside them.
-        Experiment("calls.null", "call with content null", _chat(paris, _calls(None), _result(LONG_TEXT), **tools), is_counted),
         Experiment(
-            "calls.absent", "call without content", _chat(paris, _without_content(), _result(LONG_TEXT), **tools), is_counted
+            "calls.null", "call with content null", _chat(paris, _calls(None), _result(LONG_TEXT), **tools), is_counted
+        ),
+        Experiment(
+            "calls.absent",
+            "call without content",
+            _chat(paris, _without_content(), _result(LONG_TEXT), **tools),
+            is_counted,
         ),
         Experiment(
             "calls.reasoning",
             "call with reasoning_content",
             _chat(paris, _thought("reasoning_content"), _result(LONG_TEXT), **tools),
         ),
-        Experiment("calls.thought", "call with reasoning", _chat(paris, _thought("reasoning"), _result(LONG_TEXT), **tools)),
-        Experiment("calls.text-before", "text and call", _chat(paris, _calls("I look."), _result(LONG_TEXT), **tools), is_counted),
         Experiment(
-            "calls.parallel",
-            "two calls_tool, then both results",
-            _chat(paris, _calls("", "call_probe_1", "call_probe_2"), _result("rain"), _result(LONG_TEXT, "call_probe_2"), **tools),
+            "calls.thought", "call with reasoning", _chat(paris, _thought("reasoning"), _result(LONG_TEXT), **tools)
+        ),
+        Experiment(
+            "calls.text-before",
+            "text and call",
+            _chat(paris, _calls("I look."), _result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
-            "calls.unanswered", "call without its result", _chat(paris, _calls(""), hello, **tools), None, ("calls.paired",)
+            "calls.parallel",
+            "two calls_tool, then both results",
+            _chat(
+                paris,
+                _calls("", "call_probe_1", "call_probe_2"),
+                _result("rain"),
+                _result(LONG_TEXT, "call_probe_2"),
+                **tools,
+            ),
+            is_counted,
+        ),
+        Experiment(
+            "calls.unanswered",
+            "call without its result",
+            _chat(paris, _calls(""), hello, **tools),
+            None,
+            ("calls.paired",),
         ),
         # What is no text.
         Experiment("image", "image", _chat(_with(IMAGE)), has_effect),
@@ -123,14 +167,27 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("tools.strict", "strict tool", _chat(paris, tools=[STRICT]), counts_tools, ("tools",)),
         Experiment("tools.required", "tool_choice required", _chat(hello, tool_choice="required", **tools), calls_tool),
         Experiment("tools.named", "tool_choice of one tool", _chat(hello, tool_choice=NAMED, **tools), calls_tool),
-        Experiment("tools.none", "tool_choice none", _chat(paris, tool_choice="none", **tools), calls_no_tool, ("tools",)),
-        Experiment("tools.parallel", "two calls in one answer", _chat(user(BOTH), **tools), calls_two_tools, ("tools",)),
+        Experiment(
+            "tools.none", "tool_choice none", _chat(paris, tool_choice="none", **tools), calls_no_tool, ("tools",)
+        ),
+        Experiment(
+            "tools.parallel", "two calls in one answer", _chat(user(BOTH), **tools), calls_two_tools, ("tools",)
+        ),
         Experiment("tools.custom", "custom tool", _chat(user("Run ls. Call shell."), tools=[SHELL]), counts_tools),
-        Experiment("format.schema", "output by a JSON schema", _chat(user(ALICE), response_format=SCHEMA), is_person_json),
-        Experiment("format.json", "output as a JSON object", _chat(user(ALICE), response_format={"type": "json_object"}), is_json),
+        Experiment(
+            "format.schema", "output by a JSON schema", _chat(user(ALICE), response_format=SCHEMA), is_person_json
+        ),
+        Experiment(
+            "format.json",
+            "output as a JSON object",
+            _chat(user(ALICE), response_format={"type": "json_object"}),
+            is_json,
+        ),
         # Settings.
         Choice("field", "setting", minimal(form), FIELDS),
-        Experiment("field.parallel_tool_calls", "setting parallel_tool_calls", _chat(paris, parallel_tool_calls=True, **tools)),
+        Experiment(
+            "field.parallel_tool_calls", "setting parallel_tool_calls", _chat(paris, parallel_tool_calls=True, **tools)
+        ),
         Experiment("effort.low", "reasoning_effort low", {**minimal(form), "reasoning_effort": "low"}),
         *(_effort(word, form) for word in EFFORTS if word != "low"),
         # The answer.
@@ -161,7 +218,7 @@ def _chat(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], **settings}
 
 
-def _said(role: str, text: str, form: TextForm = "string") -> Body:
+def _message(role: str, text: str, form: TextForm = "string") -> Body:
     return {"role": role, "content": text if form == "string" else [{"type": "text", "text": text}]}
 
 

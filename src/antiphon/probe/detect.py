@@ -1,4 +1,4 @@
-"""Which dialect a server speaks, and which model it has, where nobody said so."""
+"""Detect the dialect and the model of a server when the user does not name them."""
 
 from __future__ import annotations
 
@@ -16,60 +16,62 @@ from antiphon.upstream.transport import Transport
 
 
 class NoServerFound(Exception):
-    """No server that can be tried is there; the message says what is."""
+    """No server that can be probed is at the URL; the message describes the answer."""
 
 
 async def first_model(targets: Sequence[ProbeTarget], transport: Transport) -> str:
-    """The first model that the server lists."""
-    said = ""
+    """Return the first model that the server lists."""
+    first_error = ""
     for target in targets:
-        came = await ServerConnection(target, transport).ask(None, path=SERVER_DIALECTS[target.dialect].models_path, method="GET")
-        _check_there(target, came)
-        name = _name_in(came.body) if came.verdict == "accepted" else ""
+        result = await ServerConnection(target, transport).ask(
+            None, path=SERVER_DIALECTS[target.dialect].models_path, method="GET"
+        )
+        _raise_if_no_api(target, result)
+        name = _first_listed_name(result.body) if result.verdict == "accepted" else ""
         if name:
             return name
-        said = said or came.message
-    raise NoServerFound(f"{targets[0].base_url} lists no models ({said}); say which one to ask with --model")
+        first_error = first_error or result.message
+    raise NoServerFound(f"{targets[0].base_url} lists no models ({first_error}); name a model with --model")
 
 
 async def detect_dialect(targets: Sequence[ProbeTarget], transport: Transport) -> ProbeTarget:
-    """The first of these that is answered. Where a key is asked for there is a server, too."""
-    said: list[str] = []
+    """Return the first target that answers. A demand for a key (401, 403) counts as an answer."""
+    errors: list[str] = []
     for target in targets:
-        came = await _send_minimal_request(target, transport)
-        if came.verdict == "accepted" or came.evidence.status in (401, 403):
+        result = await _send_minimal_request(target, transport)
+        if result.verdict == "accepted" or result.evidence.status in (401, 403):
             return target
-        said.append(f"{target.dialect} {came.message}")
-    raise NoServerFound(f"{targets[0].base_url} speaks no dialect that is known here: {'; '.join(said)}")
+        errors.append(f"{target.dialect} {result.message}")
+    raise NoServerFound(f"{targets[0].base_url} answers in no supported dialect: {'; '.join(errors)}")
 
 
 async def _send_minimal_request(target: ProbeTarget, transport: Transport) -> ProbeResult:
-    """The plainest request, in one form after the other, as long as somebody is there who does not take it."""
+    """Send the minimal request in each form until the server accepts it or fails for a reason other than its form."""
     steps = STEPS[target.dialect]
     model = {} if target.dialect == "gemini" else {"model": target.model}
     forms: tuple[TextForm, ...] = ("string", "parts")
-    line = ServerConnection(target, transport)
+    connection = ServerConnection(target, transport)
     for form, limit in product(forms, (*steps.LIMITS, "")):
         body = steps.minimal(form)
-        came = await line.ask({**model, **(steps.limited(body, limit, BRIEF_TOKENS) if limit else body)})
-        _check_there(target, came)
-        if came.evidence.status not in (400, 422):
+        result = await connection.ask({**model, **(steps.limited(body, limit, BRIEF_TOKENS) if limit else body)})
+        _raise_if_no_api(target, result)
+        if result.evidence.status not in (400, 422):
             break
-    return came
+    return result
 
 
-def _check_there(target: ProbeTarget, came: ProbeResult) -> None:
-    """A server that is not there, or is none, need not be asked again."""
-    if came.is_no_api:
-        raise NoServerFound(f"{target.base_url}: {came.message}")
+def _raise_if_no_api(target: ProbeTarget, result: ProbeResult) -> None:
+    """Raise `NoServerFound` if no API is at the URL, so that no further form is tried."""
+    if result.is_no_api:
+        raise NoServerFound(f"{target.base_url}: {result.message}")
 
 
-def _name_in(body: bytes) -> str:
+def _first_listed_name(body: bytes) -> str:
     try:
-        listed = decode_json(body)
+        model_list = decode_json(body)
     except msgspec.DecodeError:
         return ""
-    match listed:
+    match model_list:
         case {"data": [{"id": str(name)}, *_]}:
             return name
         case {"models": [{"name": str(name)}, *_]}:

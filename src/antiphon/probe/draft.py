@@ -1,4 +1,4 @@
-"""From findings to a profile: the verdicts so far (`Verdicts`), the settings that follow (`ProfileDraft`), and the TOML file."""
+"""Turn findings into a profile: verdicts (`Verdicts`), the settings from them (`ProfileDraft`), and the TOML file."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from antiphon.probe.samples import TextForm
 
 
 class Verdicts:
-    """The verdicts so far, by the names of the experiments."""
+    """The verdicts by experiment id."""
 
     def __init__(self, findings: Iterable[ProbeFinding] = (), form: TextForm = "parts") -> None:
         self.form: TextForm = form
         self._verdicts = {finding.id: finding.verdict for finding in findings}
 
     def has(self, id: str) -> bool:
-        """It was tried, and worked."""
+        """Whether the experiment was accepted."""
         return self._verdicts.get(id) == "accepted"
 
     def was_tried(self, id: str) -> bool:
         return self._verdicts.get(id, "untried") != "untried"
 
     def lacks(self, id: str) -> bool:
-        """It was tried, and did not work, for whatever reason."""
+        """Whether the experiment was tried and not accepted, for any reason."""
         return self.was_tried(id) and not self.has(id)
 
     def refuses(self, id: str) -> bool:
-        """It was tried, and there was no answer to be had: what is merely ignored does no harm."""
+        """Whether the experiment was refused or not answered. A field that is only ignored does no harm."""
         return self._verdicts.get(id) in ("refused", "down")
 
     def words(self, group: str, words: Iterable[str]) -> list[str]:
-        """Those that it takes, if it does not take them all."""
-        known = list(words)
-        taken = [word for word in known if self.has(f"{group}.{word}")]
-        return taken if any(self.lacks(f"{group}.{word}") for word in known) else []
+        """Return the accepted words of a group; empty if no word of the group failed."""
+        candidates = list(words)
+        accepted = [word for word in candidates if self.has(f"{group}.{word}")]
+        return accepted if any(self.lacks(f"{group}.{word}") for word in candidates) else []
 
 
 class ProfileDraft:
-    """A profile in the making."""
+    """The settings of a profile, collected from conclusions."""
 
     def __init__(self, *, extends: str) -> None:
         self.extends = extends
@@ -56,7 +56,7 @@ class ProfileDraft:
             self.wire |= settings
 
     def toml(self, about: str, findings: Iterable[ProbeFinding]) -> str:
-        """The file; what was found stands at its end, as comments."""
+        """Render the TOML file, with the failed experiments as comments at its end."""
         lines = [f"about = {_toml(_comment(about))}", f"extends = {_toml(self.extends)}"]
         if self.key_header:
             lines.append(f"key_header = {_toml(self.key_header)}")
@@ -64,15 +64,15 @@ class ProfileDraft:
             lines += ["quirks = [", *(f"    {_toml(quirk)}," for quirk in self.quirks), "]"]
         if self.wire:
             lines += ["", "[wire]", *(f"{name} = {_toml(value)}" for name, value in self.wire.items())]
-        found = [finding for finding in findings if finding.verdict in ("refused", "ignored", "down")]
-        if found:
+        problems = [finding for finding in findings if finding.verdict in ("refused", "ignored", "down")]
+        if problems:
             lines += ["", "# What was found, besides all that was accepted:"]
-            lines += [f"# {finding.verdict:8} {finding.title}: {_comment(finding.said)}" for finding in found]
+            lines += [f"# {finding.verdict:8} {finding.title}: {_comment(finding.detail)}" for finding in problems]
         return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> str:
-    """On one line, without characters that TOML refuses."""
+    """Put a text on one line, without characters that TOML refuses."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -85,4 +85,4 @@ def _toml(value: Any) -> str:
         case list() | tuple():
             return "[" + ", ".join(map(_toml, value)) + "]"
         case _:
-            return json.dumps(value, ensure_ascii=False)  # a basic string of TOML is escaped as one of JSON is
+            return json.dumps(value, ensure_ascii=False)  # TOML basic strings are escaped like JSON strings

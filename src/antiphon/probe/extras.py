@@ -1,4 +1,4 @@
-"""What is looked at besides single turns: usage, the order of a stream, errors, state and the WebSocket."""
+"""Experiments besides single turns: usage, the order of stream events, errors, stored responses and the WebSocket."""
 
 from __future__ import annotations
 
@@ -18,40 +18,48 @@ from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 from antiphon.upstream.websocket import UpgradeRefused, open_websocket
 
-#: Asks carefully, as every experiment is asked.
-Ask = Callable[[Body], Awaitable[ProbeResult]]
+#: Sends a body and tells a refusal from a temporary failure, as for every experiment.
+SendBody = Callable[[Body], Awaitable[ProbeResult]]
 
 
-def usage(least: ProbeResult) -> ProbeFinding:
-    told = least.response is not None and least.response.usage is not None
-    said = "tokens are counted" if told else "tokens are not counted, so what is ignored cannot always be told from what is read"
+def usage(baseline: ProbeResult) -> ProbeFinding:
+    has_usage = baseline.response is not None and baseline.response.usage is not None
+    detail = (
+        "tokens are counted"
+        if has_usage
+        else "tokens are not counted, so what is ignored cannot always be told from what is read"
+    )
     return ProbeFinding(
-        id="usage", title="usage of an answer", verdict="accepted" if told else "ignored", said=said, evidence=least.evidence
+        id="usage",
+        title="usage of an answer",
+        verdict="accepted" if has_usage else "ignored",
+        detail=detail,
+        evidence=baseline.evidence,
     )
 
 
-async def wrong_request(ask: Ask, least: Body) -> ProbeFinding:
-    """What a mistake is answered with."""
-    field = next(name for name in ("input", "messages", "contents") if name in least)
-    came = await ask({**least, field: 7})
-    return _error("error.shape", "error for a request that is wrong", came)
+async def wrong_request(send: SendBody, baseline: Body) -> ProbeFinding:
+    """Record the error for a request with a value of the wrong type."""
+    field = next(name for name in ("input", "messages", "contents") if name in baseline)
+    result = await send({**baseline, field: 7})
+    return _error("error.shape", "error for a request that is wrong", result)
 
 
-async def wrong_model(ask: Ask, least: Body) -> ProbeFinding:
-    came = await ask({**least, "model": "no-such-model-for-probe"})
-    return _error("error.model", "error for a model that is not there", came)
+async def wrong_model(send: SendBody, baseline: Body) -> ProbeFinding:
+    result = await send({**baseline, "model": "no-such-model-for-probe"})
+    return _error("error.model", "error for a model that is not there", result)
 
 
-async def stream_order(line: ServerConnection, least: Body) -> ProbeFinding:
-    """Whether the events of a stream come in the order that the specification wants."""
+async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFinding:
+    """Check the order of the events of a stream against the specification."""
     id, title = "stream.order", "order of a stream's events"
-    came = await line.ask({**least, "stream": True}, streams=True)
-    if came.verdict != "accepted":
-        return ProbeFinding(id=id, title=title, verdict=came.verdict, said=came.message, evidence=came.evidence)
+    result = await connection.ask({**baseline, "stream": True}, streams=True)
+    if result.verdict != "accepted":
+        return ProbeFinding(id=id, title=title, verdict=result.verdict, detail=result.message, evidence=result.evidence)
     grammar = Grammar()
     problems: list[str] = []
     frames = sse.Decoder()
-    for frame in [*frames.feed(came.body), *frames.finish()]:
+    for frame in [*frames.feed(result.body), *frames.finish()]:
         if frame.data.strip() == sse.DONE:
             continue
         try:
@@ -59,59 +67,75 @@ async def stream_order(line: ServerConnection, least: Body) -> ProbeFinding:
         except ApiError as error:
             problems.append(error.message)
     problems += [violation.message for violation in grammar.finish()]
-    said = f"{len(problems)} faults, the first: {excerpt(problems[0], 120)}" if problems else "as the specification wants it"
-    return ProbeFinding(id=id, title=title, verdict="ignored" if problems else "accepted", said=said, evidence=came.evidence)
+    detail = (
+        f"{len(problems)} faults, the first: {excerpt(problems[0], 120)}"
+        if problems
+        else "as the specification wants it"
+    )
+    return ProbeFinding(
+        id=id, title=title, verdict="ignored" if problems else "accepted", detail=detail, evidence=result.evidence
+    )
 
 
-async def state(ask: Ask, least: Body) -> ProbeFinding:
-    """Whether a response can be continued by its id."""
+async def state(send: SendBody, baseline: Body) -> ProbeFinding:
+    """Check whether a response can be continued by its id."""
     id, title = "state", "response continued by its id"
-    first = await ask({**least, "store": True})
-    kept = _json(first.body).get("id")
-    if first.verdict != "accepted" or not isinstance(kept, str):
+    first = await send({**baseline, "store": True})
+    response_id = _json(first.body).get("id")
+    if first.verdict != "accepted" or not isinstance(response_id, str):
         return ProbeFinding(
-            id=id, title=title, verdict="refused", said=f"nothing is kept: {first.message}", evidence=first.evidence
+            id=id, title=title, verdict="refused", detail=f"nothing is kept: {first.message}", evidence=first.evidence
         )
-    second = await ask({**least, "previous_response_id": kept})
+    second = await send({**baseline, "previous_response_id": response_id})
     if second.verdict != "accepted":
-        return ProbeFinding(id=id, title=title, verdict=second.verdict, said=second.message, evidence=second.evidence)
-    counts = [came.response.usage.input_tokens for came in (first, second) if came.response and came.response.usage]
-    grown = len(counts) == 2 and counts[1] > counts[0]
-    said = "the earlier turn was read again" if grown else "taken, and no token was counted for the earlier turn"
-    return ProbeFinding(id=id, title=title, verdict="accepted" if grown else "ignored", said=said, evidence=second.evidence)
+        return ProbeFinding(id=id, title=title, verdict=second.verdict, detail=second.message, evidence=second.evidence)
+    counts = [
+        result.response.usage.input_tokens for result in (first, second) if result.response and result.response.usage
+    ]
+    has_grown = len(counts) == 2 and counts[1] > counts[0]
+    detail = "the earlier turn was read again" if has_grown else "taken, and no token was counted for the earlier turn"
+    return ProbeFinding(
+        id=id, title=title, verdict="accepted" if has_grown else "ignored", detail=detail, evidence=second.evidence
+    )
 
 
-async def websocket(line: ServerConnection, transport: Transport) -> ProbeFinding:
-    """Whether turns can be asked over a WebSocket."""
+async def websocket(connection: ServerConnection, transport: Transport) -> ProbeFinding:
+    """Check whether the server accepts turns over a WebSocket."""
     id, title = "websocket", "turns over a WebSocket"
-    url = line.target.url()
-    evidence = Evidence(request=f"GET {url.removeprefix(line.target.base_url)} (upgrade)", body=None, status=None, excerpt="")
+    url = connection.target.url()
+    evidence = Evidence(
+        request=f"GET {url.removeprefix(connection.target.base_url)} (upgrade)", body=None, status=None, excerpt=""
+    )
     if not isinstance(transport, HttpTransport):
-        return ProbeFinding(id=id, title=title, verdict="untried", said="this network has none", evidence=evidence)
-    line.count += 1
-    headers = {name: value for name, value in line.target.headers.items() if name != "content-type"}
+        return ProbeFinding(id=id, title=title, verdict="untried", detail="this network has none", evidence=evidence)
+    connection.count += 1
+    headers = {name: value for name, value in connection.target.headers.items() if name != "content-type"}
     try:
-        socket = await open_websocket(transport, url, headers, line.target.timeouts)
+        socket = await open_websocket(transport, url, headers, connection.target.timeouts)
     except UpgradeRefused as refused:
-        told = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
-        return ProbeFinding(id=id, title=title, verdict="refused", said=f"{refused.status} to the upgrade", evidence=told)
+        refusal = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
+        return ProbeFinding(
+            id=id, title=title, verdict="refused", detail=f"{refused.status} to the upgrade", evidence=refusal
+        )
     except UpstreamFault as fault:
-        return ProbeFinding(id=id, title=title, verdict="refused", said=excerpt(fault.message, 120), evidence=evidence)
+        return ProbeFinding(
+            id=id, title=title, verdict="refused", detail=excerpt(fault.message, 120), evidence=evidence
+        )
     socket.close()
     opened = msgspec.structs.replace(evidence, status=101)
-    return ProbeFinding(id=id, title=title, verdict="accepted", said="the upgrade is taken", evidence=opened)
+    return ProbeFinding(id=id, title=title, verdict="accepted", detail="the upgrade is taken", evidence=opened)
 
 
-def _error(id: str, title: str, came: ProbeResult) -> ProbeFinding:
+def _error(id: str, title: str, result: ProbeResult) -> ProbeFinding:
     verdict: Verdict = "accepted"
-    match _json(came.body):
-        case _ if came.verdict == "accepted":
-            verdict, said = "ignored", "it is answered as though nothing were wrong"
+    match _json(result.body):
+        case _ if result.verdict == "accepted":
+            verdict, detail = "ignored", "it is answered as though nothing were wrong"
         case {"error": {"message": str()} as error}:
-            said = f"{came.evidence.status}, an object with {', '.join(sorted(error))}"
+            detail = f"{result.evidence.status}, an object with {', '.join(sorted(error))}"
         case _:
-            verdict, said = "refused", f"{came.evidence.status}, in no form that clients read"
-    return ProbeFinding(id=id, title=title, verdict=verdict, said=said, evidence=came.evidence)
+            verdict, detail = "refused", f"{result.evidence.status}, in no form that clients read"
+    return ProbeFinding(id=id, title=title, verdict=verdict, detail=detail, evidence=result.evidence)
 
 
 def _json(body: bytes) -> dict[str, Any]:

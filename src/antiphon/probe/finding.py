@@ -1,4 +1,4 @@
-"""What an experiment is, and what is found by it: a verdict, and the exchange that shows it."""
+"""The types of experiments and findings, and the inspections that judge an answer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 
-#: `accepted`: taken, and with the effect it should have, as far as that shows. `ignored`: taken, without any. `refused`: an error
-#: for this request alone. `down`: no answer, or none that says anything. `untried`: something that it needs did not work.
+#: `accepted`: accepted, with the expected effect as far as it is visible. `ignored`: accepted without effect.
+#: `refused`: an error for this request alone. `down`: no answer, or no usable one. `untried`: an experiment that it
+#: needs was not accepted.
 Verdict = Literal["accepted", "ignored", "refused", "down", "untried"]
 Body = dict[str, Any]
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """One exchange: the request, the status of the answer (None where none came), and the beginning of what came."""
+    """One exchange: the request, the status of the answer (None without an answer), and the start of its body."""
 
     request: str
     body: Any
@@ -32,17 +33,17 @@ class ProbeFinding(Struct, frozen=True, kw_only=True):
     id: str
     title: str
     verdict: Verdict
-    #: What was seen, in words.
-    said: str
+    #: The observation, as text. Its name in JSON is part of the output of `antiphon probe --json`.
+    detail: str = msgspec.field(name="said")
     evidence: Evidence | None = None
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """An answer that was taken for one: the response in it, and the tokens that the plainest request of all is counted as."""
+    """The response to an experiment, beside the tokens and the text of the response to the minimal request."""
 
     response: Response
-    least_tokens: int | None
-    least_text: str
+    baseline_tokens: int | None
+    baseline_text: str
 
     @property
     def text(self) -> str:
@@ -54,37 +55,37 @@ class Observation(Struct, frozen=True, kw_only=True):
 
     @property
     def growth(self) -> int | None:
-        """How many tokens more were counted than for the plainest request; None where they are not told."""
-        if self.response.usage is None or self.least_tokens is None:
+        """Input tokens beyond those of the minimal request; None if the server reports no usage."""
+        if self.response.usage is None or self.baseline_tokens is None:
             return None
-        return self.response.usage.input_tokens - self.least_tokens
+        return self.response.usage.input_tokens - self.baseline_tokens
 
     @property
-    def was_cut(self) -> bool:
-        """Whether a limit ended it: it may have been about to show what it did not."""
+    def is_truncated(self) -> bool:
+        """Whether a limit ended the answer, so that a missing effect proves nothing."""
         return self.response.status == ResponseStatus.INCOMPLETE
 
 
-#: Whether an answer shows an effect, and in words what it shows.
+#: Returns whether an answer shows an effect, and a description.
 Inspection = Callable[[Observation], tuple[bool, str]]
 
 
 class Experiment(Struct, frozen=True):
-    """One thing to try."""
+    """One request to try."""
 
     id: str
     title: str
     body: Body
     look: Inspection | None = None
-    #: Experiments that must have been accepted, or this one shows nothing.
+    #: Experiments that must be accepted first; else this one proves nothing.
     needs: tuple[str, ...] = ()
     streams: bool = False
-    #: Where it is sent, if not where turns are asked for.
+    #: The path, if it is not the path of turns.
     path: str = ""
 
 
 class Choice(Struct, frozen=True):
-    """Several things that are tried at once, and one by one only if that is refused."""
+    """Several fields that are tried in one request, and one by one only if that request is refused."""
 
     id: str
     title: str
@@ -96,11 +97,11 @@ class Choice(Struct, frozen=True):
 Step = Experiment | Choice
 
 
-# What an answer shows.
+# Inspections
 
 
 def is_counted(seen: Observation) -> tuple[bool, str]:
-    """Whether something long was read: the answer speaks of it, or it is charged for."""
+    """Whether a long text reached the model: the answer mentions it, or its tokens are counted."""
     if LAMP in seen.text:
         return True, "the answer speaks of it"
     if seen.growth is None:
@@ -109,23 +110,23 @@ def is_counted(seen: Observation) -> tuple[bool, str]:
 
 
 def has_effect(seen: Observation) -> tuple[bool, str]:
-    """Whether something that is no text was looked at."""
-    if seen.growth == 0 and seen.text == seen.least_text:
+    """Whether content other than text reached the model."""
+    if seen.growth == 0 and seen.text == seen.baseline_text:
         return False, "not a token was counted for it, and the answer is the same"
     return True, "taken"
 
 
 def calls_tool(seen: Observation) -> tuple[bool, str]:
-    """Whether a tool was called that had to be."""
+    """Whether the model called a tool that it had to call."""
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
-    return seen.was_cut, f"no call came, but {_shown(seen)}"
+    return seen.is_truncated, f"no call came, but {_describe_text(seen)}"
 
 
 def calls_two_tools(seen: Observation) -> tuple[bool, str]:
     if len(seen.calls) > 1:
         return True, f"called: {', '.join(seen.calls)}"
-    return seen.was_cut, f"{len(seen.calls)} call came, though two were asked for"
+    return seen.is_truncated, f"{len(seen.calls)} call came, though two were asked for"
 
 
 def calls_no_tool(seen: Observation) -> tuple[bool, str]:
@@ -135,7 +136,7 @@ def calls_no_tool(seen: Observation) -> tuple[bool, str]:
 
 
 def counts_tools(seen: Observation) -> tuple[bool, str]:
-    """Whether tools that were offered reach the model: it calls one, or at least they are charged for."""
+    """Whether tools reach the model: it calls one, or their tokens are counted."""
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
     if seen.growth is not None and seen.growth < LEAST_TOOL:
@@ -144,25 +145,25 @@ def counts_tools(seen: Observation) -> tuple[bool, str]:
 
 
 def is_json(seen: Observation) -> tuple[bool, str]:
-    return seen.was_cut or isinstance(_json_in(seen.text), dict), _shown(seen)
+    return seen.is_truncated or isinstance(_json_in(seen.text), dict), _describe_text(seen)
 
 
 def is_person_json(seen: Observation) -> tuple[bool, str]:
-    """Whether a schema was obeyed: a name and an age, and nothing else."""
+    """Whether the answer follows the schema: a name and an age, and no other property."""
     value = _json_in(seen.text)
     obeyed = isinstance(value, dict) and value.keys() == {"name", "age"} and isinstance(value["age"], int)
-    return seen.was_cut or obeyed, _shown(seen)
+    return seen.is_truncated or obeyed, _describe_text(seen)
 
 
 def reports_truncation(seen: Observation) -> tuple[bool, str]:
-    """Whether the server tells that a limit ended its answer."""
-    if seen.was_cut:
+    """Whether the server reports that a limit ended its answer."""
+    if seen.is_truncated:
         return True, "it says that the answer was cut"
     return False, "it does not say that the answer was cut"
 
 
 def text_of(response: Response) -> str:
-    """All that was said in words."""
+    """Return the text of all content parts."""
     parts = [part for item in response.output for part in getattr(item, "content", None) or ()]
     return "".join(getattr(part, "text", "") for part in parts)
 
@@ -174,19 +175,19 @@ def _json_in(text: str) -> Any:
         return None
 
 
-def _shown(seen: Observation) -> str:
+def _describe_text(seen: Observation) -> str:
     return f"the answer is {excerpt(seen.text, 60)!r}"
 
 
 def excerpt(data: bytes | str, limit: int = 300) -> str:
-    """The beginning of something, on one line."""
+    """Return the start of a text, on one line."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     line = " ".join(text[: limit * 2].split())
     return line if len(line) <= limit and len(text) <= limit * 2 else line[:limit] + "…"
 
 
 LAMP: Final = "lamp"
-#: These look at what the answer says, which takes some tokens.
+#: Inspections that read the answer, which therefore needs more tokens.
 READING_INSPECTIONS: Final[tuple[Inspection, ...]] = (
     calls_tool,
     calls_two_tools,
@@ -195,7 +196,7 @@ READING_INSPECTIONS: Final[tuple[Inspection, ...]] = (
     is_json,
     is_person_json,
 )
-#: A text that cannot be read without being charged for: more than eighty tokens, whatever counts them.
+#: A text whose tokens must show in the usage: more than eighty tokens with any tokenizer.
 LONG_TEXT: Final = f"The {LAMP} stands on the table. " * 14
 LEAST_GROWTH: Final = 60
 LEAST_TOOL: Final = 15

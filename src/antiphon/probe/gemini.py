@@ -1,4 +1,4 @@
-"""What the findings about a server of the Gemini API mean for its profile."""
+"""Derive the profile of a server of the Gemini API from the findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from antiphon.probe.gemini_steps import FIELDS
 
 
 def conclude(verdicts: Verdicts) -> ProfileDraft:
-    """The quirks and wire options that make up for what the server does not take."""
+    """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="gemini")
     draft.wire_if(verdicts.has("calls.ids"), call_ids=True)
     draft.wire_if(verdicts.has("model.last"), ends_with_model=True)
@@ -29,5 +29,7 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
         draft.wire_if(True, thinking="none")
     taken = [name for name in FIELDS if not verdicts.refuses(f"field.{name}")]
     taken += ["logprobs"] if "responseLogprobs" in taken else []
-    draft.wire_if(True, fields=[*taken, *(["maxOutputTokens"] if not verdicts.refuses("limit.maxOutputTokens") else [])])
+    draft.wire_if(
+        True, fields=[*taken, *(["maxOutputTokens"] if not verdicts.refuses("limit.maxOutputTokens") else [])]
+    )
     return draft

@@ -1,4 +1,4 @@
-"""What is tried on servers of the Gemini API."""
+"""Experiments for servers of the Gemini API."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ LIMITS = ("maxOutputTokens",)
 
 
 def minimal(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a part here
-    """The plainest turn there is."""
-    return _talk(_said("user", HELLO))
+    """Return the minimal turn."""
+    return _talk(_content("user", HELLO))
 
 
 def limited(body: Body, name: str, tokens: int) -> Body:
@@ -46,27 +46,34 @@ def limited(body: Body, name: str, tokens: int) -> Body:
 
 
 def steps(form: TextForm) -> list[Step]:
-    """The nine payloads of the published table, in the words of this API, then everything else."""
-    hi, paris, hello = _said("user", "Hi."), _said("user", WEATHER_IN_PARIS), _said("user", HELLO)
-    yes = _said("model", "Hello.")
+    """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
+    hi, paris, hello = _content("user", "Hi."), _content("user", WEATHER_IN_PARIS), _content("user", HELLO)
+    yes = _content("model", "Hello.")
     return [
         Experiment(
-            "system", "systemInstruction", {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}}, is_counted
+            "system",
+            "systemInstruction",
+            {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}},
+            is_counted,
         ),
         Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), counts_tools),
-        Experiment("assistant.parts", "model's turn", _talk(hi, _said("model", LONG_TEXT), hello), is_counted),
-        Experiment("calls.paired", "call and its result", _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS), is_counted),
-        Experiment("result.alone", "result without any call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted),
+        Experiment("assistant.parts", "model's turn", _talk(hi, _content("model", LONG_TEXT), hello), is_counted),
+        Experiment(
+            "calls.paired", "call and its result", _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS), is_counted
+        ),
+        Experiment(
+            "result.alone", "result without any call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted
+        ),
         Experiment(
             "result.after-text",
             "result after a call told as text",
-            _talk(paris, _said("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
+            _talk(paris, _content("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _talk(paris, _said("model", CALL_AS_TEXT), _said("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS),
+            _talk(paris, _content("model", CALL_AS_TEXT), _content("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
@@ -75,7 +82,7 @@ def steps(form: TextForm) -> list[Step]:
             _talk(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
             is_counted,
         ),
-        Experiment("model.last", "model with the last word", _talk(hello, _said("model", "Good"))),
+        Experiment("model.last", "model with the last word", _talk(hello, _content("model", "Good"))),
         # What is no text.
         Experiment("image", "image", _talk(_with("image/png", PNG)), has_effect),
         Experiment("file", "file", _talk(_with("application/pdf", PDF)), has_effect),
@@ -83,16 +90,30 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("tools.required", "mode ANY", _talk(hello, tools=TOOLS, **_mode("ANY")), calls_tool),
         Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_no_tool, ("tools",)),
         Experiment(
-            "tools.parallel", "two calls in one answer", _talk(_said("user", BOTH), tools=TOOLS), calls_two_tools, ("tools",)
+            "tools.parallel",
+            "two calls in one answer",
+            _talk(_content("user", BOTH), tools=TOOLS),
+            calls_two_tools,
+            ("tools",),
         ),
-        Experiment("tools.openapi", "parameters in the older form", _talk(paris, tools=_tools("parameters", NARROW)), counts_tools),
+        Experiment(
+            "tools.openapi",
+            "parameters in the older form",
+            _talk(paris, tools=_tools("parameters", NARROW)),
+            counts_tools,
+        ),
         Experiment("format.schema", "output by responseJsonSchema", _formed(responseJsonSchema=PERSON), is_person_json),
         Experiment("format.openapi", "output by responseSchema", _formed(responseSchema=NARROW_PERSON), is_person_json),
         Experiment("format.json", "output as JSON", _formed(), is_json),
         # Thinking and settings.
         Experiment("thinking.budget", "thinkingBudget", _set(hello, thinkingConfig={"thinkingBudget": 1024})),
         Experiment("thinking.level", "thinkingLevel", _set(hello, thinkingConfig={"thinkingLevel": "low"})),
-        Choice("field", "setting", minimal(form), {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()}),
+        Choice(
+            "field",
+            "setting",
+            minimal(form),
+            {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()},
+        ),
         # The answer.
         Experiment("stream", "answer as a stream", minimal(form), streams=True),
         Experiment("counts", "tokens counted without a turn", minimal(form), path="/{model}:countTokens"),
@@ -108,10 +129,10 @@ def _set(content: Body, **settings: Any) -> Body:
 
 
 def _formed(**schema: Any) -> Body:
-    return _set(_said("user", ALICE), responseMimeType="application/json", **schema)
+    return _set(_content("user", ALICE), responseMimeType="application/json", **schema)
 
 
-def _said(role: str, text: str) -> Body:
+def _content(role: str, text: str) -> Body:
     return {"role": role, "parts": [{"text": text}]}
 
 
@@ -124,7 +145,10 @@ def _call(**id: str) -> Body:
 
 
 def _result(text: str, **id: str) -> Body:
-    return {"role": "user", "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": text}, **id}}]}
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": text}, **id}}],
+    }
 
 
 def _mode(mode: str) -> Body:
@@ -132,7 +156,13 @@ def _mode(mode: str) -> Body:
 
 
 def _tools(field: str, schema: Body) -> list[Body]:
-    return [{"functionDeclarations": [{"name": "get_weather", "description": "Tells the weather in a city.", field: schema}]}]
+    return [
+        {
+            "functionDeclarations": [
+                {"name": "get_weather", "description": "Tells the weather in a city.", field: schema}
+            ]
+        }
+    ]
 
 
 TOOLS = _tools("parametersJsonSchema", CITY)

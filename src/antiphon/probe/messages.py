@@ -1,4 +1,4 @@
-"""What the findings about a server of the Messages API mean for its profile."""
+"""Derive the profile of a server of the Messages API from the findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from antiphon.probe.messages_steps import EFFORTS, FIELDS
 
 
 def conclude(verdicts: Verdicts) -> ProfileDraft:
-    """The quirks and wire options that make up for what the server does not take."""
+    """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="messages")
     draft.wire_if(verdicts.has("system.middle"), system="inline")
     draft.wire_if(verdicts.lacks("image"), images=False)

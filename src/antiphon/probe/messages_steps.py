@@ -1,4 +1,4 @@
-"""What is tried on servers of the Messages API."""
+"""Experiments for servers of the Messages API."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LIMITS = ("max_tokens",)
 
 
 def minimal(form: TextForm) -> Body:
-    """The plainest turn there is."""
-    return {"messages": [_said("user", HELLO, form)]}
+    """Return the minimal turn."""
+    return {"messages": [_message("user", HELLO, form)]}
 
 
 def limited(body: Body, name: str, tokens: int) -> Body:
@@ -45,46 +45,59 @@ def limited(body: Body, name: str, tokens: int) -> Body:
 
 
 def steps(form: TextForm) -> list[Step]:
-    """The nine payloads of the published table, in the words of this API, then everything else."""
+    """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
 
     def user(text: str) -> Body:
-        return _said("user", text, form)
+        return _message("user", text, form)
 
     hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
     tools: dict[str, Any] = {"tools": [WEATHER]}
-    yes = _said("assistant", "Hello.")
+    yes = _message("assistant", "Hello.")
     return [
         Experiment("system", "system text beside the messages", {**_talk(hello), "system": LONG_TEXT}, is_counted),
         Experiment("tools", "tools offered", _talk(paris, **tools), counts_tools),
-        Experiment("assistant.string", "assistant's turn as a string", _talk(hi, _said("assistant", LONG_TEXT), hello), is_counted),
         Experiment(
-            "assistant.parts", "assistant's turn as blocks", _talk(hi, _said("assistant", LONG_TEXT, "parts"), hello), is_counted
+            "assistant.string",
+            "assistant's turn as a string",
+            _talk(hi, _message("assistant", LONG_TEXT), hello),
+            is_counted,
+        ),
+        Experiment(
+            "assistant.parts",
+            "assistant's turn as blocks",
+            _talk(hi, _message("assistant", LONG_TEXT, "parts"), hello),
+            is_counted,
         ),
         Experiment("calls.paired", "call and its result", _talk(paris, _calls(), _results(), **tools), is_counted),
         Experiment("result.alone", "result without any call", _talk(paris, yes, _results(), **tools), is_counted),
         Experiment(
             "result.after-text",
             "result after a call told as text",
-            _talk(paris, _said("assistant", CALL_AS_TEXT), _results(), **tools),
+            _talk(paris, _message("assistant", CALL_AS_TEXT), _results(), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and result told as text",
-            _talk(paris, _said("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            _talk(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
             is_counted,
         ),
         # Roles and their places.
-        Experiment("system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted),
+        Experiment(
+            "system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted
+        ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _talk(hi, yes, hello, _said("system", LONG_TEXT)),
+            _talk(hi, yes, hello, _message("system", LONG_TEXT)),
             is_counted,
             ("system",),
         ),
         Experiment(
-            "user.twice", "two messages of the user's, one after the other", _talk(hi, user(f"{HELLO} {LONG_TEXT}")), is_counted
+            "user.twice",
+            "two messages of the user's, one after the other",
+            _talk(hi, user(f"{HELLO} {LONG_TEXT}")),
+            is_counted,
         ),
         # Calls and thoughts in the history.
         Experiment(
@@ -94,23 +107,41 @@ def steps(form: TextForm) -> list[Step]:
             is_counted,
             ("calls.paired",),
         ),
-        Experiment("calls.unanswered", "call without its result", _talk(paris, _calls(), hello, **tools), needs=("calls.paired",)),
+        Experiment(
+            "calls.unanswered",
+            "call without its result",
+            _talk(paris, _calls(), hello, **tools),
+            needs=("calls.paired",),
+        ),
         Experiment("thinking.unsigned", "thoughts that nobody signed", _talk(hi, _thought(), hello)),
         # What is no text.
         Experiment("image", "image", _talk(_with(IMAGE)), has_effect),
         Experiment("document", "document", _talk(_with(DOCUMENT)), has_effect),
         # Tools and the form of the output.
-        Experiment("tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), counts_tools, ("tools",)),
+        Experiment(
+            "tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), counts_tools, ("tools",)
+        ),
         Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls_tool),
         Experiment("tools.named", "tool_choice of one tool", _talk(hello, tool_choice=NAMED, **tools), calls_tool),
         Experiment(
-            "tools.none", "tool_choice none", _talk(paris, tool_choice={"type": "none"}, **tools), calls_no_tool, ("tools",)
+            "tools.none",
+            "tool_choice none",
+            _talk(paris, tool_choice={"type": "none"}, **tools),
+            calls_no_tool,
+            ("tools",),
         ),
-        Experiment("tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)),
         Experiment(
-            "format.output_config", "output by output_config", _talk(user(ALICE), output_config={"format": SCHEMA}), is_person_json
+            "tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)
         ),
-        Experiment("format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person_json),
+        Experiment(
+            "format.output_config",
+            "output by output_config",
+            _talk(user(ALICE), output_config={"format": SCHEMA}),
+            is_person_json,
+        ),
+        Experiment(
+            "format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person_json
+        ),
         # Thinking.
         Experiment("thinking.adaptive", "thinking adaptive", _talk(hello, thinking={"type": "adaptive"})),
         Experiment(
@@ -124,12 +155,16 @@ def steps(form: TextForm) -> list[Step]:
             _talk(hello, thinking={"type": "adaptive", "display": "summarized"}),
             needs=("thinking.adaptive",),
         ),
-        Experiment("effort.low", "effort low", _talk(hello, output_config={"effort": "low"}), needs=("thinking.adaptive",)),
+        Experiment(
+            "effort.low", "effort low", _talk(hello, output_config={"effort": "low"}), needs=("thinking.adaptive",)
+        ),
         *(_effort(word, hello) for word in EFFORTS if word != "low"),
         # Settings.
         Choice("field", "setting", minimal(form), FIELDS),
         Experiment("samplings", "temperature and top_p together", _talk(hello, temperature=0.5, top_p=0.9)),
-        Experiment("cache.auto", "cache_control beside the messages", _talk(hello, cache_control={"type": "ephemeral"})),
+        Experiment(
+            "cache.auto", "cache_control beside the messages", _talk(hello, cache_control={"type": "ephemeral"})
+        ),
         # The answer.
         Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
         Experiment("counts", "tokens counted without a turn", minimal(form), path="/messages/count_tokens"),
@@ -137,7 +172,9 @@ def steps(form: TextForm) -> list[Step]:
 
 
 def _effort(word: str, hello: Body) -> Experiment:
-    return Experiment(f"effort.{word}", f"effort {word}", _talk(hello, output_config={"effort": word}), needs=("effort.low",))
+    return Experiment(
+        f"effort.{word}", f"effort {word}", _talk(hello, output_config={"effort": word}), needs=("effort.low",)
+    )
 
 
 def _talk(*messages: Body, **settings: Any) -> Body:
@@ -148,7 +185,7 @@ def _text(text: str) -> Body:
     return {"type": "text", "text": text}
 
 
-def _said(role: str, text: str, form: TextForm = "string") -> Body:
+def _message(role: str, text: str, form: TextForm = "string") -> Body:
     return {"role": role, "content": text if form == "string" else [_text(text)]}
 
 
@@ -164,7 +201,9 @@ def _calls(*ids: str) -> Body:
 def _results(*ids: str) -> Body:
     return {
         "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": id, "content": LONG_TEXT} for id in ids or ("toolu_probe_1",)],
+        "content": [
+            {"type": "tool_result", "tool_use_id": id, "content": LONG_TEXT} for id in ids or ("toolu_probe_1",)
+        ],
     }
 
 

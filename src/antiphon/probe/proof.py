@@ -1,6 +1,6 @@
-"""What the gateway would send to the server with a profile: a few turns that hold everything, written as the gateway writes them.
+"""Make the requests that test a drafted profile: a few turns that use every feature, as the gateway writes them.
 
-A turn that the profile honestly refuses, such as JSON on a server that cannot write it, is none to send.
+Turns that the profile refuses, such as JSON output on a server without it, are left out.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ class ProofRequest(NamedTuple):
 
 
 def make_proofs(profile: Profile, model: str) -> list[ProofRequest]:
-    """Every turn that can be sent, as the server is to get it."""
-    found: list[ProofRequest] = []
+    """Return every turn that the profile can send, in the server's dialect."""
+    proofs: list[ProofRequest] = []
     for name, turn in TURNS.items():
         streams = bool(turn.get("stream"))
-        request, _ = profile.apply_quirks(decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn})))
+        request, _ = profile.apply_quirks(
+            decode_request(msgspec.json.encode({"model": model, "max_output_tokens": 64, **turn}))
+        )
         try:
             body, _ = SERVER_DIALECTS[profile.dialect].request_from_hub(request, profile.wire)
         except ApiError:
             continue
-        found.append(ProofRequest(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))
-    return found
+        proofs.append(ProofRequest(f"proof.{name}", f"with the profile: {name}", msgspec.json.decode(body), streams))
+    return proofs
 
 
 def _call(id: str) -> Body:

@@ -1,4 +1,4 @@
-"""What the findings about a server of the Responses API mean for its profile."""
+"""Derive the profile of a server of the Responses API from the findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from antiphon.probe.samples import EFFORTS
 
 
 def conclude(verdicts: Verdicts) -> ProfileDraft:
-    """The quirks and wire options that make up for what the server does not take."""
+    """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="open-responses")
     _roles(verdicts, draft)
     _history(verdicts, draft)
@@ -53,9 +53,15 @@ def _roles(verdicts: Verdicts, draft: ProfileDraft) -> None:
 def _history(verdicts: Verdicts, draft: ProfileDraft) -> None:
     if verdicts.lacks("calls.paired"):
         draft.quirk("tool_results_in_user_messages" if verdicts.has("calls.blocks") else "tool_history_as_text")
-    if verdicts.lacks("assistant.output_text") and not verdicts.has("assistant.string") and verdicts.has("assistant.input_text"):
+    if (
+        verdicts.lacks("assistant.output_text")
+        and not verdicts.has("assistant.string")
+        and verdicts.has("assistant.input_text")
+    ):
         draft.wire_if(True, assistant_content="input_text")
-    elif verdicts.has("assistant.string") and (verdicts.lacks("assistant.output_text") or verdicts.lacks("assistant.refusal")):
+    elif verdicts.has("assistant.string") and (
+        verdicts.lacks("assistant.output_text") or verdicts.lacks("assistant.refusal")
+    ):
         draft.quirk("assistant_as_string")
     if verdicts.lacks("reasoning.content"):
         draft.quirk("drop_reasoning")

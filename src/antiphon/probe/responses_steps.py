@@ -1,4 +1,4 @@
-"""What is tried on servers of the Responses API."""
+"""Experiments for servers of the Responses API."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LIMITS = ("max_output_tokens",)
 
 
 def minimal(form: TextForm) -> Body:
-    """The plainest turn there is."""
+    """Return the minimal turn."""
     return {"input": [_user(HELLO, form)]}
 
 
@@ -51,7 +51,7 @@ def limited(body: Body, name: str, tokens: int) -> Body:
 
 
 def steps(form: TextForm) -> list[Step]:
-    """The nine payloads of the published table first, then everything else."""
+    """Return the nine payloads of the published table, then all other experiments."""
 
     def user(text: str) -> Body:
         return _user(text, form)
@@ -62,14 +62,14 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "developer",
             "developer message before the user's",
-            _input(_said("developer", LONG_TEXT, form), user(HELLO)),
+            _input(_message("developer", LONG_TEXT, form), user(HELLO)),
             look=is_counted,
         ),
         Experiment("tools", "tools offered", _input(paris, tools=tools), look=counts_tools),
         Experiment(
             "assistant.string",
             "assistant's turn as a string",
-            _input(user("Hi."), _said("assistant", LONG_TEXT, "string"), user(HELLO)),
+            _input(user("Hi."), _message("assistant", LONG_TEXT, "string"), user(HELLO)),
             look=is_counted,
         ),
         Experiment(
@@ -78,18 +78,22 @@ def steps(form: TextForm) -> list[Step]:
             _input(user("Hi."), _assistant("output_text"), user(HELLO)),
             look=is_counted,
         ),
-        Experiment("calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=is_counted),
-        Experiment("result.alone", "output without any call", _input(paris, _output(LONG_TEXT), tools=tools), look=is_counted),
+        Experiment(
+            "calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=is_counted
+        ),
+        Experiment(
+            "result.alone", "output without any call", _input(paris, _output(LONG_TEXT), tools=tools), look=is_counted
+        ),
         Experiment(
             "result.after-text",
             "output after a call told as text",
-            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
+            _input(paris, _message("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
             look=is_counted,
         ),
         Experiment(
             "calls.as-text",
             "call and output told as text",
-            _input(paris, _said("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools),
+            _input(paris, _message("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools),
             look=is_counted,
         ),
         # The assistant's turns.
@@ -109,18 +113,20 @@ def steps(form: TextForm) -> list[Step]:
             ),
         ),
         # Roles and their places.
-        Experiment("system", "system message first", _input(_said("system", LONG_TEXT, form), user(HELLO)), look=is_counted),
+        Experiment(
+            "system", "system message first", _input(_message("system", LONG_TEXT, form), user(HELLO)), look=is_counted
+        ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _input(user("Hi."), _said("system", LONG_TEXT, form), user(HELLO)),
+            _input(user("Hi."), _message("system", LONG_TEXT, form), user(HELLO)),
             look=is_counted,
             needs=("system",),
         ),
         Experiment(
             "developer.middle",
             "developer message in the middle",
-            _input(user("Hi."), _said("developer", LONG_TEXT, form), user(HELLO)),
+            _input(user("Hi."), _message("developer", LONG_TEXT, form), user(HELLO)),
             look=is_counted,
             needs=("developer",),
         ),
@@ -128,9 +134,17 @@ def steps(form: TextForm) -> list[Step]:
         # Strings and parts.
         Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, look=is_counted),
         Experiment(
-            "user.string", "user's text as a string", _input(_said("user", HELLO + " " + LONG_TEXT, "string")), look=is_counted
+            "user.string",
+            "user's text as a string",
+            _input(_message("user", HELLO + " " + LONG_TEXT, "string")),
+            look=is_counted,
         ),
-        Experiment("user.parts", "user's text as parts", _input(_said("user", HELLO + " " + LONG_TEXT, "parts")), look=is_counted),
+        Experiment(
+            "user.parts",
+            "user's text as parts",
+            _input(_message("user", HELLO + " " + LONG_TEXT, "parts")),
+            look=is_counted,
+        ),
         Experiment(
             "output.parts",
             "output as parts",
@@ -142,7 +156,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.text-before",
             "text before a call",
-            _input(paris, _said("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
+            _input(paris, _message("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
             look=is_counted,
             needs=("calls.paired",),
         ),
@@ -161,7 +175,10 @@ def steps(form: TextForm) -> list[Step]:
             needs=("calls.paired",),
         ),
         Experiment(
-            "calls.unanswered", "call without its output", _input(paris, CALL, user(HELLO), tools=tools), needs=("calls.paired",)
+            "calls.unanswered",
+            "call without its output",
+            _input(paris, CALL, user(HELLO), tools=tools),
+            needs=("calls.paired",),
         ),
         Experiment(
             "calls.blocks",
@@ -185,7 +202,7 @@ def steps(form: TextForm) -> list[Step]:
             _input(
                 user("Hi."),
                 {**REASONING, "content": [{"type": "reasoning_text", "text": LONG_TEXT}]},
-                _said("assistant", "Hello.", "string"),
+                _message("assistant", "Hello.", "string"),
                 user(HELLO),
             ),
         ),
@@ -195,7 +212,7 @@ def steps(form: TextForm) -> list[Step]:
             _input(
                 user("Hi."),
                 {**REASONING, "summary": [{"type": "summary_text", "text": LONG_TEXT}]},
-                _said("assistant", "Hello.", "string"),
+                _message("assistant", "Hello.", "string"),
                 user(HELLO),
             ),
         ),
@@ -210,25 +227,31 @@ def steps(form: TextForm) -> list[Step]:
             ),
             look=is_counted,
         ),
-        Experiment("item.unknown", "item of a type that nobody knows", _input({"type": "antiphon:note", "text": "x"}, user(HELLO))),
+        Experiment(
+            "item.unknown",
+            "item of a type that nobody knows",
+            _input({"type": "antiphon:note", "text": "x"}, user(HELLO)),
+        ),
         Experiment(
             "item.ids",
             "items with ids",
             _input(
-                {**user("Hi."), "id": "msg_probe_1"}, {**_said("assistant", "Hello.", "string"), "id": "msg_probe_2"}, user(HELLO)
+                {**user("Hi."), "id": "msg_probe_1"},
+                {**_message("assistant", "Hello.", "string"), "id": "msg_probe_2"},
+                user(HELLO),
             ),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.status",
             "items with a status",
-            _input(user("Hi."), {**_said("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
+            _input(user("Hi."), {**_message("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.phase",
             "assistant's turn with a phase",
-            _input(user("Hi."), {**_said("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
+            _input(user("Hi."), {**_message("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
             needs=("assistant.string",),
         ),
         Experiment(
@@ -254,7 +277,9 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "file",
             "file",
-            _input(_parts({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})),
+            _input(
+                _parts({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})
+            ),
             look=has_effect,
             needs=("user.parts",),
         ),
@@ -272,7 +297,11 @@ def steps(form: TextForm) -> list[Step]:
             look=calls_tool,
         ),
         Experiment(
-            "tools.none", "tool_choice none", _input(paris, tools=tools, tool_choice="none"), look=calls_no_tool, needs=("tools",)
+            "tools.none",
+            "tool_choice none",
+            _input(paris, tools=tools, tool_choice="none"),
+            look=calls_no_tool,
+            needs=("tools",),
         ),
         Experiment(
             "tools.parallel",
@@ -281,15 +310,23 @@ def steps(form: TextForm) -> list[Step]:
             look=calls_two_tools,
             needs=("tools",),
         ),
-        Experiment("tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=counts_tools),
+        Experiment(
+            "tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=counts_tools
+        ),
         Experiment(
             "format.schema",
             "output by a JSON schema",
-            _input(user(ALICE), text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}}),
+            _input(
+                user(ALICE),
+                text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
+            ),
             look=is_person_json,
         ),
         Experiment(
-            "format.json", "output as a JSON object", _input(user(ALICE), text={"format": {"type": "json_object"}}), look=is_json
+            "format.json",
+            "output as a JSON object",
+            _input(user(ALICE), text={"format": {"type": "json_object"}}),
+            look=is_json,
         ),
         # Settings.
         Choice("field", "setting", minimal(form), FIELDS),
@@ -319,7 +356,9 @@ def steps(form: TextForm) -> list[Step]:
             _input(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
             needs=("calls.paired",),
         ),
-        Experiment("counts", "tokens of a turn counted without running it", minimal(form), path="/responses/input_tokens"),
+        Experiment(
+            "counts", "tokens of a turn counted without running it", minimal(form), path="/responses/input_tokens"
+        ),
     ]
 
 
@@ -327,13 +366,13 @@ def _input(*items: Body, **settings: Any) -> Body:
     return {"input": [*items], **settings}
 
 
-def _said(role: str, text: str, form: TextForm) -> Body:
+def _message(role: str, text: str, form: TextForm) -> Body:
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": text if form == "string" else [{"type": kind, "text": text}]}
 
 
 def _user(text: str, form: TextForm) -> Body:
-    return _said("user", text, form)
+    return _message("user", text, form)
 
 
 def _assistant(kind: str) -> Body:

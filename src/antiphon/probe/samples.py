@@ -1,10 +1,10 @@
-"""What is sent: a few small turns, plain enough for any model, that the experiments of all dialects share."""
+"""Texts, schemas and files that the experiments of all dialects share, simple enough for any model."""
 
 from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-#: How a plain text stands in a user's message: as a string, or as a list of parts.
+#: The form of text in a user message: a string, or a list of parts.
 TextForm = Literal["string", "parts"]
 
 HELLO: Final = "Say hello in one word."
@@ -12,8 +12,8 @@ WEATHER_IN_PARIS: Final = "What is the weather in Paris? Call get_weather."
 BOTH: Final = 'Do two things at once: call get_weather {"city":"Paris"} and call get_weather {"city":"Rome"}'
 ALICE: Final = "Alice is 30 years old. Give her name and age as JSON."
 COUNTING: Final = (
-    "Count from one to one hundred in English words, one number after another with commas between them, and do not stop before the "
-    "end is reached."
+    "Count from one to one hundred in English words, one number after another with commas between them, "
+    "and do not stop before the end is reached."
 )
 CALL_AS_TEXT: Final = '[Tool Call: get_weather({"city":"Paris"}) -> call_id: call_probe_1]'
 RESULT_AS_TEXT: Final = "[Tool Result for call_probe_1]: "
@@ -32,11 +32,11 @@ PERSON: Final[dict[str, Any]] = {
 }
 #: A red square of eight pixels by eight.
 PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
-#: The least that is a PDF.
+#: A minimal PDF.
 PDF: Final = (
     "JVBERi0xLjAKMSAwIG9iajw8L1R5cGUvQ2F0YWxvZy9QYWdlcyAyIDAgUj4+ZW5kb2JqIDIgMCBvYmo8PC9UeXBlL1BhZ2VzL0tp"
     "ZHNbXS9Db3VudCAwPj5lbmRvYmoKdHJhaWxlcjw8L1Jvb3QgMSAwIFI+Pgo="
 )
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
-#: Ids longer than any that servers give.
+#: An id longer than those of any server.
 LONG_ID: Final = "call_" + "x" * 95

@@ -1,6 +1,6 @@
-"""The server that is tried: where it is and how it is asked; one exchange, judged.
+"""The probed server: its address, and one exchange with it, with a verdict. Requests are not repeated here.
 
-A request is sent once, and again only where that may tell a bad moment from a refusal. Keys are in no evidence.
+Keys are removed from the evidence.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from antiphon.upstream.transport import Transport
 
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):
-    """Where the server is, up to the version; the model to ask, and how long an answer may take."""
+    """The server's base URL, up to the version; the model, the key and the timeouts."""
 
     base_url: str
-    #: What all servers of its dialect have in common: its headers are sent.
+    #: The base profile of the dialect; its headers are sent.
     base: Profile
     model: str = ""
     key: str | None = None
@@ -46,35 +46,43 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
         return self.base.dialect
 
     def url(self, path: str = "", *, streams: bool = False) -> str:
-        speech = SERVER_DIALECTS[self.dialect]
-        return speech.url_at(path, self.base_url, self.model) if path else speech.url(self.base_url, self.model, streams=streams)
+        server_dialect = SERVER_DIALECTS[self.dialect]
+        return (
+            server_dialect.url_at(path, self.base_url, self.model)
+            if path
+            else server_dialect.url(self.base_url, self.model, streams=streams)
+        )
 
     @property
     def headers(self) -> dict[str, str]:
-        headers = {"user-agent": f"antiphon-probe/{__version__}", "content-type": "application/json", **self.base.headers}
+        headers = {
+            "user-agent": f"antiphon-probe/{__version__}",
+            "content-type": "application/json",
+            **self.base.headers,
+        }
         if self.key is not None:
             headers[self.key_header] = f"Bearer {self.key}" if self.key_header == "authorization" else self.key
         return headers
 
 
 class ProbeResult(NamedTuple):
-    """What a server said to one request, judged by itself."""
+    """The answer to one request, with a verdict on this exchange alone."""
 
-    #: `refused` is meant for this request; `down` may be a bad moment.
+    #: `refused` concerns this request; `down` may be temporary.
     verdict: Verdict
     message: str
     evidence: Evidence
     response: Response | None = None
     retry_after: float = 0.0
-    #: Whether it took all the time it was given: asking again would take as much.
+    #: Whether the request timed out: sending it again would take as long.
     timed_out: bool = False
     body: bytes = b""
-    #: Whether nobody is there, or somebody who speaks no API: the form of a request is not what is wrong.
+    #: Whether no server or no API is at the URL: another form of the request cannot help.
     is_no_api: bool = False
 
 
 class ServerConnection:
-    """The way to one server."""
+    """Sends requests to one server and counts them."""
 
     def __init__(self, target: ProbeTarget, transport: Transport) -> None:
         self.target = target
@@ -82,34 +90,42 @@ class ServerConnection:
         self._transport = transport
 
     async def ask(self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST") -> ProbeResult:
-        """Sends a body and judges what comes."""
+        """Send a body and judge the answer."""
         url = self.target.url(path, streams=streams)
         sent = b"" if body is None else msgspec.json.encode(body)
         self.count += 1
-        evidence = Evidence(request=f"{method} {url.removeprefix(self.target.base_url)}", body=body, status=None, excerpt="")
+        evidence = Evidence(
+            request=f"{method} {url.removeprefix(self.target.base_url)}", body=body, status=None, excerpt=""
+        )
         try:
             answer = await self._transport.send(method, url, self.target.headers, sent, self.target.timeouts)
         except UpstreamFault as fault:
             words = FAULTS.get(fault.code, "it sends what is no HTTP")
             return ProbeResult(
-                "down", words, replace(evidence, excerpt=words), timed_out=fault.code == "upstream_timeout", is_no_api=True
+                "down",
+                words,
+                replace(evidence, excerpt=words),
+                timed_out=fault.code == "upstream_timeout",
+                is_no_api=True,
             )
-        body_came = bytearray()
+        received = bytearray()
         broken: UpstreamFault | None = None
         try:
             async for piece in answer.pieces():
-                body_came += piece
-                if len(body_came) > MAX_BODY:
+                received += piece
+                if len(received) > MAX_BODY:
                     answer.abort()
                     return ProbeResult("down", f"more than {MAX_BODY} bytes came", evidence, is_no_api=True)
         except UpstreamFault as fault:
             broken = fault
-        came = bytes(body_came)
-        evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(came)))
+        body_bytes = bytes(received)
+        evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(body_bytes)))
         if broken is not None:
             words = FAULTS.get(broken.code, "it sends what is no HTTP")
-            return ProbeResult("down", words, evidence, timed_out=broken.code == "upstream_timeout", body=came, is_no_api=True)
-        return self._judge(answer.status, answer.headers, came, evidence, streams=streams, is_turn=not path)
+            return ProbeResult(
+                "down", words, evidence, timed_out=broken.code == "upstream_timeout", body=body_bytes, is_no_api=True
+            )
+        return self._judge(answer.status, answer.headers, body_bytes, evidence, streams=streams, is_turn=not path)
 
     def _judge(
         self, status: int, headers: Mapping[str, str], body: bytes, evidence: Evidence, *, streams: bool, is_turn: bool
@@ -125,37 +141,54 @@ class ServerConnection:
             )
         if kind == "text/html":
             return ProbeResult(
-                "down", f"a page of HTML came ({status}): a login page, or no API at all", evidence, body=body, is_no_api=True
+                "down",
+                f"a page of HTML came ({status}): a login page, or no API at all",
+                evidence,
+                body=body,
+                is_no_api=True,
             )
         if status >= 400:
-            words = self._clean(f"{status}: {excerpt(message_in(body), 160)}")
-            passing = status in PASSING or status >= 500
+            message = self._clean(f"{status}: {excerpt(message_in(body), 160)}")
+            is_transient = status in TRANSIENT_STATUSES or status >= 500
             return ProbeResult(
-                "down" if passing else "refused", words, evidence, retry_after=retry_after(headers) or 0.0, body=body
+                "down" if is_transient else "refused",
+                message,
+                evidence,
+                retry_after=retry_after(headers) or 0.0,
+                body=body,
             )
         if not is_turn:
             return ProbeResult("accepted", f"{status}", evidence, body=body)
         if streams and kind != "text/event-stream":
-            return ProbeResult("refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body)
+            return ProbeResult(
+                "refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body
+            )
         try:
             response = self._streamed(body) if streams else self._whole(body)
         except ApiError as error:
             return ProbeResult(
-                "refused", self._clean(f"{status}, with an error inside: {excerpt(error.message, 160)}"), evidence, body=body
+                "refused",
+                self._clean(f"{status}, with an error inside: {excerpt(error.message, 160)}"),
+                evidence,
+                body=body,
             )
         if response.status == ResponseStatus.FAILED:
             why = response.error.message if response.error else "no reason is told"
-            return ProbeResult("refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body)
+            return ProbeResult(
+                "refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body
+            )
         return ProbeResult("accepted", "taken", evidence, response, body=body)
 
     def _whole(self, body: bytes) -> Response:
         request = Request(model=self.target.model)
-        speech = SERVER_DIALECTS[self.target.dialect]
-        return speech.response_to_hub(body, request, _opening(request), STAMPS, self.target.base.wire)[0]
+        server_dialect = SERVER_DIALECTS[self.target.dialect]
+        return server_dialect.response_to_hub(body, request, _opening(request), STAMPS, self.target.base.wire)[0]
 
     def _streamed(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
-        reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(request, _opening(request), STAMPS, self.target.base.wire)
+        reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(
+            request, _opening(request), STAMPS, self.target.base.wire
+        )
         frames = sse.Decoder()
         fold = Fold()
         for frame in [*frames.feed(body), *frames.finish()]:
@@ -172,13 +205,18 @@ class ServerConnection:
 
 
 def message_in(body: bytes) -> str:
-    """What an error says, in whichever of the usual places; else the whole of it."""
+    """Return the message of an error from one of the usual fields; else the whole body."""
     try:
-        told = decode_json(body)
+        error = decode_json(body)
     except msgspec.DecodeError:
-        told = None
-    match told:
-        case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)} | {"detail": str(message)}:
+        error = None
+    match error:
+        case (
+            {"error": {"message": str(message)}}
+            | {"error": str(message)}
+            | {"message": str(message)}
+            | {"detail": str(message)}
+        ):
             return message
         case _:
             return body.decode("utf-8", "replace")
@@ -190,8 +228,8 @@ def _opening(request: Request) -> Response:
 
 STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))
 MAX_BODY: Final = 16 * 1024 * 1024
-#: Statuses that speak of the moment, not of the request.
-PASSING: Final = frozenset({401, 408, 425, 429})
+#: Statuses that may be temporary and do not concern the form of the request.
+TRANSIENT_STATUSES: Final = frozenset({401, 408, 425, 429})
 FAULTS: Final = {
     "upstream_unavailable": "it cannot be reached",
     "upstream_timeout": "it did not answer in time",

@@ -1,6 +1,6 @@
-"""What differs between servers of one dialect, as data: profiles (TOML), and the quirks they name.
+"""Profiles: the differences between servers of one dialect, as TOML data, and the quirks that profiles name.
 
-This is the only room that knows providers by name.
+Only this package knows providers by name.
 """
 
 from antiphon.profiles.loading import load_profile, profile_names

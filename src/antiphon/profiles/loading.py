@@ -1,4 +1,7 @@
-"""Profiles from files: the shipped ones by name, a user's own by path or by name from folders. All reading is in `_text_of`."""
+"""Load profiles from files: shipped profiles by name, the user's by path or by name from folders.
+
+Only `_text_of` reads files.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,25 @@ from pathlib import Path
 
 from antiphon.errors import ProfileError
 from antiphon.profiles.profile import Profile, parse_profile
-from antiphon.profiles.suggestions import suggestion_or_known_names
+from antiphon.profiles.suggestions import suggest_names
 
 PROFILE_SUFFIX = ".toml"
 
 
 def load_profile(name_or_path: str | Path, *, folders: Iterable[str | Path] = ()) -> Profile:
-    """A profile: by path if it looks like one (a slash, or `.toml`), else by name, in `folders` first, then among the shipped."""
+    """Load a profile: by path if the argument has a slash or ends in `.toml`; else by name, from `folders` first, then
+    from the shipped profiles."""
     places: list[Traversable] = [*map(Path, folders), files("antiphon.profiles")]
     return _load(_find(str(name_or_path), places, ()), places, ())
 
 
 def profile_names(*, folders: Iterable[str | Path] = ()) -> list[str]:
-    """Every profile that can be loaded by name."""
+    """Return the names of all profiles that can be loaded by name."""
     return _names([*map(Path, folders), files("antiphon.profiles")])
 
 
 def is_profile_path(name_or_path: str) -> bool:
-    """Whether a profile is meant by its file, not by its name."""
+    """Whether the argument is a path and not a name."""
     return name_or_path.endswith(PROFILE_SUFFIX) or "/" in name_or_path or "\\" in name_or_path
 
 
@@ -43,21 +47,21 @@ def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Travers
 
 
 def _find(name: str, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Traversable:
-    """The file behind a name, or behind a path; a path in a file is meant from its own folder."""
+    """Return the file for a name or a path. A path in a profile is relative to that profile's folder."""
     if is_profile_path(name):
         beside = [Path(str(file)).parent for file in chain[-1:]]
         return Path(*beside, name).resolve()
-    found = [place / f"{name}{PROFILE_SUFFIX}" for place in places if (place / f"{name}{PROFILE_SUFFIX}").is_file()]
+    matches = [place / f"{name}{PROFILE_SUFFIX}" for place in places if (place / f"{name}{PROFILE_SUFFIX}").is_file()]
     # A user's own file may extend the shipped one of the same name.
-    found = [file for file in found if file not in chain[-1:]] or found
-    if not found:
-        raise ProfileError(f"no profile is named {name!r}{suggestion_or_known_names(name, _names(places))}")
-    return found[0]
+    matches = [file for file in matches if file not in chain[-1:]] or matches
+    if not matches:
+        raise ProfileError(f"no profile is named {name!r}{suggest_names(name, _names(places))}")
+    return matches[0]
 
 
 def _names(places: Iterable[Traversable]) -> list[str]:
-    found = [file.name for place in places if place.is_dir() for file in place.iterdir()]
-    return sorted({name.removesuffix(PROFILE_SUFFIX) for name in found if name.endswith(PROFILE_SUFFIX)})
+    file_names = [file.name for place in places if place.is_dir() for file in place.iterdir()]
+    return sorted({name.removesuffix(PROFILE_SUFFIX) for name in file_names if name.endswith(PROFILE_SUFFIX)})
 
 
 def _text_of(file: Traversable) -> str:

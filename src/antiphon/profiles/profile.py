@@ -1,7 +1,7 @@
-"""A profile: what differs between servers of one dialect, as data. Text in, a checked `Profile` out; no file is read here.
+"""Parse a profile from TOML text into a checked `Profile`. No file is read here.
 
-Every setting is checked when the profile is read: an unknown name or a bad value is an error that says in which file and line it
-stands, what came, what was wanted, and which known name is closest.
+Every setting is checked: the error for an unknown name or an invalid value has the file, the line, the value, what is
+allowed, and the closest valid name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.quirks import QUIRKS, Quirk
 from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
-from antiphon.profiles.suggestions import suggestion_or_known_names
+from antiphon.profiles.suggestions import suggest_names
 from antiphon.profiles.toml_source import SettingPath, TomlSource, as_toml
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
-# Reasoning that another made, or nobody known: left out, or told as a text of the assistant's (RSN-3).
+# Reasoning by another or an unknown maker is left out, or sent as text of the assistant (RSN-3).
 ForeignReasoning = Literal["drop", "text"]
 Dialect = Literal["chat", "responses", "messages", "gemini"]
 Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire
@@ -33,23 +33,24 @@ FindParent = Callable[[str], "Profile"]
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """What one kind of server takes: quirks that reshape the request, wire options that the dialect reads, headers."""
+    """What one kind of server accepts: quirks that change the request, wire options of the dialect, headers."""
 
     name: str
     dialect: Dialect
     about: str
     quirks: tuple[Quirk, ...]
     wire: Wire
-    #: That it is sent with every request.
+    #: Headers of every request to the server.
     headers: dict[str, str] = field(default_factory=dict)
-    #: Where it looks for its key; any but `authorization` has the key alone.
+    #: The header with the key. Only `authorization` has the prefix `Bearer`.
     key_header: str = "authorization"
-    #: Those of a client of the same dialect that it is sent as they came.
+    #: Headers that are copied from the request of a client of the same dialect.
     pass_headers: tuple[str, ...] = ()
     foreign_reasoning: ForeignReasoning = "drop"
 
     def apply_quirks(self, request: Request) -> tuple[Request, Losses]:
-        """The request as this server takes it, and what was lost. A loss has the path under which its quirk saw the thing."""
+        """Return the request in the form that this server accepts, and the losses. The path of a loss is a path in the
+        quirk's input."""
         losses = Losses()
         for quirk in self.quirks:
             request = quirk.apply(request, losses)
@@ -61,7 +62,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
 
 class ProfileFile(Struct, frozen=True, kw_only=True):
-    """A profile as it is written."""
+    """The settings of a profile file."""
 
     about: str
     dialect: Dialect | UnsetType = UNSET
@@ -75,7 +76,7 @@ class ProfileFile(Struct, frozen=True, kw_only=True):
 
 
 def parse_profile(text: str, name: str, *, file: str = "", find_parent: FindParent | None = None) -> Profile:
-    """The profile in `text`; `file` is what errors call it, `find_parent` finds the profile it extends."""
+    """Parse the profile in `text`. Errors name `file`; `find_parent` finds the profile that it extends."""
     source = TomlSource(file or name, text, ProfileError)
     written = source.convert(source.toml, ProfileFile)
     base = _base(source, written, find_parent)
@@ -93,10 +94,12 @@ def parse_profile(text: str, name: str, *, file: str = "", find_parent: FindPare
 
 
 def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | None) -> Profile:
-    """What the profile builds on: the one it extends, or its dialect as it is."""
+    """Return the profile that this one extends, or the defaults of its dialect."""
     if written.extends is UNSET:
         if written.dialect is UNSET:
-            raise ProfileError(f"{source.file}: wanted a dialect ({', '.join(WIRE_TYPES)}) or a profile to extend, got neither")
+            raise ProfileError(
+                f"{source.file}: wanted a dialect ({', '.join(WIRE_TYPES)}) or a profile to extend, got neither"
+            )
         return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRE_TYPES[written.dialect]())
     try:
         if find_parent is None:
@@ -111,17 +114,17 @@ def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | No
 
 
 def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]) -> tuple[Quirk, ...]:
-    """The inherited quirks, then these; `-name` takes one out again."""
+    """Return the inherited quirks, then these; `-name` removes one."""
     quirks = list(inherited)
     for index, entry in enumerate(entries):
         at = ("quirks", index)
         match entry:
             case str() if entry.startswith("-"):
-                kept = [quirk for quirk in quirks if quirk.name != entry[1:]]
-                if len(kept) == len(quirks):
-                    hint = suggestion_or_known_names(entry[1:], {quirk.name for quirk in quirks})
+                remaining = [quirk for quirk in quirks if quirk.name != entry[1:]]
+                if len(remaining) == len(quirks):
+                    hint = suggest_names(entry[1:], {quirk.name for quirk in quirks})
                     raise source.error_at(at, f"quirks: {entry!r} takes out what is not there{hint}")
-                quirks = kept
+                quirks = remaining
             case str():
                 quirks.append(_quirk(source, entry, {}, at))
             case {"name": str() as name}:
@@ -135,7 +138,7 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
 
 def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: SettingPath) -> Quirk:
     if name not in QUIRKS:
-        raise source.error_at(at, f"quirks: {name!r} is no known quirk{suggestion_or_known_names(name, QUIRKS)}")
+        raise source.error_at(at, f"quirks: {name!r} is no known quirk{suggest_names(name, QUIRKS)}")
     return Quirk(name, source.convert(options, QUIRKS[name].options, at, f"quirk {name}: "))
 
 
@@ -143,7 +146,9 @@ def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
             wanted = "a name in small letters and a value on one line"
-            raise source.error_at(("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, wanted {wanted}")
+            raise source.error_at(
+                ("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, wanted {wanted}"
+            )
     return headers
 
 
@@ -158,7 +163,7 @@ WIRE_TYPES: Final[dict[Dialect, type[Wire]]] = {
     "messages": MessagesWire,
     "gemini": GeminiWire,
 }
-# The others know reasoning by its signature alone.
+# Servers of the other dialects accept reasoning only with its signature.
 ACCEPTS_UNSEALED_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
 HEADER: Final = re.compile("[a-z0-9-]+")
 VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

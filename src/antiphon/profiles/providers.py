@@ -1,6 +1,6 @@
-"""The providers that are known by themselves: those whose usual key variable, once set, is all it takes to use them.
+"""The built-in providers: a provider is usable once its usual key variable is set.
 
-They are rows of data. A row says where a provider is and which names of models are plainly its own.
+Each row of data has the provider's URL and the patterns of model names that only this provider serves.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from antiphon.profiles.toml_source import TomlSource
 
 
 class Provider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One provider, as it is written."""
+    """One row of the data file."""
 
     name: str
     dialect: Dialect
     base_url: str
-    #: The variable in which its own tools look for the key.
+    #: The environment variable in which the provider's own tools expect the key.
     api_key_env: str
-    #: Patterns of models that nobody else serves under such names.
+    #: Patterns of model names that only this provider serves.
     models: list[str] = []
     profile: str
 
@@ -32,7 +32,7 @@ class _ProvidersFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def builtin_providers() -> list[Provider]:
-    """Every provider that is known by itself, in the order in which they are asked."""
+    """Return all built-in providers, in the order in which they are tried."""
     file = files("antiphon.profiles") / "data" / "providers.toml"
     source = TomlSource(file.name, file.read_text(encoding="utf-8"), ProfileError)
     return source.convert(source.toml, _ProvidersFile).providers

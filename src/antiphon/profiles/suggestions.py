@@ -1,4 +1,4 @@
-"""The end of every complaint about an unknown name."""
+"""Suggestions at the end of errors about unknown names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def suggestion_or_known_names(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, or all that are known."""
-    names = sorted(known)
+def suggest_names(name: str, candidates: Iterable[str]) -> str:
+    """Suggest the closest valid name, or list all valid names."""
+    names = sorted(candidates)
     return did_you_mean(name, names) or (f"; known are {', '.join(names)}" if names else "")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, if there is one."""
-    close = get_close_matches(name, list(known), 1)
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """Suggest the closest valid name; empty if none is close."""
+    close = get_close_matches(name, list(candidates), 1)
     return f"; did you mean {close[0]!r}?" if close else ""

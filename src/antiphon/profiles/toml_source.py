@@ -1,7 +1,7 @@
-"""TOML with the place of every setting in it: values are read as a shape, and what is wrong is told with its file and line.
+"""Convert TOML to Structs, with errors that name the file and the line of a setting. No file is read here.
 
-Every value is checked before the shape is made: an unknown name or a bad value is an error that says what came, what was wanted,
-and which known name is closest. No file is read here.
+Every value is checked before conversion: the error for an unknown name or an invalid value has the value, what is
+allowed, and the closest valid name.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from msgspec import inspect as shapes
 from msgspec.structs import fields
 
 from antiphon.errors import AntiphonError
-from antiphon.profiles.suggestions import did_you_mean, suggestion_or_known_names
+from antiphon.profiles.suggestions import did_you_mean, suggest_names
 from antiphon.protocol.error_messages import describe_type, excerpt
 
-#: The steps to a setting: names, and places in arrays.
+#: The path of a setting: names, and indexes in arrays.
 SettingPath = tuple[str | int, ...]
 _Shape = TypeVar("_Shape", bound=Struct)
 
 
 class TomlSource:
-    """A TOML text; what is wrong in it becomes an `error`."""
+    """A TOML text; problems in it raise `error`."""
 
     def __init__(self, file: str, text: str, error: type[AntiphonError]) -> None:
         self.file = file
@@ -37,27 +37,27 @@ class TomlSource:
             raise error(f"{file}: not valid TOML: {problem}") from None
 
     def error_at(self, steps: SettingPath, problem: str) -> AntiphonError:
-        """The error about a setting; one that is not there is told at what it would stand in."""
-        while steps and not _leads_somewhere(self.toml, steps):
+        """Return the error about a setting. For a missing setting it has the line of the enclosing table."""
+        while steps and not _has_setting(self.toml, steps):
             steps = steps[:-1]
         where = f"{self.file}, line {self._line_of(steps)}" if steps else self.file
         return self._error(f"{where}: {problem}")
 
     def convert(self, values: dict[str, Any], shape: type[_Shape], at: SettingPath = (), label: str = "") -> _Shape:
-        """`values`, which stand at a place in the source, as `shape`."""
+        """Convert `values`, which are at the path `at` in the source, to `shape`."""
         self._check_members(values, shape, at, label)
         try:
             return msgspec.convert(values, shape)
-        except msgspec.ValidationError as error:  # each value is good by itself, so this is what the shape says of its values
+        except msgspec.ValidationError as error:  # each value is valid alone: the error is from the shape's own checks
             raise self.error_at(at, f"{label}{error}") from None
 
     def _check_members(self, values: dict[str, Any], shape: type[Struct], at: SettingPath, label: str) -> None:
-        known = {member.encode_name: member for member in fields(shape)}
+        members = {member.encode_name: member for member in fields(shape)}
         for name, value in values.items():
-            if name not in known:
-                raise self.error_at((*at, name), f"{label}{name} is no known setting{suggestion_or_known_names(name, known)}")
-            self._check(value, known[name].type, (*at, name), f"{label}{name}")
-        for name, member in known.items():
+            if name not in members:
+                raise self.error_at((*at, name), f"{label}{name} is no known setting{suggest_names(name, members)}")
+            self._check(value, members[name].type, (*at, name), f"{label}{name}")
+        for name, member in members.items():
             if member.required and name not in values:
                 raise self.error_at(at, f"{label}{name} is missing: wanted {describe_toml_type(member.type)}")
 
@@ -81,26 +81,29 @@ class TomlSource:
             ) from None
 
     def _line_of(self, steps: SettingPath) -> int:
-        """The line on which a setting begins: the first whose addition makes it appear, since the TOML reader keeps no places."""
-        return next(end for end in range(1, len(self._lines) + 1) if _has(self._lines[:end], steps))
+        """Return the line on which a setting begins: the first line whose addition makes it appear. The TOML parser
+        reports no lines."""
+        return next(end for end in range(1, len(self._lines) + 1) if _lines_have_setting(self._lines[:end], steps))
 
 
 def as_toml(value: Any) -> str:
-    """A value as an author knows it, shortened."""
-    # JSON has no word for these two, TOML has.
+    """Render a value as TOML, shortened."""
+    # JSON has no infinity and no NaN; TOML has both.
     return str(value) if isinstance(value, float) and not math.isfinite(value) else excerpt(msgspec.json.encode(value))
 
 
 def describe_toml_type(type: Any) -> str:
-    """What may stand there, as an author knows it."""
+    """Describe the allowed values of a type in terms of TOML."""
     match _info(type):
         case shapes.FloatType(gt=low, le=high) if low is not None:
             return f"a number above {low}, at most {high}"
         case shapes.FloatType(ge=low, le=high) if low is not None:
             return f"a number from {low} to {high}"
         case shapes.ListType(item_type=shapes.UnionType(types=options)):
-            said = " or ".join(describe_type(shapes.ListType(option)).removeprefix("an array of ") for option in options)
-            return f"an array of {said.replace('objects', 'tables')}"
+            alternatives = " or ".join(
+                describe_type(shapes.ListType(option)).removeprefix("an array of ") for option in options
+            )
+            return f"an array of {alternatives.replace('objects', 'tables')}"
         case info:
             return describe_type(info).replace("an object", "a table").replace("objects", "tables")
 
@@ -113,7 +116,7 @@ def _hint(value: Any, info: shapes.Type) -> str:
             return ""
 
 
-def _leads_somewhere(toml: Any, steps: SettingPath) -> bool:
+def _has_setting(toml: Any, steps: SettingPath) -> bool:
     try:
         for step in steps:
             toml = toml[step]
@@ -122,10 +125,10 @@ def _leads_somewhere(toml: Any, steps: SettingPath) -> bool:
     return True
 
 
-def _has(lines: list[str], steps: SettingPath) -> bool:
-    for ending in ("", "]"):  # the second for lines that break off inside an array
+def _lines_have_setting(lines: list[str], steps: SettingPath) -> bool:
+    for ending in ("", "]"):  # the second closes an array that is open after these lines
         try:
-            if _leads_somewhere(tomllib.loads("\n".join([*lines, ending])), steps):
+            if _has_setting(tomllib.loads("\n".join([*lines, ending])), steps):
                 return True
         except tomllib.TOMLDecodeError:
             continue
@@ -133,7 +136,7 @@ def _has(lines: list[str], steps: SettingPath) -> bool:
 
 
 def _info(type: Any) -> shapes.Type:
-    """A type as an author of TOML knows it: no null, one kind of array, no notes."""
+    """Return a type in terms of TOML: no null, one kind of array, no metadata."""
     info = shapes.type_info(type)
     if isinstance(info, shapes.Metadata):
         info = info.type
@@ -147,7 +150,7 @@ def _info(type: Any) -> shapes.Type:
 
 
 def _table_in(info: shapes.Type) -> type[Struct] | None:
-    """The shape of the table that may stand there."""
+    """Return the Struct of a table that the type allows; None if it allows no table."""
     options = info.types if isinstance(info, shapes.UnionType) else (info,)
     return next((option.cls for option in options if isinstance(option, shapes.StructType)), None)
 

@@ -1,4 +1,4 @@
-"""Scripted, strict servers of every dialect: for tests, for `check` and for the bench."""
+"""Scripted, strict fake servers of every dialect, for tests, for `check` and for benchmarks."""
 
 from antiphon.testing.chat.server import ChatServer
 from antiphon.testing.gemini.errors import gemini_error

@@ -1,4 +1,4 @@
-"""Runs one of the servers by hand: `python -m antiphon.testing chat --port 9001`."""
+"""Run one of the servers by hand: `python -m antiphon.testing chat --port 9001`."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ STOPS = {signal.SIGINT, signal.SIGTERM}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until it is interrupted."""
-    asked = _parser().parse_args(arguments)
-    server = SERVERS[asked.dialect](
-        key=asked.key,
-        models=asked.model,
-        max_chars=asked.max_chars,
-        strict=not asked.lenient,
-        port=asked.port,
+    """Serve until interrupted."""
+    args = _parser().parse_args(arguments)
+    server = SERVERS[args.dialect](
+        key=args.key,
+        models=args.model,
+        max_chars=args.max_chars,
+        strict=not args.lenient,
+        port=args.port,
     )
-    # Blocked before the server's thread begins, so that whoever is told to stop is the one that waits for it.
+    # Block the signals before the server's thread starts, so that this thread receives them in `sigwait`.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         with server:
             print(server.base_url, flush=True)
             signal.sigwait(STOPS)
     except OSError as failure:
-        print(f"cannot listen on port {asked.port}: {failure.strerror}", file=sys.stderr)
+        print(f"cannot listen on port {args.port}: {failure.strerror}", file=sys.stderr)
         return 1
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,7 +1,7 @@
-"""Bad days of a server, ready to be scripted: what `turn`, `error` and `end` cannot say by themselves.
+"""Scripted server faults that `turn`, `error` and `end` cannot express.
 
-Each gives a whole reply. What a connection does in the middle of an otherwise good turn (FIN, RST, a cut chunk, silence) is `end`,
-an error inside a 200 is `raw`, and anything else is spelled out with `exactly`.
+Each function returns a whole reply. Use `end` for faults of the connection inside a turn (FIN, RST, a cut chunk,
+silence), `raw` for an error inside a 200, and `exactly` for everything else.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from antiphon.testing.script import SSE_HEAD, PlainReply, RawReply, Step, pause
 
 
 def drip(answer: bytes, seconds: float = 0.0) -> RawReply:
-    """An answer, one byte at a time, with a pause after each."""
+    """Send an answer one byte at a time, with a pause after each."""
     return RawReply(steps=_drip(answer, seconds))
 
 
 def endless(piece: bytes, *, before: bytes = SSE_HEAD, seconds: float = 0.01) -> RawReply:
-    """The same piece for ever, such as a comment that keeps a connection alive and says nothing."""
+    """Send the same piece forever, such as a keep-alive comment."""
     return RawReply(steps=_endless(before, piece, seconds))
 
 
 def gigantic_line(size: int) -> RawReply:
-    """A line of a stream that has this many bytes, and no end."""
+    """Send one stream line of this many bytes, without a line end."""
     return RawReply(steps=_gigantic(size))
 
 
 def redirect(location: str, status: int = 307) -> PlainReply:
-    """The way to another server, which nobody should take with somebody's key in hand."""
+    """Redirect to another server. A client must not follow it with its key."""
     return PlainReply(status=status, body=b"", headers={"location": location})
 
 
 def page(status: int = 200) -> PlainReply:
-    """What a proxy in between has to say, in HTML."""
+    """Answer with an HTML page, as a proxy does."""
     return PlainReply(status=status, body=PAGE, headers={"content-type": "text/html; charset=utf-8"})
 
 

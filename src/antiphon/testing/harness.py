@@ -1,7 +1,7 @@
-"""`FakeServer`: an HTTP/1.1 server on a loopback port, in a thread of its own, that does to the byte what a script says.
+"""`FakeServer`: an HTTP/1.1 server on a loopback port, in its own thread, that follows a script byte by byte.
 
-It knows nothing of dialects: `DialectBehavior` say which requests are refused and how a turn is spelled. Tests read what came
-(`received`), what was refused (`refusals`), and wait for what happens on the wire (`wait_disconnected`, `wait_closed`).
+It knows no dialect: a `DialectBehavior` refuses requests and renders turns. Tests read the requests (`received`) and
+the refusals (`refusals`), and wait for events of connections (`wait_disconnected`, `wait_closed`).
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from antiphon.testing.script import (
 
 
 class DialectBehavior(Protocol):
-    """How a server of one dialect behaves."""
+    """The behaviour of a server of one dialect."""
 
     def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        """The answer of all that is no endpoint of turns: lists of models, counts, wrong addresses; None where a turn goes."""
+        """Answer requests to other paths (model lists, token counts, unknown paths); None for the path of turns."""
 
     def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
-        """The error that a real server would give this request, if any."""
+        """Return the error that a real server would send for this request; None if it would accept it."""
 
     def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
-        """An answer where there is no script."""
+        """Return an answer for a server without a script."""
 
     def wants_stream(self, received: ReceivedRequest) -> bool: ...
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        """The turn as the body of a stream."""
+        """Render the turn as the body of a stream."""
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        """The same turn as one body."""
+        """Render the turn as one body."""
 
 
 class ScriptEnded(Exception):
-    """More requests came than the script has replies."""
+    """The server received more requests than the script has replies."""
 
 
 class FakeServer:
-    """Use it as `with ChatServer(script) as server:`; leaving stops it, and raises what the script raised."""
+    """Use it as `with ChatServer(script) as server:`. On exit it stops, and raises any exception of the script."""
 
     def __init__(self, behavior: DialectBehavior, script: Script | None = None, *, port: int = 0) -> None:
         self.received: list[ReceivedRequest] = []
-        #: What strictness refused. A test of a well-behaved client ends with `assert not server.refusals`.
+        #: The refusals of the strict rules. A test of a correct client ends with `assert not server.refusals`.
         self.refusals: list[PlainReply] = []
         self.port = port
         self._behavior = behavior
@@ -79,7 +79,7 @@ class FakeServer:
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
 
-    # Life
+    # Start and stop
 
     def start(self) -> Self:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="antiphon-fake", daemon=True)
@@ -91,7 +91,7 @@ class FakeServer:
         return self
 
     def stop(self) -> None:
-        """Ends every connection and the thread. May be called twice."""
+        """End every connection and the thread. May be called twice."""
         if self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -99,7 +99,9 @@ class FakeServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
         if raised is None and self._failures:
             raise self._failures[0]
@@ -107,10 +109,12 @@ class FakeServer:
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await asyncio.to_thread(self.__exit__, kind, raised, trace)
 
-    # What is seen
+    # Observations
 
     @property
     def origin(self) -> str:
@@ -126,34 +130,35 @@ class FakeServer:
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answer has not ended."""
+        """The number of requests whose answer has not ended."""
         return self._in_flight
 
     @property
     def abandoned(self) -> int:
-        """Answers that did not end because the client went away."""
+        """The number of answers that the client aborted by disconnecting."""
         return self._abandoned
 
     def wait_received(self, count: int, timeout: float = 60.0) -> None:
         self._wait(lambda: len(self.received) >= count, timeout, f"{count} requests")
 
     def wait_disconnected(self, count: int = 1, timeout: float = 60.0) -> None:
-        """Returns once the client has gone away in the middle of so many answers."""
+        """Wait until clients have disconnected during `count` answers."""
         self._wait(lambda: self._abandoned >= count, timeout, f"{count} clients to go away")
 
     def wait_idle(self, timeout: float = 60.0) -> None:
-        """Returns once every answer has ended; the client may know it a moment before the server does."""
+        """Wait until every answer has ended. The client may see the end slightly before the server does."""
         self._wait(lambda: not self._in_flight, timeout, "every answer to end")
 
     def wait_closed(self, timeout: float = 60.0) -> None:
-        """Returns once no connection is open, idle ones included."""
+        """Wait until no connection is open, including idle ones."""
         self._wait(lambda: not self._connections, timeout, "every connection to close")
 
     def _wait(self, condition: Callable[[], bool], timeout: float, wanted: str) -> None:
         with self._changed:
             if not self._changed.wait_for(condition, timeout):
                 raise TimeoutError(
-                    f"waited {timeout} s for {wanted}: {len(self.received)} requests came, {self._in_flight} in flight, "
+                    f"waited {timeout} s for {wanted}: {len(self.received)} requests came, {self._in_flight} in "
+                    "flight, "
                     f"{self._abandoned} clients went away, {len(self._connections)} connections are open"
                 )
 
@@ -174,7 +179,7 @@ class FakeServer:
         server.close()
         for connection in list(self._connections):
             connection.drop()
-        while self._connections:  # each leaves the set when its loss is told, a turn of the loop later
+        while self._connections:  # each leaves the set in `connection_lost`, one loop iteration later
             await asyncio.sleep(0)
 
     def on_connected(self, connection: _Connection) -> None:
@@ -201,11 +206,11 @@ class FakeServer:
             self._changed.notify_all()
 
     def on_script_error(self, failure: Exception) -> None:
-        """The test's own code raised: told again when the server stops."""
+        """Keep an exception of the test's own code; it is raised when the server stops."""
         self._failures.append(failure)
 
     def steps_for(self, received: ReceivedRequest) -> Iterable[Step]:
-        """All that happens on the wire for this request."""
+        """Return the steps of the answer to this request."""
         return self._steps_of(
             self._behavior.answer_other_path(received) or self._refused(received) or self._scripted(received), received
         )
@@ -244,14 +249,16 @@ class FakeServer:
                 if streams:
                     return _streamed(reply, self._behavior.render_stream(reply, received))
                 body = self._behavior.render_body(reply, received)
-                answer = PlainReply(status=200, body=body, headers={"content-type": "application/json", **reply.headers})
+                answer = PlainReply(
+                    status=200, body=body, headers={"content-type": "application/json", **reply.headers}
+                )
                 return _whole(reply, _plain(answer))
             case _ as never:
                 assert_never(never)
 
 
 class _Connection(asyncio.Protocol):
-    """One client's connection: requests one after another, each answered before the next is looked at."""
+    """One client's connection: each request is answered before the next one is processed."""
 
     def __init__(self, server: FakeServer) -> None:
         self._server = server
@@ -261,7 +268,7 @@ class _Connection(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._dropped = False  # whether it was this side that ended it
+        self._dropped = False  # whether the server ended the connection
         self._transport: asyncio.Transport
         self._begin()
 
@@ -275,11 +282,11 @@ class _Connection(asyncio.Protocol):
         self.drop()
 
     def _close(self) -> None:
-        """Ends it once all that was written is sent."""
+        """Close the connection after all written data is sent."""
         self._dropped = True
         self._transport.close()
 
-    # asyncio tells
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -305,7 +312,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(_plain(error(400, f"no HTTP: {failure}", headers={"connection": "close"})))
             self._close()
 
-    # the parser tells
+    # Callbacks of the parser
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -333,7 +340,7 @@ class _Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._body = bytearray()
 
-    # answers
+    # Answers
 
     async def _answer(self) -> None:
         while self._requests and not self._dropped:
@@ -356,7 +363,7 @@ class _Connection(asyncio.Protocol):
         match step:
             case bytes():
                 self._transport.write(step)
-                # Also where nothing waits: the loop gets its turn, and an endless script can be stopped.
+                # Yield to the event loop even without a wait, so that an endless script can be stopped.
                 await asyncio.sleep(0)
                 await self._writable.wait()
             case Pause():
@@ -371,7 +378,7 @@ class _Connection(asyncio.Protocol):
     async def _end(self, end: End) -> None:
         match end.how:
             case "hang":
-                await asyncio.get_running_loop().create_future()  # until the client goes away, or the server stops
+                await asyncio.get_running_loop().create_future()  # until the client disconnects or the server stops
             case "rst":
                 self._reset()
             case "fin" | "mid-chunk":
@@ -385,13 +392,13 @@ def _plain(reply: PlainReply) -> bytes:
 
 
 def _head(status: int, headers: dict[str, str]) -> bytes:
-    reason = HTTPStatus(status).phrase if status in KNOWN else "Status"
+    reason = HTTPStatus(status).phrase if status in STANDARD_STATUSES else "Status"
     lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def _streamed(turn: ScriptedTurn, steps: list[Step]) -> Iterator[Step]:
-    """Frames as chunks of a chunked body. The head goes out with the first bytes."""
+    """Send frames as chunks of a chunked body. The head is sent with the first bytes."""
     start = _head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked", **turn.headers})
     for step in steps:
         match step:
@@ -407,15 +414,15 @@ def _streamed(turn: ScriptedTurn, steps: list[Step]) -> Iterator[Step]:
 
 
 def _whole(turn: ScriptedTurn, answer: bytes) -> Iterator[Step]:
-    """The same happenings around an answer of one piece: what delays it comes first, what ends it comes in the middle of it."""
-    for said in turn.elements:
-        if isinstance(said, Pause | Wait):
-            yield said
-        elif isinstance(said, End):
+    """Apply pauses and ends to an answer of one piece: pauses come first, an end comes in the middle of the body."""
+    for element in turn.elements:
+        if isinstance(element, Pause | Wait):
+            yield element
+        elif isinstance(element, End):
             yield answer[: -max(1, len(answer) // 4)]
-            yield said
+            yield element
     yield answer
 
 
-KNOWN: Final = {status.value for status in HTTPStatus}
-NO_LINGER: Final = struct.pack("ii", 1, 0)  # closing with nothing left to wait for is a reset
+STANDARD_STATUSES: Final = {status.value for status in HTTPStatus}
+NO_LINGER: Final = struct.pack("ii", 1, 0)  # a close with linger time 0 sends a reset

@@ -1,7 +1,7 @@
-"""What a server without a script says: it echoes, calls tools that the user speaks of, and sums up what they said.
+"""Answers of a server without a script: it echoes, calls tools that the user mentions, and repeats their results.
 
-The rules are few and always the same, so that a person at a terminal and a test can both foresee the answer. Every dialect tells
-what it was asked as a `Prompt`.
+The rules are few and fixed, so that people and tests can predict the answer. Every dialect converts its request to a
+`Prompt`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class OfferedTool(Struct, frozen=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """What was asked, whatever the dialect."""
+    """A request, independent of the dialect."""
 
     #: The text of the last user message.
     text: str
     media: int = 0
-    #: What tools said after it: the name of the tool, and its words.
+    #: The tool results after it: the name of the tool, and the text.
     results: tuple[tuple[str, str], ...] = ()
-    #: How many calls the conversation has: new ones are numbered on from there.
+    #: The number of calls in the conversation; new calls continue the numbering.
     calls_before: int = 0
     tools: tuple[OfferedTool, ...] = ()
     #: `auto`, `none`, `required`; a named tool is `required` with that tool alone in `tools`.
@@ -47,56 +47,67 @@ class Prompt(Struct, frozen=True, kw_only=True):
 
 
 def improvise(prompt: Prompt) -> ScriptedTurn:
-    """The answer. Each word of it is a piece, and counts as a token."""
-    said: list[TurnElement] = [Reasoning(_words(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
+    """Return the answer. Each word is a piece and counts as a token."""
+    elements: list[TurnElement] = (
+        [Reasoning(_words(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
+    )
     calls = _calls(prompt)
-    said.append(ToolCalls(tuple(calls)) if calls else Text(_words(_text(prompt))))
-    return turn(*_limited(said, prompt.max_pieces))
+    elements.append(ToolCalls(tuple(calls)) if calls else Text(_words(_text(prompt))))
+    return turn(*_limited(elements, prompt.max_pieces))
 
 
 def schema_in_instructions(instructions: str) -> dict[str, Any] | None:
-    """The schema that the answer must have by these instructions: empty for any JSON object, None where they ask for none."""
-    asked = ASKS_FOR_JSON.search(instructions)
-    if asked is None:
+    """Return the schema that these instructions require: empty for any JSON object, None if they require no JSON."""
+    request_match = ASKS_FOR_JSON.search(instructions)
+    if request_match is None:
         return None
-    rest = instructions[asked.end() :]
+    rest = instructions[request_match.end() :]
     written = _object_at_start(rest[rest.find("{") :])
     schema: dict[str, Any] = msgspec.json.decode(written) if written else {}
     return schema
 
 
 def _calls(prompt: Prompt) -> list[ToolCall]:
-    """The calls to make: those that the user spells out, else one of a tool that the user speaks of or the request forces."""
+    """Return the calls that the user writes out, else one call of a tool that the user mentions or the request
+    forces."""
     if prompt.choice == "none" or prompt.results:
         return []
     wanted = _spelled_out(prompt)
     if not wanted:
-        meant = [tool for tool in prompt.tools if _speaks_of(prompt.text, tool)]
+        meant = [tool for tool in prompt.tools if _mentions(prompt.text, tool)]
         chosen = meant or (list(prompt.tools) if prompt.choice == "required" else [])
-        wanted = [(tool, _made_up(tool, prompt.text)) for tool in chosen[:1]]
+        wanted = [(tool, _sample_arguments(tool, prompt.text)) for tool in chosen[:1]]
     if not prompt.parallel:
         wanted = wanted[:1]
     first = prompt.calls_before + 1
-    return [ToolCall(f"call_{at}", tool.name, _words(written), tool.kind) for at, (tool, written) in enumerate(wanted, first)]
+    return [
+        ToolCall(f"call_{at}", tool.name, _words(written), tool.kind)
+        for at, (tool, written) in enumerate(wanted, first)
+    ]
 
 
-def _speaks_of(text: str, tool: OfferedTool) -> bool:
-    """Whether a word of the tool's name stands in the text: `weather` for `get_weather`."""
-    said = set(WORD.findall(text.lower()))
-    return any(word in said for word in WORD.findall(tool.name.lower().replace("_", " ")) if len(word) > 3)
+def _mentions(text: str, tool: OfferedTool) -> bool:
+    """Whether the text has a word of the tool's name: `weather` for `get_weather`."""
+    words = set(WORD.findall(text.lower()))
+    return any(word in words for word in WORD.findall(tool.name.lower().replace("_", " ")) if len(word) > 3)
 
 
 def _spelled_out(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
-    """`call NAME {json}`: a function with these arguments, a custom tool with all that follows."""
+    """Parse `call NAME {json}`: a function with these arguments, or a custom tool with the rest of the text."""
     offered = {tool.name: tool for tool in prompt.tools}
-    found = [
-        (offered[match[1]], prompt.text[match.end() :].lstrip()) for match in CALL.finditer(prompt.text) if match[1] in offered
+    calls = [
+        (offered[match[1]], prompt.text[match.end() :].lstrip())
+        for match in CALL.finditer(prompt.text)
+        if match[1] in offered
     ]
-    return [(tool, rest if tool.kind == "custom" else _object_at_start(rest) or _made_up(tool, "")) for tool, rest in found]
+    return [
+        (tool, rest if tool.kind == "custom" else _object_at_start(rest) or _sample_arguments(tool, ""))
+        for tool, rest in calls
+    ]
 
 
 def _object_at_start(text: str) -> str:
-    """The JSON object that the text begins with, as it is written; empty if there is none."""
+    """Return the JSON object at the start of the text as written; empty if there is none."""
     try:
         check_nesting(text)
         _, end = DECODER.raw_decode(text)
@@ -105,7 +116,7 @@ def _object_at_start(text: str) -> str:
     return text[:end] if text.startswith("{") else ""
 
 
-def _made_up(tool: OfferedTool, text: str) -> str:
+def _sample_arguments(tool: OfferedTool, text: str) -> str:
     return text if tool.kind == "custom" else _encoded(sample({"type": "object", **tool.schema}))
 
 
@@ -119,23 +130,23 @@ def _text(prompt: Prompt) -> str:
     return f"You said: {prompt.text}"
 
 
-def _limited(said: list[TurnElement], most: int | None) -> list[TurnElement]:
-    """What fits into so many pieces; where not all does, the answer ends for `length`."""
+def _limited(elements: list[TurnElement], most: int | None) -> list[TurnElement]:
+    """Cut the answer to this many pieces; a cut answer finishes with `length`."""
     if most is None:
-        return said
-    kept: list[TurnElement] = []
-    for one in said:
-        match one:
-            case Text() | Reasoning() if len(one.pieces) > most:
-                return [*kept, msgspec.structs.replace(one, pieces=one.pieces[:most]), Finish("length")]
+        return elements
+    fitting: list[TurnElement] = []
+    for element in elements:
+        match element:
+            case Text() | Reasoning() if len(element.pieces) > most:
+                return [*fitting, msgspec.structs.replace(element, pieces=element.pieces[:most]), Finish("length")]
             case Text() | Reasoning():
-                most -= len(one.pieces)
-        kept.append(one)
-    return kept
+                most -= len(element.pieces)
+        fitting.append(element)
+    return fitting
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """A text in pieces, each a word with the space before it."""
+    """Split a text into pieces: each is a word with the space before it."""
     return tuple(PIECE.findall(text))
 
 

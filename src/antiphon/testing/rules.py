@@ -1,6 +1,6 @@
-"""What the strict servers of several dialects refuse alike: wrong types, ranges, names, metadata, schemas, keys, models.
+"""Rules that strict servers of several dialects share: types, ranges, names, metadata, schemas, keys, models.
 
-A rule raises `RequestRefused` with what a real server would say. The comment on each rule says what it copies.
+A rule raises `RequestRefused` with the message of a real server. The comment of each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from antiphon.testing.script import PlainReply, ReceivedRequest, error, whole
 
 
 class RequestRefused(Exception):
-    """A request that a real server would not take."""
+    """A real server would refuse the request."""
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
         super().__init__(message)
@@ -25,25 +25,25 @@ class RequestRefused(Exception):
 
 
 class ServerLimits(Struct, frozen=True, kw_only=True):
-    """What one server allows: whose key, which models, how long a prompt, and whether fields it does not know are errors."""
+    """The limits of one server: its key, its models, the length of prompts, and whether unknown fields are errors."""
 
     key: str | None = None
     models: tuple[str, ...] | None = None
     max_chars: int | None = None
     strict: bool = True
     strict_fields: bool = False
-    #: Whether a tool loop must bring the server's own thoughts back.
+    #: Whether requests in a tool loop must include the server's own reasoning.
     wants_reasoning: bool = False
-    #: Types of tools of the server's own, which it takes besides functions and custom tools.
+    #: Types of hosted tools that the server accepts besides functions and custom tools.
     own_tools: tuple[str, ...] = ()
-    #: Who seals the server's reasoning: it takes back no other's.
+    #: The maker that seals the server's reasoning; reasoning sealed by another maker is refused.
     maker: str = "fake"
-    #: Names of models that do not reason, besides those that are known by their names.
+    #: Names of models that do not reason, besides those with well-known names.
     plain_models: tuple[str, ...] = ()
 
 
 class Range(Struct, frozen=True):
-    """A number between two others, both allowed; whole numbers only unless `fraction`."""
+    """An inclusive range of numbers; only integers unless `fraction`."""
 
     least: float
     most: float
@@ -51,7 +51,7 @@ class Range(Struct, frozen=True):
 
 
 def answer_other_path(received: ReceivedRequest, turns: str, models: list[str]) -> PlainReply | None:
-    """What chat and responses servers say to all that does not go to `turns`: their list of models, or that nothing is there."""
+    """Answer requests to paths other than `turns`: the list of models, or an error for an unknown path."""
     path = received.path.partition("?")[0]
     if (received.method, path) == ("POST", turns):
         return None
@@ -64,7 +64,7 @@ def answer_other_path(received: ReceivedRequest, turns: str, models: list[str]) 
 
 
 def json_object(received: ReceivedRequest) -> dict[str, Any]:
-    """The body, which must be announced as JSON and be an object."""
+    """Return the body, which must have a JSON content type and be an object."""
     # Framework-made servers answer 415 or 400 to a body that is not announced as JSON, form data above all.
     kind = received.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -103,15 +103,15 @@ def check_length(chars: int, limits: ServerLimits, param: str) -> None:
         )
 
 
-def check_fields(body: dict[str, Any], known: set[str]) -> None:
+def check_fields(body: dict[str, Any], allowed: set[str]) -> None:
     # The stricter providers: "unrecognized request argument", or a validation error of forbidden extra fields.
     for name in body:
-        if name not in known:
+        if name not in allowed:
             raise RequestRefused(f"unrecognized request argument: {name}", param=name, code="unknown_parameter")
 
 
 def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | tuple[str, ...]]) -> None:
-    """Every setting that is there and not null has its type and lies in its range."""
+    """Check the type and the range of every setting that is present and not null."""
     # Providers validate settings before use: a number as a string, or one out of its range, is a 400 that names it.
     for name, wanted in settings.items():
         value = body.get(name)
@@ -121,7 +121,9 @@ def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | t
             _check_range(name, value, wanted)
         elif isinstance(wanted, tuple):
             if value not in wanted:
-                raise RequestRefused(f"{name} is {value!r}, not one of {', '.join(wanted)}", param=name, code="invalid_value")
+                raise RequestRefused(
+                    f"{name} is {value!r}, not one of {', '.join(wanted)}", param=name, code="invalid_value"
+                )
         elif not isinstance(value, wanted):
             raise RequestRefused(f"{name} is {value!r}, not of type {wanted.__name__}", param=name, code="invalid_type")
 
@@ -129,7 +131,9 @@ def check_settings(body: dict[str, Any], settings: Mapping[str, Range | type | t
 def check_user(body: dict[str, Any]) -> None:
     # "Invalid 'user': string too long. Expected a string with maximum length 64".
     if len(body.get("user") or "") > 64:
-        raise RequestRefused("the user's name is longer than 64 characters", param="user", code="string_above_max_length")
+        raise RequestRefused(
+            "the user's name is longer than 64 characters", param="user", code="string_above_max_length"
+        )
 
 
 def check_metadata(body: dict[str, Any]) -> None:
@@ -149,14 +153,15 @@ def check_metadata(body: dict[str, Any]) -> None:
 
 
 def check_name(name: Any, param: str) -> str:
-    # Names of tools and formats: 1 to 64 letters, digits, underscores and dashes; anything else is a 400 with the pattern.
+    # Names of tools and formats: 1 to 64 letters, digits, underscores and dashes; anything else is a 400 with the
+    # pattern.
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RequestRefused(f"{name!r} does not match {NAME.pattern}", param=param, code="invalid_value")
     return name
 
 
 def check_parameters(schema: Any, param: str, *, strict: Any) -> None:
-    """The schema of a function's parameters."""
+    """Check the schema of a function's parameters."""
     # "schema must be of type object": a function takes named arguments, and nothing else.
     if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
         raise RequestRefused(
@@ -166,7 +171,8 @@ def check_parameters(schema: Any, param: str, *, strict: Any) -> None:
 
 
 def check_strict(schema: Any, param: str, *, strict: Any) -> None:
-    # "Invalid schema for function 'f': 'float' is not valid under any of the given schemas": types in capitals are as unknown.
+    # "Invalid schema for function 'f': 'float' is not valid under any of the given schemas": types in capitals are as
+    # unknown.
     wrong = unknown_type_in(schema)
     if wrong is not None:
         raise RequestRefused(
@@ -180,7 +186,7 @@ def check_strict(schema: Any, param: str, *, strict: Any) -> None:
 
 
 def unknown_type_in(schema: Any) -> Any:
-    """The first `type`, at any depth, that is none of JSON schema's; None if all are."""
+    """Return the first `type`, at any depth, that JSON schema does not define; None if all are valid."""
     waiting = [schema] if isinstance(schema, dict) else []
     while waiting:
         part = waiting.pop()
@@ -192,10 +198,12 @@ def unknown_type_in(schema: Any) -> Any:
     return None
 
 
-def check_says_json(texts: list[str], param: str) -> None:
+def check_mentions_json(texts: list[str], param: str) -> None:
     # JSON mode: the word "json" must stand somewhere in the messages, or the model may write blanks for ever.
     if not any("json" in text.lower() for text in texts):
-        raise RequestRefused("the messages must contain the word 'json' in some form", param=param, code="invalid_value")
+        raise RequestRefused(
+            "the messages must contain the word 'json' in some form", param=param, code="invalid_value"
+        )
 
 
 def _check_range(name: str, value: Any, wanted: Range) -> None:
@@ -203,7 +211,9 @@ def _check_range(name: str, value: Any, wanted: Range) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds):
         raise RequestRefused(f"{name} is {value!r}, not a number", param=name, code="invalid_type")
     if not wanted.least <= value <= wanted.most:
-        raise RequestRefused(f"{name} is {value}, not within {wanted.least} and {wanted.most}", param=name, code="invalid_value")
+        raise RequestRefused(
+            f"{name} is {value}, not within {wanted.least} and {wanted.most}", param=name, code="invalid_value"
+        )
 
 
 def _check_closed(schema: dict[str, Any], param: str) -> None:
@@ -218,9 +228,13 @@ def _check_closed(schema: dict[str, Any], param: str) -> None:
                 "properties and required must be an object and an array of names", param=param, code="invalid_schema"
             )
         if schema.get("additionalProperties") is not False:
-            raise RequestRefused("additionalProperties must be false in a strict schema", param=param, code="invalid_schema")
+            raise RequestRefused(
+                "additionalProperties must be false in a strict schema", param=param, code="invalid_schema"
+            )
         if set(required) != set(properties):
-            raise RequestRefused("every property must be required in a strict schema", param=param, code="invalid_schema")
+            raise RequestRefused(
+                "every property must be required in a strict schema", param=param, code="invalid_schema"
+            )
     for child in _children(schema):
         _check_closed(child, param)
 
@@ -234,7 +248,7 @@ def _children(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def texts_in(content: Any) -> list[str]:
-    """The texts of a message's content, a string or parts; and of whatever else stands there, nothing."""
+    """Return the texts of a message's content (a string or parts); empty for any other value."""
     if isinstance(content, str):
         return [content]
     parts = content if isinstance(content, list) else []

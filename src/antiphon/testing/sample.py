@@ -1,6 +1,6 @@
-"""A value for a JSON schema: the same one every time, the smallest that the schema's plain words allow.
+"""Make a sample value for a JSON schema: always the same, and the smallest that the common keywords allow.
 
-It knows what tools and formats are written with; what it does not know (`pattern`, `not`, conditions) it passes over.
+Keywords that tools and formats rarely use (`pattern`, `not`, conditions) are ignored.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 def sample(schema: Any) -> Any:
-    """A value that the schema allows."""
+    """Return a value that the schema allows."""
     return _sample(schema, schema if isinstance(schema, dict) else {}, "value", DEPTH)
 
 
@@ -17,10 +17,10 @@ def _sample(schema: Any, root: dict[str, Any], name: str, depth: int) -> Any:
     if not isinstance(schema, dict) or depth == 0:
         return None
     if isinstance(schema.get("$ref"), str):
-        return _sample(_found(schema["$ref"], root), root, name, depth - 1)
-    for said in ("const", "default"):
-        if said in schema:
-            return schema[said]
+        return _sample(_resolve_ref(schema["$ref"], root), root, name, depth - 1)
+    for keyword in ("const", "default"):
+        if keyword in schema:
+            return schema[keyword]
     for several in ("enum", "examples"):
         if schema.get(several):
             return schema[several][0]
@@ -55,12 +55,12 @@ def _text(schema: dict[str, Any], name: str) -> str:
     return word.ljust(schema.get("minLength", 0), "-")[: schema.get("maxLength")]
 
 
-def _found(ref: str, root: dict[str, Any]) -> Any:
-    """What `#/$defs/Name` points to."""
-    found: Any = root
+def _resolve_ref(ref: str, root: dict[str, Any]) -> Any:
+    """Return the target of a reference such as `#/$defs/Name`."""
+    target: Any = root
     for step in ref.removeprefix("#").strip("/").split("/"):
-        found = found.get(step) if isinstance(found, dict) and step else found
-    return found
+        target = target.get(step) if isinstance(target, dict) and step else target
+    return target
 
 
 FORMATS: Final = {

@@ -1,9 +1,7 @@
-"""What a scripted server is asked (`ReceivedRequest`) and what it is told to answer (`Reply`).
+"""The requests of a scripted server (`ReceivedRequest`) and its scripted answers (`Reply`).
 
-A `ScriptedTurn` says what the model says, piece by piece; each server spells it in its own dialect, as a stream or whole.
-`PlainReply` is any answer of one piece, an error say. `RawReply` is the answer to the letter, status line included.
-All three may stop at a gate, pause,
-and end badly.
+A `ScriptedTurn` has the model's output in pieces; each server renders it in its dialect, as a stream or whole.
+`PlainReply` is any answer of one piece, such as an error. `RawReply` is the exact bytes, including the status line.
 """
 
 from __future__ import annotations
@@ -21,12 +19,12 @@ from antiphon.protocol.nesting import MAX_NESTING, check_nesting
 Ending = Literal["fin", "mid-chunk", "rst", "hang"]
 Part = Literal["finish", "usage", "done"]
 
-# A dialect may stand a level or two more around what a client sent, and no server has the gateway's own bound.
+# A dialect may nest the client's JSON a level or two deeper, and servers do not have the gateway's own limit.
 FAKE_MAX_NESTING: Final = 2 * MAX_NESTING
 
 
 class ReceivedRequest(Struct, frozen=True, kw_only=True):
-    """One request, as it came. Header names are in lower case; of a header that came twice the values are joined by a comma."""
+    """One received request. Header names are in lower case; the values of repeated headers are joined by commas."""
 
     method: str
     path: str
@@ -35,7 +33,7 @@ class ReceivedRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None where it is none."""
+        """The body as JSON; None if it is not JSON."""
         try:
             check_nesting(self.body, FAKE_MAX_NESTING)
             return msgspec.json.decode(self.body)
@@ -44,7 +42,7 @@ class ReceivedRequest(Struct, frozen=True, kw_only=True):
 
 
 class Gate:
-    """A place in a script where the server waits until the test opens it."""
+    """A point in a script at which the server waits until the test opens it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,19 +51,19 @@ class Gate:
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def open(self) -> None:
-        """Lets everyone through, now and later."""
+        """Release all servers, now and later."""
         with self._lock:
             self._open = True
             for loop, passed in self._waiting:
                 loop.call_soon_threadsafe(passed.set)
 
     def wait_reached(self, timeout: float = 60.0) -> None:
-        """Returns once a server stands at the gate."""
+        """Wait until a server has reached the gate."""
         if not self._reached.wait(timeout):
             raise TimeoutError(f"no server came to the gate within {timeout} s")
 
     async def passed(self) -> None:
-        """The server's side of it."""
+        """Wait until the gate is open (called by the server)."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._reached.set()
@@ -79,7 +77,7 @@ class Gate:
                 self._waiting.remove(waiter)
 
 
-# What a model says.
+# Output of a model.
 
 
 class Text(Struct, frozen=True):
@@ -87,14 +85,14 @@ class Text(Struct, frozen=True):
 
 
 class Reasoning(Struct, frozen=True):
-    """Thoughts; where a dialect signs them, with this signature or else one that the server makes."""
+    """Reasoning text. Dialects that sign it use this signature, or else one that the server makes."""
 
     pieces: tuple[str, ...]
     signature: str | None = None
 
 
 class Redacted(Struct, frozen=True):
-    """Thoughts without words, sealed. Dialects that have no such thing say nothing of them."""
+    """Encrypted reasoning without text. Dialects without it leave it out."""
 
     data: str
 
@@ -111,7 +109,7 @@ class ToolCall(Struct, frozen=True):
 
 
 class ToolCalls(Struct, frozen=True):
-    """Calls whose pieces come in turns: the first of each, then the second of each."""
+    """Calls whose pieces are interleaved: the first piece of each, then the second of each."""
 
     calls: tuple[ToolCall, ...]
 
@@ -127,11 +125,11 @@ class ScriptedUsage(Struct, frozen=True):
     reasoning: int = 0
 
 
-# What happens on the way.
+# Events of the connection.
 
 
 class Raw(Struct, frozen=True):
-    """RawReply of the body to the letter, between the frames of a stream; none at all still sends the head."""
+    """Exact bytes between the frames of a stream; empty bytes send only the head."""
 
     data: bytes
 
@@ -149,12 +147,12 @@ class End(Struct, frozen=True):
 
 
 TurnElement = Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage | Raw | Pause | Wait | End
-#: What a server does for an answer, in order: sends these bytes, waits, or ends the connection.
+#: A step of an answer: send bytes, wait, or end the connection.
 Step = bytes | Pause | Wait | End
 
 
 class ScriptedTurn(Struct, frozen=True, kw_only=True):
-    """One answer of the model. The request's `stream` decides how it is sent, unless `stream` here does."""
+    """One answer of the model. `stream` overrides the request's `stream`."""
 
     elements: tuple[TurnElement, ...]
     stream: bool | None = None
@@ -171,20 +169,20 @@ class PlainReply(Struct, frozen=True, kw_only=True):
 
 
 class RawReply(Struct, frozen=True, kw_only=True):
-    """An answer to the letter, each piece a write of its own; may be endless. After it the connection stays open."""
+    """Exact bytes of an answer, one write per step; may be endless. The connection stays open after it."""
 
     steps: Iterable[Step]
 
 
 Reply = ScriptedTurn | PlainReply | RawReply
-#: Replies in their order, or what makes one from each request. Without a script a server answers as it sees fit.
+#: Replies in order, or a function from a request to a reply. Without a script, a server improvises.
 Script = Sequence[Reply] | Callable[[ReceivedRequest], Reply]
 
 
 def turn(
     *elements: TurnElement, stream: bool | None = None, omit: Sequence[Part] = (), headers: dict[str, str] | None = None
 ) -> ScriptedTurn:
-    """An answer. What it does not say of its end (finish reason, usage, `[DONE]`) is added, except for what `omit` names."""
+    """Return an answer. Its finish reason, usage and `[DONE]` are added, except those in `omit`."""
     return ScriptedTurn(elements=elements, stream=stream, omit=tuple(omit), headers=headers or {})
 
 
@@ -205,22 +203,22 @@ def refusal(*pieces: str) -> Refusal:
 
 
 def tool_call(id: str, name: str, *arguments: str) -> ToolCalls:
-    """One call of a function, its arguments in these pieces."""
+    """Return one call of a function, with its arguments in these pieces."""
     return ToolCalls((ToolCall(id, name, arguments),))
 
 
 def custom_call(id: str, name: str, *input: str) -> ToolCalls:
-    """One call of a custom tool, its input in these pieces."""
+    """Return one call of a custom tool, with its input in these pieces."""
     return ToolCalls((ToolCall(id, name, input, "custom"),))
 
 
 def interleaved(*calls: ToolCalls) -> ToolCalls:
-    """Several calls at once, piece by piece in turns."""
+    """Return several parallel calls with interleaved pieces."""
     return ToolCalls(tuple(call for group in calls for call in group.calls))
 
 
 def finish(reason: str) -> Finish:
-    """The finish reason in the words of chat: `stop`, `length`, `tool_calls`, `content_filter`."""
+    """Set the finish reason, as in chat: `stop`, `length`, `tool_calls`, `content_filter`."""
     return Finish(reason)
 
 
@@ -229,12 +227,12 @@ def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) 
 
 
 def raw(data: bytes) -> Raw:
-    """RawReply in the middle of a stream: a comment, a broken frame, an error inside a 200."""
+    """Send exact bytes in the middle of a stream: a comment, a broken frame, an error inside a 200."""
     return Raw(data)
 
 
 def head() -> Raw:
-    """Status and headers go out now; else they go out with the first thing said."""
+    """Send status and headers now; else they are sent with the first frame."""
     return Raw(b"")
 
 
@@ -247,12 +245,12 @@ def wait(gate: Gate) -> Wait:
 
 
 def end(how: Ending) -> End:
-    """The connection ends here: `fin` between two chunks, `mid-chunk` inside one, `rst`, or it stays silent (`hang`)."""
+    """End the connection here: `fin` between two chunks, `mid-chunk` inside one, `rst`, or silence (`hang`)."""
     return End(how)
 
 
 def whole(json: Any, status: int = 200, headers: dict[str, str] | None = None) -> PlainReply:
-    """This JSON, whatever was asked."""
+    """Return this JSON as an answer of one piece."""
     return PlainReply(
         status=status, body=msgspec.json.encode(json), headers={"content-type": "application/json", **(headers or {})}
     )
@@ -267,33 +265,35 @@ def error(
     param: str | None = None,
     headers: dict[str, str] | None = None,
 ) -> PlainReply:
-    """An error in the form that chat and responses servers share."""
+    """Return an error in the form that chat and responses servers share."""
     return whole({"error": {"message": message, "type": type, "param": param, "code": code}}, status, headers)
 
 
 def exactly(*steps: Step) -> RawReply:
-    """The whole answer to the letter: `exactly(SSE_HEAD, b"data: {", end("rst"))`."""
+    """Return an answer of exact bytes: `exactly(SSE_HEAD, b"data: {", end("rst"))`."""
     return RawReply(steps=steps)
 
 
 def usage_of(turn: ScriptedTurn, prompt_chars: int) -> ScriptedUsage:
-    """What the turn says of it, else a count: four characters of the prompt make a token, and so does each piece said."""
-    for said in turn.elements:
-        if isinstance(said, ScriptedUsage):
-            return said
-    thoughts = sum(len(said.pieces) for said in turn.elements if isinstance(said, Reasoning))
-    words = sum(len(said.pieces) for said in turn.elements if isinstance(said, Text | Refusal))
-    arguments = sum(len(call.pieces) for said in turn.elements if isinstance(said, ToolCalls) for call in said.calls)
+    """Return the turn's usage, else a count: four characters of the prompt, or one piece of output, are one token."""
+    for element in turn.elements:
+        if isinstance(element, ScriptedUsage):
+            return element
+    thoughts = sum(len(element.pieces) for element in turn.elements if isinstance(element, Reasoning))
+    words = sum(len(element.pieces) for element in turn.elements if isinstance(element, Text | Refusal))
+    arguments = sum(
+        len(call.pieces) for element in turn.elements if isinstance(element, ToolCalls) for call in element.calls
+    )
     return ScriptedUsage(prompt_chars // 4 + 1, thoughts + words + arguments, reasoning=thoughts)
 
 
 def interleave_pieces(calls: ToolCalls) -> list[tuple[int, ToolCall, str | None]]:
-    """The pieces of interleaved calls in the order of the wire: which call, and what piece; None where a call begins."""
+    """Return the pieces of interleaved calls in wire order: the index, the call, and the piece; None starts a call."""
     order: list[tuple[int, ToolCall, str | None]] = [(at, call, None) for at, call in enumerate(calls.calls)]
     for number in range(max((len(call.pieces) for call in calls.calls), default=0)):
         order += [(at, call, call.pieces[number]) for at, call in enumerate(calls.calls) if number < len(call.pieces)]
     return order
 
 
-#: The head of a stream whose body lasts until the connection closes, for `exactly`.
+#: The head of a stream whose body ends with the connection, for `exactly`.
 SSE_HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

@@ -38,7 +38,7 @@ def test_a_refusal_in_a_string_is_told_as_text() -> None:
     assert losses == {"input[0].content[0]": "a refusal is sent as plain text"}
 
 
-def test_what_a_string_cannot_hold_is_named() -> None:
+def test_assistant_as_string_reports_losses() -> None:
     """F-4: citations, unknown members, images; a call inside the message is said in words (D-2)."""
     sent, losses = run_quirk(
         "assistant_as_string",

@@ -318,7 +318,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_a_rule_is_about_is_refused(rule: str) -> None:
+def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
     refused = told(ChatBehavior().find_refusal(received(full(wrong))))
     assert (refused.get("status"), refused.get("param"), refused.get("type")) == (400, param, "invalid_request_error"), refused
@@ -369,7 +369,7 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
-def test_what_a_server_demands_of_everyone(demand: str) -> None:
+def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     limits, body, headers, wanted = DEMANDS[demand]
     refused = told(ChatBehavior(limits).find_refusal(received(body, **headers)))
     assert (refused and (refused["status"], refused["code"])) == (wanted or {})

@@ -107,7 +107,7 @@ def test_usage_is_only_streamed_to_who_asks_for_it() -> None:
     assert b"usage" not in b"".join(step for step in steps if isinstance(step, bytes))
 
 
-def test_what_is_omitted_is_missing_from_both_forms() -> None:
+def test_omitted_parts_are_missing_from_stream_and_body() -> None:
     said = turn(text("a"), omit=["finish", "usage", "done"])
     assert b'finish_reason":null}]}\n\n' in streamed(said)
     assert b"usage" not in streamed(said)

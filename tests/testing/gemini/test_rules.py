@@ -430,7 +430,7 @@ def told(reply: PlainReply | None) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_a_rule_is_about_is_refused(rule: str) -> None:
+def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, words, _ = RULES[rule]
     status, message = told(GeminiBehavior().find_refusal(asked(full(wrong))))
     assert status == 400
@@ -535,15 +535,15 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_one_version_takes_another_refuses(version: str) -> None:
+def test_version_limits_decide_what_is_refused(version: str) -> None:
     limits, name, body, words = VERSIONS[version]
     status, message = told(GeminiBehavior(limits).find_refusal(asked(full(body), name)))
     assert status == (400 if words else 0)
     assert (words or "") in message
 
 
-SIGNATURE = Signatures().made_for(F)
-OTHER = Signatures(b"another server").made_for(F)
+SIGNATURE = Signatures().make_for(F)
+OTHER = Signatures(b"another server").make_for(F)
 # (the parts of the model's turn, words of the error; None where it is taken).
 SIGNED: dict[str, tuple[list[dict[str, Any]], str | None]] = {
     "as it was given": ([{**F, "thoughtSignature": SIGNATURE}], None),
@@ -620,7 +620,7 @@ DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str]
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
-def test_what_a_server_demands_of_everyone(demand: str) -> None:
+def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     limits, body, rest, headers, wanted = DEMANDS[demand]
     status, message = told(GeminiBehavior(limits).find_refusal(asked(body, "m", rest, **headers)))
     assert status == (wanted or (0, ""))[0]

@@ -226,7 +226,7 @@ def test_usage_counts_thoughts_apart_and_cached_tokens_inside() -> None:
     assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="first"))] == [total, None, None]
 
 
-def test_what_is_omitted_is_missing_from_both_forms() -> None:
+def test_omitted_parts_are_missing_from_stream_and_body() -> None:
     assert "finishReason" not in json.dumps([whole(turn(text("a"), omit=["finish"])), frames(turn(text("a"), omit=["finish"]))])
     assert "usageMetadata" not in json.dumps([whole(turn(text("a"), omit=["usage"])), frames(turn(text("a"), omit=["usage"]))])
     # Without a reason a last frame is still there for the usage, or for a signature.
@@ -386,7 +386,7 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thi
     assert ("thoughtSignature" in first["parts"][-1]) == (thinks or model != "m")
 
 
-def test_what_it_signed_nobody_else_believes() -> None:
+def test_signature_is_invalid_on_another_server() -> None:
     """RSN-3, as a server sees it."""
     with GeminiServer(secret=b"one") as one, GeminiServer(secret=b"other") as other:
         path = "/v1beta/models/gemini-3-pro:generateContent"

@@ -441,7 +441,7 @@ def refused(change: dict[str, Any], limits: MessagesLimits = MessagesLimits(), *
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_a_rule_is_about_is_refused(rule: str) -> None:
+def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, words, _ = RULES[rule]
     found = refused(wrong)
     assert (found.get("status"), found.get("type")) == (400, "invalid_request_error"), found
@@ -572,7 +572,7 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
-def test_what_a_server_demands_of_everyone(demand: str) -> None:
+def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     limits, body, headers, wanted = DEMANDS[demand]
     given = {name: value for name, value in {**VERSION, **headers}.items() if value or name == "content_type"}
     found = told(MessagesBehavior(limits).find_refusal(received(body, **given)))

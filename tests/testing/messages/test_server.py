@@ -202,13 +202,13 @@ def test_a_refusal_is_text_and_a_reason() -> None:
     assert (told["stop_reason"], told["stop_details"]["type"]) == ("refusal", "refusal")
 
 
-def test_what_came_from_the_cache_is_counted_apart() -> None:
+def test_usage_counts_cached_tokens_separately() -> None:
     told = whole(turn(reasoning("hm"), text("a"), usage(10, 7, cached=4, reasoning=2)))["usage"]
     assert (told["input_tokens"], told["cache_read_input_tokens"], told["output_tokens"]) == (6, 4, 7)
     assert told["output_tokens_details"] == {"thinking_tokens": 2}
 
 
-def test_what_is_omitted_is_missing_from_both_forms() -> None:
+def test_omitted_parts_are_missing_from_stream_and_body() -> None:
     said = turn(text("a"), omit=["finish", "usage", "done"])
     assert kinds(said) == "message_start / start 0 / ping / delta 0 / stop 0"
     assert b"usage" not in streamed(said)

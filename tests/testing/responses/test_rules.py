@@ -205,7 +205,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_what_a_rule_is_about_is_refused(rule: str) -> None:
+def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
     refused = told(ResponsesBehavior().find_refusal(received(full(wrong))))
     assert (refused.get("status"), refused.get("param"), refused.get("type")) == (400, param, "invalid_request_error"), refused
@@ -243,7 +243,7 @@ def test_a_server_takes_the_tools_that_are_its_own() -> None:
     assert told(own.find_refusal(received(full({"tools": [{"type": "computer"}]}))))["param"] == "tools[0].type"
 
 
-def test_what_the_specification_has_no_room_for_is_refused_even_by_a_lenient_server() -> None:
+def test_lenient_server_refuses_violations_of_the_schema() -> None:
     refused = told(ResponsesBehavior(ServerLimits(strict=False)).find_refusal(received(full({"input": 7}))))
     assert (refused["status"], refused["param"]) == (400, "input")
 

@@ -121,7 +121,7 @@ def test_arguments_cut_by_the_limit_are_an_incomplete_call() -> None:
     assert getattr(response.output[0], "status", None) == "incomplete"
 
 
-def test_what_is_omitted_is_missing() -> None:
+def test_omitted_parts_are_missing_from_the_stream() -> None:
     assert b"response.completed" not in streamed(turn(text("a"), omit=["finish"]))
     assert b"[DONE]" not in streamed(turn(text("a"), omit=["done"]))
     assert whole(turn(text("a"), omit=["usage"])).usage is None

@@ -1,4 +1,4 @@
-"""ERR-1 … ERR-5: what a server says when it will not or cannot."""
+"""ERR-1 … ERR-5: errors for refused and failed requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ async def has_the_shape(session: CaseSession) -> None:
     for exchange in await _errors(session):
         session.report_flaws(exchange.error_flaws, exchange)
         if exchange.content_type != "application/json":
-            session.report(f"the content type of an error is {exchange.content_type!r}; wanted application/json", exchange)
+            session.report(
+                f"the content type of an error is {exchange.content_type!r}; wanted application/json", exchange
+            )
 
 
 async def has_its_type(session: CaseSession) -> None:
@@ -41,7 +43,9 @@ async def knows_its_models(session: CaseSession) -> None:
     if exchange.status == 200:
         raise SkipCase("the server takes any name of a model")
     session.require(
-        exchange.status in (400, 404), f"an unknown model gets the status {exchange.status}; wanted 404 or 400", exchange
+        exchange.status in (400, 404),
+        f"an unknown model gets the status {exchange.status}; wanted 404 or 400",
+        exchange,
     )
     error = session.expect_error(exchange)
     wanted = "not_found" if exchange.status == 404 else "invalid_request"
@@ -54,11 +58,13 @@ async def shows_nothing_inside(session: CaseSession) -> None:
         text = exchange.body.decode("utf-8", "replace")
         leaked = next((word for word in INSIDE if word in text), None)
         if leaked is not None:
-            session.report(f"an error shows the inside of the server ({leaked}…); wanted words for the client only", exchange)
+            session.report(
+                f"an error shows the inside of the server ({leaked}…); wanted words for the client only", exchange
+            )
 
 
 async def _errors(session: CaseSession) -> list[CheckExchange]:
-    """Answers to requests that nobody can serve; those that a server serves all the same are the business of other cases."""
+    """Send invalid requests and return the errors. Other cases report invalid requests that the server accepts."""
     exchanges = [
         await session.post({**TEXT, "temperature": "warm"}),
         await session.post({**TEXT, "input": 5}),
@@ -70,12 +76,24 @@ async def _errors(session: CaseSession) -> list[CheckExchange]:
     return failed
 
 
-INSIDE: Final = ("Traceback (most recent call last)", 'File "/', "node_modules/", "at Object.<anonymous>", "goroutine 1 [")
+INSIDE: Final = (
+    "Traceback (most recent call last)",
+    'File "/',
+    "node_modules/",
+    "at Object.<anonymous>",
+    "goroutine 1 [",
+)
 CASES: Final = (
     CheckCase(id="error.shape", rows=("ERR-1",), title="errors have type, code, message and param", run=has_the_shape),
     CheckCase(id="error.type", rows=("ERR-2",), title="a 400 has the type invalid_request", run=has_its_type),
     CheckCase(id="error.param", rows=("ERR-3",), title="param is the path of what is wrong", run=names_the_place),
-    CheckCase(id="error.wrong-type", rows=("ERR-3",), title="a setting of the wrong type is named", run=names_a_wrong_type),
-    CheckCase(id="error.unknown-model", rows=("ERR-2",), title="an unknown model gets 404 or 400", run=knows_its_models),
-    CheckCase(id="error.inside", rows=("ERR-5",), title="errors show no traceback and no path", run=shows_nothing_inside),
+    CheckCase(
+        id="error.wrong-type", rows=("ERR-3",), title="a setting of the wrong type is named", run=names_a_wrong_type
+    ),
+    CheckCase(
+        id="error.unknown-model", rows=("ERR-2",), title="an unknown model gets 404 or 400", run=knows_its_models
+    ),
+    CheckCase(
+        id="error.inside", rows=("ERR-5",), title="errors show no traceback and no path", run=shows_nothing_inside
+    ),
 )

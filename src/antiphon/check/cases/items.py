@@ -1,4 +1,4 @@
-"""ITEM-*, RSN-* and TOOL-6: what is taken as input, and what output items are like."""
+"""ITEM-*, RSN-* and TOOL-6: accepted input items, and the form of output items."""
 
 from __future__ import annotations
 
@@ -27,15 +27,19 @@ async def takes_every_role(session: CaseSession) -> None:
         {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "You are brief."}]},
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "You are friendly."}]},
         user("My name is Ada."),
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello Ada.", "annotations": []}]},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Hello Ada.", "annotations": []}],
+        },
         user("What is my name?"),
     ]
     await _answers_with_text(session, {"input": roles})
 
 
 async def takes_phases(session: CaseSession) -> None:
-    said = {"type": "message", "role": "assistant", "content": "One moment.", "phase": "commentary"}
-    await _answers_with_text(session, {"input": [user("Look it up."), said, user("And?")]})
+    assistant_message = {"type": "message", "role": "assistant", "content": "One moment.", "phase": "commentary"}
+    await _answers_with_text(session, {"input": [user("Look it up."), assistant_message, user("And?")]})
 
 
 async def takes_images(session: CaseSession) -> None:
@@ -49,14 +53,31 @@ async def takes_tool_outputs(session: CaseSession) -> None:
 
 
 async def takes_tool_outputs_in_parts(session: CaseSession) -> None:
-    output = {"type": "function_call_output", "call_id": CALL["call_id"], "output": [{"type": "input_text", "text": "Sunny."}]}
-    await _answers_with_text(session, {"input": [user("What is the weather in Paris?"), CALL, output], "tools": [WEATHER]})
+    output = {
+        "type": "function_call_output",
+        "call_id": CALL["call_id"],
+        "output": [{"type": "input_text", "text": "Sunny."}],
+    }
+    await _answers_with_text(
+        session, {"input": [user("What is the weather in Paris?"), CALL, output], "tools": [WEATHER]}
+    )
 
 
 async def takes_reasoning(session: CaseSession) -> None:
-    thought = {"type": "reasoning", "id": "rs_check_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Ada."}]}
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello Ada.", "annotations": []}]}
-    await _answers_with_text(session, {"input": [user("I am Ada."), thought, said, user("What is my name?")]})
+    thought = {
+        "type": "reasoning",
+        "id": "rs_check_1",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "Ada."}],
+    }
+    assistant_message = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hello Ada.", "annotations": []}],
+    }
+    await _answers_with_text(
+        session, {"input": [user("I am Ada."), thought, assistant_message, user("What is my name?")]}
+    )
 
 
 async def takes_its_output_back(session: CaseSession) -> None:
@@ -74,7 +95,7 @@ async def takes_its_calls_back(session: CaseSession) -> None:
 
 
 async def has_whole_items(session: CaseSession) -> None:
-    """ITEM-2, ITEM-6: ids, each its own, and an end to every item."""
+    """ITEM-2, ITEM-6: every item has a unique id and a final status."""
     await session.get_response(TEXT)
     for body in TURNS:
         exchange = await session.post(body)
@@ -83,9 +104,13 @@ async def has_whole_items(session: CaseSession) -> None:
             _judge_items(session, exchange)
 
 
-async def says_incomplete(session: CaseSession) -> None:
+async def reports_incomplete(session: CaseSession) -> None:
     response, exchange = await session.get_response(CUT)
-    if response.status == "completed" and response.usage is not None and response.usage.output_tokens < CUT["max_output_tokens"]:
+    if (
+        response.status == "completed"
+        and response.usage is not None
+        and response.usage.output_tokens < CUT["max_output_tokens"]
+    ):
         raise SkipCase("the model was done before it reached max_output_tokens")
     if response.status != "incomplete":
         session.report(f"status is {response.status!r}; wanted 'incomplete': max_output_tokens was reached", exchange)
@@ -99,29 +124,32 @@ async def says_incomplete(session: CaseSession) -> None:
 
 
 async def keeps_reasoning(session: CaseSession) -> None:
-    # With the sealed form, since some reasoning has no other.
+    # Request the encrypted form, because some models give no other.
     _, exchange = await session.get_response({**THINKING, **SEALED}, may_refuse="reasoning")
     for at, item in _reasoning(exchange):
         if not item.get("content") and not item.get("summary") and not item.get("encrypted_content"):
             session.report(
-                f"output[{at}] is reasoning without content, summary or encrypted_content; wanted what there is", exchange
+                f"output[{at}] is reasoning without content, summary or encrypted_content; wanted what there is",
+                exchange,
             )
 
 
-async def encrypts_only_when_asked(session: CaseSession) -> None:
+async def encrypts_only_on_request(session: CaseSession) -> None:
     _, exchange = await session.get_response(THINKING, may_refuse="reasoning")
-    # That it is answered is all: a model may have nothing to encrypt.
+    # Only require an answer: a model may have nothing to encrypt.
     await session.get_response({**THINKING, **SEALED})
     for at, item in _reasoning(exchange):
         if item.get("encrypted_content"):
-            session.report(f"output[{at}].encrypted_content came, and include did not ask for it; wanted it only then", exchange)
+            session.report(
+                f"output[{at}].encrypted_content came, and include did not ask for it; wanted it only then", exchange
+            )
 
 
 def _reasoning(exchange: CheckExchange) -> list[tuple[int, dict[str, Any]]]:
-    found = [(at, item) for at, item in enumerate(exchange.output) if item.get("type") == "reasoning"]
-    if not found:
+    items = [(at, item) for at, item in enumerate(exchange.output) if item.get("type") == "reasoning"]
+    if not items:
         raise SkipCase("the model showed no reasoning")
-    return found
+    return items
 
 
 def _judge_items(session: CaseSession, exchange: CheckExchange) -> None:
@@ -131,7 +159,8 @@ def _judge_items(session: CaseSession, exchange: CheckExchange) -> None:
     for at, item in enumerate(exchange.output):
         if item.get("type") in ("message", "function_call") and item.get("status") not in ("completed", "incomplete"):
             session.report(
-                f"output[{at}].status is {format_value(item.get('status'))}; wanted 'completed' or 'incomplete'", exchange
+                f"output[{at}].status is {format_value(item.get('status'))}; wanted 'completed' or 'incomplete'",
+                exchange,
             )
 
 
@@ -149,7 +178,7 @@ async def _answers_with_text(session: CaseSession, body: Body) -> None:
 
 
 def text_of(response: Response) -> str:
-    """All that the model said."""
+    """Return the text of all messages."""
     messages = [item for item in response.output if isinstance(item, Message)]
     return "".join(part.text for message in messages for part in message.content if isinstance(part, OutputText))
 
@@ -158,33 +187,58 @@ SEALED: Final[Body] = {"include": ["reasoning.encrypted_content"]}
 
 CASES: Final = (
     CheckCase(id="input.string", rows=("ITEM-8",), title="a string is one user message", run=takes_a_string),
-    CheckCase(id="input.untyped", rows=("ITEM-8",), title="a message may leave out its type", run=takes_untyped_messages),
     CheckCase(
-        id="input.roles", rows=("ITEM-1",), title="user, system, developer and assistant messages are taken", run=takes_every_role
+        id="input.untyped", rows=("ITEM-8",), title="a message may leave out its type", run=takes_untyped_messages
+    ),
+    CheckCase(
+        id="input.roles",
+        rows=("ITEM-1",),
+        title="user, system, developer and assistant messages are taken",
+        run=takes_every_role,
     ),
     CheckCase(id="input.phase", rows=("ITEM-7",), title="assistant messages may have a phase", run=takes_phases),
     CheckCase(id="input.image", rows=("ITEM-1",), title="images are taken", run=takes_images),
-    CheckCase(id="input.tool-output", rows=("ITEM-1", "TOOL-6"), title="calls and their outputs are taken", run=takes_tool_outputs),
     CheckCase(
-        id="input.tool-output-parts", rows=("TOOL-6",), title="a tool's output may be parts", run=takes_tool_outputs_in_parts
+        id="input.tool-output",
+        rows=("ITEM-1", "TOOL-6"),
+        title="calls and their outputs are taken",
+        run=takes_tool_outputs,
     ),
-    CheckCase(id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is taken", run=takes_reasoning),
-    CheckCase(id="input.output-back", rows=("ITEM-6",), title="output can be sent back untouched", run=takes_its_output_back),
+    CheckCase(
+        id="input.tool-output-parts",
+        rows=("TOOL-6",),
+        title="a tool's output may be parts",
+        run=takes_tool_outputs_in_parts,
+    ),
+    CheckCase(
+        id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is taken", run=takes_reasoning
+    ),
+    CheckCase(
+        id="input.output-back", rows=("ITEM-6",), title="output can be sent back untouched", run=takes_its_output_back
+    ),
     CheckCase(
         id="input.calls-back",
         rows=("ITEM-6",),
         title="calls can be sent back untouched, with their outputs",
         run=takes_its_calls_back,
     ),
-    CheckCase(id="output.items", rows=("ITEM-2", "ITEM-6"), title="output items have their own id and an end", run=has_whole_items),
     CheckCase(
-        id="output.incomplete", rows=("REQ-3", "ITEM-3"), title="max_output_tokens reached is incomplete", run=says_incomplete
+        id="output.items",
+        rows=("ITEM-2", "ITEM-6"),
+        title="output items have their own id and an end",
+        run=has_whole_items,
+    ),
+    CheckCase(
+        id="output.incomplete",
+        rows=("REQ-3", "ITEM-3"),
+        title="max_output_tokens reached is incomplete",
+        run=reports_incomplete,
     ),
     CheckCase(id="reasoning.kept", rows=("RSN-1",), title="reasoning items say something", run=keeps_reasoning),
     CheckCase(
         id="reasoning.encrypted",
         rows=("RSN-2",),
         title="encrypted reasoning comes only when asked for",
-        run=encrypts_only_when_asked,
+        run=encrypts_only_on_request,
     ),
 )

@@ -1,4 +1,4 @@
-"""REQ-1 … REQ-8, HTTP-2 and PREV-*: what the other fields of a request do, and what their limits are."""
+"""REQ-1 … REQ-8, HTTP-2 and PREV-*: the effects and the limits of the other request fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.protocol.nesting import decode_json
 
 
 async def echoes_settings(session: CaseSession) -> None:
-    asked: Body = {
+    settings: Body = {
         "temperature": 0.5,
         "top_p": 0.75,
         "presence_penalty": 0.25,
@@ -27,12 +27,12 @@ async def echoes_settings(session: CaseSession) -> None:
         "truncation": "disabled",
         "store": False,
     }
-    await _echoes(session, asked, may_refuse="these settings")
+    await _echoes(session, settings, may_refuse="these settings")
 
 
 async def echoes_labels(session: CaseSession) -> None:
-    asked: Body = {"metadata": {"check": "yes"}, "prompt_cache_key": "check-1", "safety_identifier": "check-2"}
-    await _echoes(session, asked)
+    settings: Body = {"metadata": {"check": "yes"}, "prompt_cache_key": "check-1", "safety_identifier": "check-2"}
+    await _echoes(session, settings)
     _, exchange = await session.get_response({**TEXT, "text": {"verbosity": "low"}}, may_refuse="verbosity")
     text = exchange.json.get("text")
     if not isinstance(text, dict) or text.get("verbosity") != "low":
@@ -49,17 +49,21 @@ async def answers_by_schema(session: CaseSession) -> None:
         case {"name": str(), "age": int()}:
             pass
         case _:
-            session.report(f"the text is {format_value(text_of(response))}; wanted JSON by the schema: a name and an age", exchange)
+            session.report(
+                f"the text is {format_value(text_of(response))}; wanted JSON by the schema: a name and an age", exchange
+            )
     match exchange.json.get("text"):
         case {"format": {"type": "json_schema", "name": "person"}}:
             pass
         case other:
-            session.report(f"text is echoed as {format_value(other)}; wanted the json_schema format that was sent", exchange)
+            session.report(
+                f"text is echoed as {format_value(other)}; wanted the json_schema format that was sent", exchange
+            )
 
 
 async def answers_with_an_object(session: CaseSession) -> None:
-    asked = {"input": [user("Give a JSON object with the key greeting.")], "text": {"format": {"type": "json_object"}}}
-    response, exchange = await session.get_response(asked, may_refuse="json_object")
+    body = {"input": [user("Give a JSON object with the key greeting.")], "text": {"format": {"type": "json_object"}}}
+    response, exchange = await session.get_response(body, may_refuse="json_object")
     if not isinstance(_json(text_of(response)), dict):
         session.report(f"the text is {format_value(text_of(response))}; wanted a JSON object", exchange)
 
@@ -75,9 +79,11 @@ async def counts_tokens(session: CaseSession) -> None:
 
 async def counts_tokens_of_streams(session: CaseSession) -> None:
     exchange = await session.get_stream(TEXT)
-    told = [frame["response"].get("usage") for frame in exchange.frames if isinstance(frame.get("response"), dict)]
-    session.require(bool(told), "the stream has no response in any event; wanted one with usage in the last", exchange)
-    _judge_usage(session, exchange, told[-1])
+    usages = [frame["response"].get("usage") for frame in exchange.frames if isinstance(frame.get("response"), dict)]
+    session.require(
+        bool(usages), "the stream has no response in any event; wanted one with usage in the last", exchange
+    )
+    _judge_usage(session, exchange, usages[-1])
 
 
 async def knows_no_such_response(session: CaseSession) -> None:
@@ -88,7 +94,9 @@ async def knows_no_such_response(session: CaseSession) -> None:
 async def forgets_what_is_not_stored(session: CaseSession) -> None:
     response, exchange = await session.get_response({**TEXT, "store": False})
     if exchange.json.get("store") is not False:
-        session.report(f"store is echoed as {format_value(exchange.json.get('store'))}; wanted false, as sent", exchange)
+        session.report(
+            f"store is echoed as {format_value(exchange.json.get('store'))}; wanted false, as sent", exchange
+        )
     body = {"input": [user("And then?")], "previous_response_id": response.id}
     await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
 
@@ -100,13 +108,15 @@ async def continues_a_response(session: CaseSession) -> None:
     if exchange.status != 200 and exchange.error is not None and exchange.error.code == "previous_response_not_found":
         raise SkipCase("the server keeps no responses")
     _, exchange = await session.get_response(body)
-    told = exchange.json.get("previous_response_id")
-    if told != first.id:
-        session.report(f"previous_response_id is echoed as {format_value(told)}; wanted {first.id!r}, as sent", exchange)
+    echoed = exchange.json.get("previous_response_id")
+    if echoed != first.id:
+        session.report(
+            f"previous_response_id is echoed as {format_value(echoed)}; wanted {first.id!r}, as sent", exchange
+        )
 
 
 def _limit(param: str, **settings: Any) -> Any:
-    """A case about a limit: with these settings the request is refused, and `param` says which."""
+    """Return a case for a limit: with these settings the request is refused, and `param` names the field."""
 
     async def run(session: CaseSession) -> None:
         await session.expect_refusal({**TEXT, **settings}, param=param)
@@ -114,22 +124,28 @@ def _limit(param: str, **settings: Any) -> Any:
     return run
 
 
-async def _echoes(session: CaseSession, asked: Body, *, may_refuse: str = "") -> None:
-    _, exchange = await session.get_response({**TEXT, **asked}, may_refuse=may_refuse)
-    for name, value in asked.items():
-        told = exchange.json.get(name)
-        if told != value:
-            session.report(f"{name} is echoed as {format_value(told)}; wanted {format_value(value)}, as sent", exchange)
+async def _echoes(session: CaseSession, settings: Body, *, may_refuse: str = "") -> None:
+    _, exchange = await session.get_response({**TEXT, **settings}, may_refuse=may_refuse)
+    for name, value in settings.items():
+        echoed = exchange.json.get(name)
+        if echoed != value:
+            session.report(
+                f"{name} is echoed as {format_value(echoed)}; wanted {format_value(value)}, as sent", exchange
+            )
 
 
 def _judge_usage(session: CaseSession, exchange: CheckExchange, usage: Any) -> None:
     match usage:
         case {"input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(total)}:
             if read + written != total:
-                session.report(f"usage.total_tokens is {total}; wanted {read + written}, input and output together", exchange)
+                session.report(
+                    f"usage.total_tokens is {total}; wanted {read + written}, input and output together", exchange
+                )
         case _:
             wanted = "input_tokens, output_tokens and total_tokens"
-            session.report(f"usage is {format_value(usage)}; wanted {wanted}, in one piece and at the end of a stream", exchange)
+            session.report(
+                f"usage is {format_value(usage)}; wanted {wanted}, in one piece and at the end of a stream", exchange
+            )
 
 
 def _json(text: str) -> Any:
@@ -145,24 +161,41 @@ NO_TOOLS: Final = {"type": "allowed_tools", "mode": "auto", "tools": []}
 CASES: Final = (
     CheckCase(id="settings.echo", rows=("HTTP-2",), title="settings are echoed with their values", run=echoes_settings),
     CheckCase(
-        id="settings.labels", rows=("REQ-5",), title="metadata, keys, identifiers and verbosity are echoed", run=echoes_labels
+        id="settings.labels",
+        rows=("REQ-5",),
+        title="metadata, keys, identifiers and verbosity are echoed",
+        run=echoes_labels,
     ),
     CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are taken", run=takes_unknown_fields),
     CheckCase(
-        id="settings.json-schema", rows=("REQ-1",), title="json_schema: the text is JSON by the schema", run=answers_by_schema
+        id="settings.json-schema",
+        rows=("REQ-1",),
+        title="json_schema: the text is JSON by the schema",
+        run=answers_by_schema,
     ),
     CheckCase(
-        id="settings.json-object", rows=("REQ-1",), title="json_object: the text is a JSON object", run=answers_with_an_object
+        id="settings.json-object",
+        rows=("REQ-1",),
+        title="json_object: the text is a JSON object",
+        run=answers_with_an_object,
     ),
     CheckCase(id="usage.whole", rows=("REQ-4",), title="usage, with its details", run=counts_tokens),
     CheckCase(id="usage.stream", rows=("REQ-4",), title="usage at the end of a stream", run=counts_tokens_of_streams),
     CheckCase(
-        id="previous.unknown", rows=("PREV-3",), title="an unknown previous_response_id is not found", run=knows_no_such_response
+        id="previous.unknown",
+        rows=("PREV-3",),
+        title="an unknown previous_response_id is not found",
+        run=knows_no_such_response,
     ),
     CheckCase(
-        id="previous.not-stored", rows=("PREV-4",), title="store false leaves nothing to continue", run=forgets_what_is_not_stored
+        id="previous.not-stored",
+        rows=("PREV-4",),
+        title="store false leaves nothing to continue",
+        run=forgets_what_is_not_stored,
     ),
-    CheckCase(id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=continues_a_response),
+    CheckCase(
+        id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=continues_a_response
+    ),
     CheckCase(
         id="limits.max-output-tokens",
         rows=("REQ-8",),

@@ -1,4 +1,4 @@
-"""STR-1 … STR-14: streams by the grammar of the protocol, one case a row, over all the turns that the server streams."""
+"""STR-1 … STR-14: streams against the grammar of the protocol, one case per row, over all turns."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from antiphon.protocol.events import (
 from antiphon.protocol.items import FunctionCall
 
 
-def _keeps(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
-    """A case about rows that every stream shows."""
+def _case_for_rows(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
+    """Return a case for rows that every stream must satisfy."""
 
     async def run(session: CaseSession) -> None:
         await session.get_stream(TEXT)
@@ -38,29 +38,31 @@ def _keeps(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
     return run
 
 
-def _keeps_if_seen(row: str, what: str, *kinds: type[StreamEvent]) -> Callable[[CaseSession], Awaitable[None]]:
-    """A case about a row that only some streams show."""
+def _case_for_optional_row(row: str, what: str, *kinds: type[StreamEvent]) -> Callable[[CaseSession], Awaitable[None]]:
+    """Return a case for a row that applies only to streams with such events."""
 
     async def run(session: CaseSession) -> None:
         await session.get_stream(TEXT)
         await judge_streams(session, row)
         exchanges = [await session.post({**body, "stream": True}) for body in TURNS]
-        if not session.findings and not any(_any(exchange, *kinds) for exchange in exchanges if exchange.is_stream):
+        if not session.findings and not any(
+            _has_event(exchange, *kinds) for exchange in exchanges if exchange.is_stream
+        ):
             raise SkipCase(f"no stream had {what}")
 
     return run
 
 
 async def has_deltas(session: CaseSession) -> None:
-    """STR-3, STR-6: text comes in parts and in pieces."""
+    """STR-3, STR-6: text is streamed in parts and deltas."""
     exchange = await session.get_stream(TEXT)
-    if not _any(exchange, OutputTextDelta):
+    if not _has_event(exchange, OutputTextDelta):
         session.report("no response.output_text.delta came; wanted the text in pieces", exchange, row="STR-3")
     await judge_streams(session, "STR-3")
 
 
 async def ends_once(session: CaseSession) -> None:
-    """STR-7: a stream that breaks off has no end at all."""
+    """STR-7: a stream must not break off before its terminal event."""
     exchange = await session.get_stream(TEXT)
     if exchange.broken:
         session.report(f"{exchange.broken}; wanted a terminal event and [DONE]", exchange)
@@ -72,7 +74,7 @@ async def streams_a_call(session: CaseSession) -> None:
     calls = _calls(exchange)
     if not calls:
         raise SkipCase("the model called no tool although tool_choice was required")
-    if not _any(exchange, ArgumentsDelta):
+    if not _has_event(exchange, ArgumentsDelta):
         session.report("no response.function_call_arguments.delta came; wanted the arguments in pieces", exchange)
     session.report_flaws(exchange.stream.flaws_of("STR-9"), exchange)
 
@@ -83,13 +85,15 @@ async def streams_two_calls(session: CaseSession) -> None:
     if len(calls) < 2:
         raise SkipCase("the model did not make two calls in one turn")
     if len({call.call_id for call in calls}) < len(calls):
-        session.report(f"the calls share a call_id: {', '.join(call.call_id for call in calls)}; wanted one for each", exchange)
+        session.report(
+            f"the calls share a call_id: {', '.join(call.call_id for call in calls)}; wanted one for each", exchange
+        )
     session.report_flaws(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
 
 
 async def streams_reasoning(session: CaseSession) -> None:
     exchange = await session.get_stream(THINKING, may_refuse="reasoning")
-    if not _any(exchange, ReasoningDelta, SummaryTextDelta):
+    if not _has_event(exchange, ReasoningDelta, SummaryTextDelta):
         raise SkipCase("the model showed no reasoning")
     session.report_flaws(exchange.stream.flaws_of("STR-10"), exchange)
 
@@ -102,7 +106,8 @@ async def streams_an_incomplete_answer(session: CaseSession) -> None:
         raise SkipCase("the model was done before it reached max_output_tokens")
     if end is None:
         session.report(
-            "the stream has no response.incomplete, though max_output_tokens was reached; wanted that as its end", exchange
+            "the stream has no response.incomplete, though max_output_tokens was reached; wanted that as its end",
+            exchange,
         )
     elif end.response.incomplete_details is not None and end.response.incomplete_details.reason != "max_output_tokens":
         reason = end.response.incomplete_details.reason
@@ -111,44 +116,53 @@ async def streams_an_incomplete_answer(session: CaseSession) -> None:
 
 
 async def gives_logprobs(session: CaseSession) -> None:
-    asked: Body = {**TEXT, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    exchange = await session.get_stream(asked, may_refuse="logprobs")
-    told = [event for event in exchange.stream.events if isinstance(event, OutputTextDelta | OutputTextDone) and event.logprobs]
-    if not told:
+    body: Body = {**TEXT, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    exchange = await session.get_stream(body, may_refuse="logprobs")
+    events_with_logprobs = [
+        event
+        for event in exchange.stream.events
+        if isinstance(event, OutputTextDelta | OutputTextDone) and event.logprobs
+    ]
+    if not events_with_logprobs:
         raise SkipCase("no logprobs came although include asked for them; the model may have none")
     session.report_flaws(exchange.stream.flaws_of("STR-12"), exchange)
 
 
-async def pads_when_asked(session: CaseSession) -> None:
-    for asked in (True, False):
-        exchange = await session.get_stream({**TEXT, "stream_options": {"include_obfuscation": asked}}, may_refuse="stream_options")
+async def pads_on_request(session: CaseSession) -> None:
+    for is_requested in (True, False):
+        exchange = await session.get_stream(
+            {**TEXT, "stream_options": {"include_obfuscation": is_requested}}, may_refuse="stream_options"
+        )
         deltas = [event for event in exchange.stream.events if isinstance(event, DeltaEvent)]
         padded = sum(isinstance(event.obfuscation, str) for event in deltas)
-        if asked and padded < len(deltas):
-            session.report(f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation, which was asked for", exchange)
-        if not asked and padded:
+        if is_requested and padded < len(deltas):
+            session.report(
+                f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation, which was asked for", exchange
+            )
+        if not is_requested and padded:
             session.report(f"{padded} of {len(deltas)} deltas have obfuscation, which was switched off", exchange)
 
 
 async def streams_the_same_response(session: CaseSession) -> None:
-    """STR-14: what the request decides is compared; what the model says may differ from turn to turn."""
+    """STR-14: compare the fields that the request determines; the model's output may differ between turns."""
     body: Body = {**TEXT, "temperature": 0, "metadata": {"check": "same"}}
     _, whole = await session.get_response(body, may_refuse="a temperature of 0")
     streamed = await session.get_stream(body)
     end = _last_response(streamed)
     session.require(end is not None, "the stream has no response in its last event; wanted the whole of it", streamed)
     assert end is not None
-    for name in sorted({*whole.json, *end} - SAID_BY_THE_MODEL):
+    for name in sorted({*whole.json, *end} - MODEL_DEPENDENT_FIELDS):
         one, other = whole.json.get(name, MISSING), end.get(name, MISSING)
         if one != other:
             session.report(
-                f"{name} is {format_value(one)} in one piece and {format_value(other)} at the end of a stream; wanted the same",
+                f"{name} is {format_value(one)} in one piece and {format_value(other)} at the end of a stream; "
+                "wanted the same",
                 streamed,
             )
 
 
 def _last_response(exchange: CheckExchange) -> dict[str, Any] | None:
-    """The response of the last event, as it was written."""
+    """Return the response of the last event as JSON."""
     for frame in reversed(exchange.frames):
         match frame:
             case {"response": dict() as response}:
@@ -161,7 +175,7 @@ def _calls(exchange: CheckExchange) -> list[FunctionCall]:
     return [item for item in response.output if isinstance(item, FunctionCall)] if response else []
 
 
-def _any(exchange: CheckExchange, *kinds: type[StreamEvent]) -> bool:
+def _has_event(exchange: CheckExchange, *kinds: type[StreamEvent]) -> bool:
     return any(isinstance(event, kinds) for event in exchange.stream.events)
 
 
@@ -170,34 +184,59 @@ def _within_limit(usage: Any) -> bool:
 
 
 MISSING: Final = "(missing)"
-SAID_BY_THE_MODEL: Final = {"id", "created_at", "completed_at", "output", "usage", "status", "incomplete_details"}
+MODEL_DEPENDENT_FIELDS: Final = {"id", "created_at", "completed_at", "output", "usage", "status", "incomplete_details"}
 CASES: Final = (
     CheckCase(
-        id="stream.opening", rows=("STR-1",), title="response.created and response.in_progress come first", run=_keeps("STR-1")
+        id="stream.opening",
+        rows=("STR-1",),
+        title="response.created and response.in_progress come first",
+        run=_case_for_rows("STR-1"),
     ),
-    CheckCase(id="stream.items-begin", rows=("STR-2",), title="items are announced, in progress", run=_keeps("STR-2")),
-    CheckCase(id="stream.parts", rows=("STR-3",), title="content comes in parts: added, deltas, done, done", run=has_deltas),
-    CheckCase(id="stream.items-end", rows=("STR-4",), title="items end with their final form", run=_keeps("STR-4")),
-    CheckCase(id="stream.numbers", rows=("STR-5",), title="sequence numbers start at 0 and have no gap", run=_keeps("STR-5")),
-    CheckCase(id="stream.deltas", rows=("STR-6",), title="deltas add up to what is said at the end", run=_keeps("STR-6")),
+    CheckCase(
+        id="stream.items-begin", rows=("STR-2",), title="items are announced, in progress", run=_case_for_rows("STR-2")
+    ),
+    CheckCase(
+        id="stream.parts", rows=("STR-3",), title="content comes in parts: added, deltas, done, done", run=has_deltas
+    ),
+    CheckCase(
+        id="stream.items-end", rows=("STR-4",), title="items end with their final form", run=_case_for_rows("STR-4")
+    ),
+    CheckCase(
+        id="stream.numbers",
+        rows=("STR-5",),
+        title="sequence numbers start at 0 and have no gap",
+        run=_case_for_rows("STR-5"),
+    ),
+    CheckCase(
+        id="stream.deltas",
+        rows=("STR-6",),
+        title="deltas add up to what is said at the end",
+        run=_case_for_rows("STR-6"),
+    ),
     CheckCase(id="stream.one-end", rows=("STR-7",), title="one terminal event, with the whole response", run=ends_once),
     CheckCase(
         id="stream.errors",
         rows=("STR-8",),
         title="errors inside a stream are nested: an error object, then response.failed",
-        run=_keeps_if_seen("STR-8", "an error in it", ErrorEvent, ResponseFailed),
+        run=_case_for_optional_row("STR-8", "an error in it", ErrorEvent, ResponseFailed),
     ),
     CheckCase(
         id="stream.items",
         rows=("ITEM-2", "ITEM-4", "ITEM-5", "ITEM-6"),
         title="items keep their id, type and status",
-        run=_keeps("ITEM-2", "ITEM-4", "ITEM-5", "ITEM-6"),
+        run=_case_for_rows("ITEM-2", "ITEM-4", "ITEM-5", "ITEM-6"),
     ),
     CheckCase(
-        id="stream.tool-call", rows=("STR-9",), title="a tool call is streamed: arguments in pieces, then whole", run=streams_a_call
+        id="stream.tool-call",
+        rows=("STR-9",),
+        title="a tool call is streamed: arguments in pieces, then whole",
+        run=streams_a_call,
     ),
     CheckCase(
-        id="stream.two-calls", rows=("STR-9", "STR-6", "ITEM-6"), title="two calls in one turn keep apart", run=streams_two_calls
+        id="stream.two-calls",
+        rows=("STR-9", "STR-6", "ITEM-6"),
+        title="two calls in one turn keep apart",
+        run=streams_two_calls,
     ),
     CheckCase(
         id="stream.reasoning",
@@ -209,10 +248,20 @@ CASES: Final = (
         id="stream.annotations",
         rows=("STR-11",),
         title="refusals and annotations have their form",
-        run=_keeps_if_seen("STR-11", "a refusal or an annotation in it", RefusalDelta, AnnotationAdded),
+        run=_case_for_optional_row("STR-11", "a refusal or an annotation in it", RefusalDelta, AnnotationAdded),
     ),
-    CheckCase(id="stream.logprobs", rows=("STR-12",), title="logprobs are the same on deltas, done and part", run=gives_logprobs),
-    CheckCase(id="stream.obfuscation", rows=("STR-13",), title="padding comes if asked for, and only then", run=pads_when_asked),
+    CheckCase(
+        id="stream.logprobs",
+        rows=("STR-12",),
+        title="logprobs are the same on deltas, done and part",
+        run=gives_logprobs,
+    ),
+    CheckCase(
+        id="stream.obfuscation",
+        rows=("STR-13",),
+        title="padding comes if asked for, and only then",
+        run=pads_on_request,
+    ),
     CheckCase(
         id="stream.same-response",
         rows=("STR-14",),

@@ -1,4 +1,4 @@
-"""TOOL-1 … TOOL-4: which tools are taken, and which calls come."""
+"""TOOL-1 … TOOL-4: accepted forms of tools, and allowed calls."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from antiphon.protocol.response import Response
 
 
 async def refuses_nested_tools(session: CaseSession) -> None:
-    """TOOL-1: a message that helps says where the name belongs."""
+    """TOOL-1: the error message must show the flat form."""
     nested = {"type": "function", "function": {key: value for key, value in WEATHER.items() if key != "type"}}
     error = await session.expect_refusal({**TOOL_CALL, "tools": [nested]}, param="tools[0]")
     if "name" not in error.message:
         exchange = await session.post({**TOOL_CALL, "tools": [nested]})
         session.report(
-            f'error.message is {format_value(error.message)}; wanted the flat form shown: {{"type": "function", "name": …}}',
+            f"error.message is {format_value(error.message)}; "
+            'wanted the flat form shown: {"type": "function", "name": …}',
             exchange,
         )
 
@@ -30,7 +31,9 @@ async def refuses_nested_tools(session: CaseSession) -> None:
 async def echoes_flat_tools(session: CaseSession) -> None:
     _, exchange = await session.get_response(TOOL_CALL, may_refuse="tools")
     match exchange.json.get("tools"):
-        case [{"type": "function", "name": "get_weather", "parameters": parameters}] if parameters == WEATHER["parameters"]:
+        case [{"type": "function", "name": "get_weather", "parameters": parameters}] if (
+            parameters == WEATHER["parameters"]
+        ):
             pass
         case other:
             session.report(f"tools are echoed as {format_value(other)}; wanted them as they were sent, flat", exchange)
@@ -47,7 +50,9 @@ async def calls_when_required(session: CaseSession) -> None:
         if not call.call_id:
             session.report("the call has an empty call_id; wanted one", exchange)
         if not _is_object(call.arguments):
-            session.report(f"the arguments are {format_value(call.arguments)}; wanted a JSON object as a string", exchange)
+            session.report(
+                f"the arguments are {format_value(call.arguments)}; wanted a JSON object as a string", exchange
+            )
 
 
 async def calls_the_named_tool(session: CaseSession) -> None:
@@ -61,8 +66,8 @@ async def calls_nothing_when_forbidden(session: CaseSession) -> None:
 
 async def keeps_to_allowed_tools(session: CaseSession) -> None:
     allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "get_time"}]}
-    asked = {**TWO_CALLS, "input": [user('Please call get_weather {"city":"Paris"}')], "tool_choice": allowed}
-    await _calls_only(session, asked, "get_time")
+    body = {**TWO_CALLS, "input": [user('Please call get_weather {"city":"Paris"}')], "tool_choice": allowed}
+    await _calls_only(session, body, "get_time")
 
 
 async def makes_one_call_at_a_time(session: CaseSession) -> None:
@@ -75,7 +80,7 @@ async def makes_one_call_at_a_time(session: CaseSession) -> None:
 
 
 async def _calls_only(session: CaseSession, body: Body, allowed: str | None, *, must_call: bool = False) -> None:
-    """No call but of the allowed tool. A server that holds the model to it may fail the turn and say so."""
+    """Report calls of other tools. A server that enforces `tool_choice` may fail the turn with `tool_not_allowed`."""
     exchange = await session.post(body)
     session.skip_refusal(exchange, "this tool_choice")
     if exchange.error is not None and exchange.error.code == "tool_not_allowed":
@@ -116,9 +121,13 @@ CASES: Final = (
         title="tool_choice required: a call of a tool that was offered",
         run=calls_when_required,
     ),
-    CheckCase(id="tools.named", rows=("TOOL-2",), title="a named function: no call of another", run=calls_the_named_tool),
+    CheckCase(
+        id="tools.named", rows=("TOOL-2",), title="a named function: no call of another", run=calls_the_named_tool
+    ),
     CheckCase(id="tools.none", rows=("TOOL-2",), title="tool_choice none: no call", run=calls_nothing_when_forbidden),
-    CheckCase(id="tools.allowed", rows=("TOOL-3",), title="allowed_tools: no call outside the set", run=keeps_to_allowed_tools),
+    CheckCase(
+        id="tools.allowed", rows=("TOOL-3",), title="allowed_tools: no call outside the set", run=keeps_to_allowed_tools
+    ),
     CheckCase(
         id="tools.one-at-a-time",
         rows=("TOOL-4",),

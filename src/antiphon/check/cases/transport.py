@@ -1,4 +1,4 @@
-"""HTTP-1 … HTTP-8 and API-5: what can be seen of a server before a model has said anything, and how its answers are wrapped."""
+"""HTTP-1 … HTTP-8 and API-5: HTTP behaviour that does not depend on the model, and the form of answers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from antiphon.check.session import CaseSession, KeyChoice
 
 
 async def wants_json(session: CaseSession) -> None:
-    await session.expect_refusal(b'{"model":"m","input":"hi"}', status=415, code="unsupported_media_type", content="text/plain")
+    await session.expect_refusal(
+        b'{"model":"m","input":"hi"}', status=415, code="unsupported_media_type", content="text/plain"
+    )
 
 
-async def says_where_json_broke(session: CaseSession) -> None:
+async def reports_json_error_position(session: CaseSession) -> None:
     error = await session.expect_refusal(b'{"model": "m", "input": ', code="invalid_json")
     if not error.message:
         session.report("error.message is empty; wanted one that says where the JSON broke")
@@ -25,7 +27,7 @@ async def wants_an_object(session: CaseSession) -> None:
 
 
 async def whole_answers(session: CaseSession) -> None:
-    """Every turn in one piece: `application/json`, and each of the required fields."""
+    """Every turn without streaming has `application/json` and all required fields."""
     _, exchange = await session.get_response(TEXT)
     if exchange.content_type != "application/json":
         session.report(f"the content type is {exchange.content_type!r}; wanted application/json", exchange)
@@ -58,8 +60,8 @@ async def refuses_no_key(session: CaseSession) -> None:
     await _refuses_key(session, "none")
 
 
-async def tells_request_ids(session: CaseSession) -> None:
-    """Answers of all three kinds."""
+async def sends_request_ids(session: CaseSession) -> None:
+    """Responses, streams and errors have a request id."""
     for kind, exchange in (
         ("a whole answer", await session.post(TEXT)),
         ("a stream", await session.post({**TEXT, "stream": True})),
@@ -67,27 +69,38 @@ async def tells_request_ids(session: CaseSession) -> None:
     ):
         if not any(exchange.headers.get(name) for name in REQUEST_IDS):
             session.report(
-                f"{kind} has no request id in its headers; wanted x-request-id, to be found by in the server's log", exchange
+                f"{kind} has no request id in its headers; wanted x-request-id, to be found by in the server's log",
+                exchange,
             )
 
 
 async def lists_models(session: CaseSession) -> None:
     exchange = await session.get("/models")
     session.require(
-        exchange.status == 200, f"the answer has the status {exchange.status}; wanted 200 and a list of models", exchange
+        exchange.status == 200,
+        f"the answer has the status {exchange.status}; wanted 200 and a list of models",
+        exchange,
     )
     match exchange.json:
         case {"object": "list", "data": list() as models}:
             for at, model in enumerate(models):
-                if not isinstance(model, dict) or not isinstance(model.get("id"), str) or model.get("object") != "model":
-                    session.report(f'data[{at}] is no model; wanted an object with its "id", and "model" as its "object"', exchange)
+                if (
+                    not isinstance(model, dict)
+                    or not isinstance(model.get("id"), str)
+                    or model.get("object") != "model"
+                ):
+                    session.report(
+                        f'data[{at}] is no model; wanted an object with its "id", and "model" as its "object"', exchange
+                    )
                     break
         case _:
-            session.report('the body is no list; wanted {"object": "list", "data": [{"id": "…", "object": "model"}]}', exchange)
+            session.report(
+                'the body is no list; wanted {"object": "list", "data": [{"id": "…", "object": "model"}]}', exchange
+            )
 
 
 async def judge_streams(session: CaseSession, *rows: str) -> None:
-    """What is wrong under these rows with any of the streams that the server gives."""
+    """Report the flaws of all streams under these rows."""
     for body in TURNS:
         exchange = await session.post({**body, "stream": True})
         if exchange.is_stream:
@@ -98,19 +111,40 @@ async def _refuses_key(session: CaseSession, key: KeyChoice) -> None:
     if not session.has_key:
         raise SkipCase("no key was given (--key-env), so a wrong one cannot be told from it")
     exchange = await session.post(TEXT, key=key)
-    session.require(exchange.status == 401, f"the answer to {key} key has the status {exchange.status}; wanted 401", exchange)
+    session.require(
+        exchange.status == 401, f"the answer to {key} key has the status {exchange.status}; wanted 401", exchange
+    )
     session.expect_error(exchange)
     if exchange.error_flaws:
-        session.report('the 401 has no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange)
+        session.report(
+            'the 401 has no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange
+        )
 
 
 REQUEST_IDS: Final = ("x-request-id", "request-id")
 CASES: Final = (
     CheckCase(id="models.list", rows=("API-5",), title="GET /models lists the models", run=lists_models),
-    CheckCase(id="http.content-type", rows=("HTTP-1",), title="a body that is not announced as JSON gets 415", run=wants_json),
-    CheckCase(id="http.broken-json", rows=("HTTP-1",), title="a body that is cut gets 400 invalid_json", run=says_where_json_broke),
-    CheckCase(id="http.no-object", rows=("HTTP-1",), title="a body that is no object gets 400 invalid_json", run=wants_an_object),
-    CheckCase(id="http.whole-answer", rows=("HTTP-2",), title="answers are JSON, and whole response objects", run=whole_answers),
+    CheckCase(
+        id="http.content-type", rows=("HTTP-1",), title="a body that is not announced as JSON gets 415", run=wants_json
+    ),
+    CheckCase(
+        id="http.broken-json",
+        rows=("HTTP-1",),
+        title="a body that is cut gets 400 invalid_json",
+        run=reports_json_error_position,
+    ),
+    CheckCase(
+        id="http.no-object",
+        rows=("HTTP-1",),
+        title="a body that is no object gets 400 invalid_json",
+        run=wants_an_object,
+    ),
+    CheckCase(
+        id="http.whole-answer",
+        rows=("HTTP-2",),
+        title="answers are JSON, and whole response objects",
+        run=whole_answers,
+    ),
     CheckCase(
         id="http.stream",
         rows=("HTTP-3",),
@@ -121,5 +155,5 @@ CASES: Final = (
     CheckCase(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=streams_have_no_ids),
     CheckCase(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key gets 401", run=refuses_a_wrong_key),
     CheckCase(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="no key gets 401", run=refuses_no_key),
-    CheckCase(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=tells_request_ids),
+    CheckCase(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=sends_request_ids),
 )

@@ -1,6 +1,6 @@
-"""Quirks: named pure functions from a request to the request that a particular server takes, telling what was lost on the way.
+"""Quirks: named pure functions that change a request into one that a particular server accepts, and report losses.
 
-A profile lists them by name; they run in that order, before the dialect writes the request. None of them knows a provider.
+A profile lists them by name; they run in that order, before the dialect writes the request. No quirk names a provider.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from antiphon.protocol.request import Request
 
 
 class QuirkDefinition(NamedTuple):
-    """What a name in a profile stands for: the function, and the type of the options it takes."""
+    """The function of a quirk, and the type of its options."""
 
     apply: Callable[[Request, Losses, Any], Request]
     options: type[Struct] = NoOptions
 
 
 class Quirk(Struct, frozen=True):
-    """A quirk as a profile asks for it: its name, and its options, checked."""
+    """An entry of a profile: the name of a quirk, and its checked options."""
 
     name: str
     options: Struct

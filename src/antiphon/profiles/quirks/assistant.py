@@ -1,4 +1,4 @@
-"""A quirk about how an assistant's earlier turns must look (D-1)."""
+"""The quirk for the content of assistant messages in a history (D-1)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from antiphon.protocol.request import Request
 
 
 def assistant_as_string(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """The content of assistant messages is a plain string."""
+    """Send the content of assistant messages as a string."""
 
     def change(path: str, message: MessageParam) -> MessageParam:
         return with_content(message, content_as_text(message.content, f"{path}.content", losses, separator=""))

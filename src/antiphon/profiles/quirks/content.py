@@ -1,4 +1,4 @@
-"""Quirks about the two forms of a message's content: a string, or parts."""
+"""Quirks for the two forms of message content: a string, or a list of parts."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from antiphon.protocol.request import Request, input_items
 
 
 class StringsAsPartsOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    #: Whose messages: a server may want the assistant's as strings all the same.
+    #: Roles of the messages to change. A server may require strings for the assistant's messages.
     roles: tuple[MessageRole, ...] = ("user", "system", "developer", "assistant")
 
 
 def strings_as_parts(request: Request, _losses: Losses, options: StringsAsPartsOptions) -> Request:
-    """For servers that take content as parts alone; an input that is a string becomes the user's message that it means."""
+    """For servers that accept content only as parts. A string input becomes a user message."""
     if isinstance(request.input, str):
         request = replace(request, input=input_items(request))
     return change_messages(request, _in_parts, *options.roles)
 
 
 def parts_as_strings(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that take text as strings alone; a message that holds more than text stays as it is."""
+    """For servers that accept text only as strings. A message with parts other than text stays unchanged."""
 
     def change(path: str, message: MessageParam) -> MessageParam:
         texts = all(isinstance(part, InputText | OutputTextParam) for part in message.content)
         return (
-            with_content(message, content_as_text(message.content, f"{path}.content", losses, separator="\n")) if texts else message
+            with_content(message, content_as_text(message.content, f"{path}.content", losses, separator="\n"))
+            if texts
+            else message
         )
 
     return change_messages(request, change, "user", "system", "developer", "assistant")

@@ -1,4 +1,4 @@
-"""Quirks about items as such: their ids, which kinds a server takes, and what it does not know inside them."""
+"""Quirks for items: their ids, their types, and fields that a server does not accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.profiles.quirks.rewriting import NoOptions, are_identical, change_items
-from antiphon.profiles.suggestions import suggestion_or_known_names
+from antiphon.profiles.suggestions import suggest_names
 from antiphon.protocol.base import Shape, Unknown, is_extension_type
 from antiphon.protocol.items import (
     Compaction,
@@ -36,17 +36,17 @@ from antiphon.protocol.request import Request
 
 
 class OnlyItemsOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    #: The types of input items that the server takes.
+    #: The types of input items that the server accepts.
     types: list[str]
 
     def __post_init__(self) -> None:
         for kind in self.types:
             if kind not in ITEM_TYPES and not is_extension_type(kind):
-                raise ValueError(f"{kind!r} is no type of item{suggestion_or_known_names(kind, ITEM_TYPES)}")
+                raise ValueError(f"{kind!r} is no type of item{suggest_names(kind, ITEM_TYPES)}")
 
 
 def only_items(request: Request, losses: Losses, options: OnlyItemsOptions) -> Request:
-    """Items of other types are left out."""
+    """Leave out items of other types."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         kind = type_of(item)
@@ -59,29 +59,29 @@ def only_items(request: Request, losses: Losses, options: OnlyItemsOptions) -> R
 
 
 def drop_item_ids(request: Request, _losses: Losses, _options: NoOptions) -> Request:
-    """For servers that refuse ids they did not give. References keep theirs: it is all they are."""
+    """For servers that refuse ids that they did not issue. Item references keep their id."""
 
     def change(_: str, item: ItemParam) -> ItemParam:
         if isinstance(item, ItemReference) or not getattr(item, "id", None):
             return item
-        nameless: ItemParam = replace(_as_taken(item), id=UNSET)
-        return nameless
+        without_id: ItemParam = replace(_as_param(item), id=UNSET)
+        return without_id
 
     return change_items(request, change)
 
 
 def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """E-4: hints about caching are taken out, wherever they stand."""
+    """E-4: remove `cache_control` from every part of the request."""
     stripped: Request = _stripped(request, "", losses)
     return stripped
 
 
-def _as_taken(item: ItemParam) -> Any:
-    """An item that was sent, in the form in which it is taken, where an id is not needed."""
-    taken = PARAM_TYPES.get(type(item))
-    if taken is None:
+def _as_param(item: ItemParam) -> Any:
+    """Convert an output item to its input form, in which the id is optional."""
+    param_type = PARAM_TYPES.get(type(item))
+    if param_type is None:
         return item
-    return taken(**{name: getattr(item, name) for name in taken.__struct_fields__})
+    return param_type(**{name: getattr(item, name) for name in param_type.__struct_fields__})
 
 
 def _stripped(value: Any, path: str, losses: Losses) -> Any:
@@ -103,7 +103,7 @@ def _stripped_shape(shape: Shape, path: str, losses: Losses) -> Shape:
     changes: dict[str, Any] = {}
     for name in shape.__struct_fields__:
         member = getattr(shape, name)
-        # A dict in a field of its own is the user's (a schema, arguments, metadata) and may use any word.
+        # A dict in its own field is the user's data (a schema, arguments, metadata) and may have any key.
         if isinstance(member, list | Shape):
             stripped = _stripped(member, f"{path}.{name}" if path else name, losses)
             changes |= {} if stripped is member else {name: stripped}

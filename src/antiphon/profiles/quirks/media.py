@@ -1,4 +1,4 @@
-"""Quirks for servers that neither see nor hear: what is no text becomes a few words that say where it was (F-4)."""
+"""Quirks for servers without images, files, audio or video: each such part becomes a short text note (F-4)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from antiphon.protocol.request import Request
 
 
 def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that cannot see."""
+    """For servers that accept no images."""
     return _with_notes(request, losses, {InputImageParam: KINDS[InputImageParam]})
 
 
 def files_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that see, and take no other files."""
+    """For servers that accept images but no other files."""
     return _with_notes(request, losses, {InputFileParam: KINDS[InputFileParam]})
 
 
 def media_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that take text alone: images, files, audio and video."""
+    """For servers that accept only text: replaces images, files, audio and video."""
     return _with_notes(request, losses, KINDS)
 
 
@@ -33,9 +33,9 @@ def _with_notes(request: Request, losses: Losses, kinds: dict[type, tuple[str, s
     def change(path: str, item: ItemParam) -> ItemParam:
         match item:
             case MessageParam(content=list() as parts):
-                return with_content(item, _noted(parts, f"{path}.content", losses, kinds))
+                return with_content(item, _replace_with_notes(parts, f"{path}.content", losses, kinds))
             case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
-                noted = _noted(parts, f"{path}.output", losses, kinds)
+                noted = _replace_with_notes(parts, f"{path}.output", losses, kinds)
                 return item if are_identical(noted, parts) else replace(item, output=noted)
             case _:
                 return item
@@ -43,7 +43,7 @@ def _with_notes(request: Request, losses: Losses, kinds: dict[type, tuple[str, s
     return change_items(request, change)
 
 
-def _noted(parts: list[Any], path: str, losses: Losses, kinds: dict[type, tuple[str, str]]) -> list[Any]:
+def _replace_with_notes(parts: list[Any], path: str, losses: Losses, kinds: dict[type, tuple[str, str]]) -> list[Any]:
     noted = list(parts)
     for at, part in enumerate(parts):
         words = next((words for kind, words in kinds.items() if isinstance(part, kind)), None)

@@ -1,4 +1,4 @@
-"""Quirks about reasoning in a history, for servers that would refuse another's (RSN-3)."""
+"""Quirks for reasoning in a history, for servers that refuse reasoning of another maker (RSN-3)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReasoningAsTextOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def drop_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """Reasoning items are left out."""
+    """Leave out reasoning items."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam):
@@ -33,7 +33,8 @@ def drop_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
 
 
 def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """For servers that take reasoning by its open text: a summary stands in for it, and what is only sealed is left out."""
+    """For servers that accept reasoning only as plain text: a summary replaces missing text; items that are only sealed
+    are left out."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam) or item.content:
@@ -49,7 +50,7 @@ def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
 
 
 def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsTextOptions) -> Request:
-    """Reasoning becomes an assistant message between marks; what is sealed cannot."""
+    """Send reasoning as an assistant message between marks. Sealed reasoning is left out."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         return _as_text(item, path, losses, options) if isinstance(item, ReasoningParam) else item
@@ -58,37 +59,41 @@ def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText
 
 
 def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, accepts_unsealed: bool) -> Request:
-    """RSN-3: the same for what `maker` has not made. Reasoning without a seal is nobody's; whether the server takes that as
-    reasoning is `accepts_unsealed`."""
+    """RSN-3: send reasoning that `maker` did not make as text. Reasoning without a seal has no maker;
+    `accepts_unsealed` is whether the server accepts it as reasoning."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam):
             return item
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
-        is_foreign = envelope.maker != maker if envelope is not None else not item.encrypted_content and not accepts_unsealed
+        is_foreign = (
+            envelope.maker != maker if envelope is not None else not item.encrypted_content and not accepts_unsealed
+        )
         return _as_text(_opened(item, envelope), path, losses, ReasoningAsTextOptions()) if is_foreign else item
 
     return change_items(request, change)
 
 
 def _opened(item: ReasoningParam, envelope: Envelope | None) -> ReasoningParam:
-    """An item whose client kept its envelope alone, with the text that is in it."""
+    """Return an item that has only its envelope, with the text from the envelope."""
     if envelope is None or item.content or item.summary:
         return item
-    told = (envelope.content.get(name) for name in TEXTS)
-    texts: list[Content] = [ReasoningText(text=text) for text in told if isinstance(text, str)]
+    values = (envelope.content.get(name) for name in TEXTS)
+    texts: list[Content] = [ReasoningText(text=text) for text in values if isinstance(text, str)]
     return replace(item, content=texts[:1])
 
 
 def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsTextOptions) -> ItemParam | None:
-    told = "content" if item.content else "summary"
-    text = content_as_text(item.content or item.summary, f"{path}.{told}", losses, separator="\n\n")
-    report_dropped_fields(item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",))
+    field = "content" if item.content else "summary"
+    text = content_as_text(item.content or item.summary, f"{path}.{field}", losses, separator="\n\n")
+    report_dropped_fields(
+        item, path, losses, fields=("encrypted_content", "summary") if item.content else ("encrypted_content",)
+    )
     if text:
         return MessageParam(role="assistant", content=f"{marks.before}{text}{marks.after}")
     losses.add(path, "reasoning is left out", "there is no text in it")
     return None
 
 
-#: Where the envelopes of the several dialects keep the text of a thought.
+#: Envelope fields with the text of a thought, in the several dialects.
 TEXTS: Final = ("thinking", "text", "reasoning_content")

@@ -1,6 +1,6 @@
-"""What the quirks have in common: rewriting the items of a request, and what is said where text is all that is left.
+"""Helpers of the quirks: rewrite the items of a request, and render content as text.
 
-Every function that changes nothing returns the very object it was given, so a quirk that does not apply costs no copy.
+A function that changes nothing returns its argument, so a quirk that does not apply makes no copy.
 """
 
 from __future__ import annotations
@@ -30,47 +30,55 @@ from antiphon.protocol.request import Request
 
 
 class NoOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """For quirks that have none."""
+    """Options of quirks without options."""
 
 
 def with_items(request: Request, items: list[ItemParam]) -> Request:
-    """The request with these items as its input."""
+    """Return the request with these items as its input."""
     return request if are_identical(items, request.input) else replace(request, input=items)
 
 
 def change_items(request: Request, change: Callable[[str, ItemParam], ItemParam | None]) -> Request:
-    """Each item of the input changed by itself, or left out; a string input is a user's message and stays one."""
+    """Change or remove each item of the input. A string input is a user message and stays a string."""
     if not isinstance(request.input, list):
         return request
     changed = [change(f"input[{at}]", item) for at, item in enumerate(request.input)]
     return with_items(request, [item for item in changed if item is not None])
 
 
-def change_messages(request: Request, change: Callable[[str, MessageParam], MessageParam], *roles: MessageRole) -> Request:
-    """Each message of these roles changed by itself."""
+def change_messages(
+    request: Request, change: Callable[[str, MessageParam], MessageParam], *roles: MessageRole
+) -> Request:
+    """Change each message with one of these roles."""
     return change_items(
-        request, lambda path, item: change(path, item) if isinstance(item, MessageParam) and item.role in roles else item
+        request,
+        lambda path, item: change(path, item) if isinstance(item, MessageParam) and item.role in roles else item,
     )
 
 
 def with_content(message: MessageParam, content: str | list[ContentParam]) -> MessageParam:
-    """The message with this content; in the form in which messages are taken, since only there content may be a string."""
+    """Return the message with this content, as a `MessageParam`, because only there content may be a string."""
     if are_identical(content, message.content):
         return message
     return MessageParam(
-        role=message.role, content=content, id=message.id, status=message.status, phase=message.phase, extra=message.extra
+        role=message.role,
+        content=content,
+        id=message.id,
+        status=message.status,
+        phase=message.phase,
+        extra=message.extra,
     )
 
 
 def are_identical(one: object, other: object) -> bool:
-    """The same value, or lists of the same values."""
+    """Whether both are the same object, or lists of the same objects."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
     return one is other
 
 
 def content_as_text(content: str | Sequence[ContentParam], path: str, losses: Losses, *, separator: str) -> str:
-    """The content as one text; what is no text is said in words, or reported as lost."""
+    """Return the content as one text. Other parts are described in text, or reported as losses."""
     if isinstance(content, str):
         return content
     texts = [part_as_text(part, f"{path}[{at}]", losses) for at, part in enumerate(content)]
@@ -78,7 +86,7 @@ def content_as_text(content: str | Sequence[ContentParam], path: str, losses: Lo
 
 
 def part_as_text(part: ContentParam, path: str, losses: Losses) -> str:
-    """One part as text."""
+    """Return one part as text."""
     match part:
         case InputText() | OutputTextParam() | Text() | SummaryText() | ReasoningText():
             report_dropped_fields(part, path, losses)
@@ -98,18 +106,18 @@ def part_as_text(part: ContentParam, path: str, losses: Losses) -> str:
 def report_dropped_fields(
     shape: Shape, path: str, losses: Losses, *, fields: tuple[str, ...] = ("annotations", "logprobs")
 ) -> None:
-    """Reports what goes when only the text of a shape, or its essence, stays: these fields, and those nobody knows."""
+    """Report the fields that are lost when only the text of a shape is kept: `fields`, and unknown fields."""
     for name in (*(name for name in fields if getattr(shape, name, None)), *(shape.extra or ())):
         losses.add(f"{path}.{name}", "is left out", "there is no place for it")
 
 
 def call_as_text(name: str, arguments: str, call_id: str) -> str:
-    """D-2, exactly."""
+    """Return a call in the exact text form of D-2."""
     return f"[Tool Call: {name}({arguments or NO_ARGUMENTS}) -> call_id: {call_id}]"
 
 
 def result_as_text(call_id: str, value: str) -> str:
-    """D-2, exactly."""
+    """Return a result in the exact text form of D-2."""
     return f"[Tool Result for {call_id}]: {value}"
 
 

@@ -1,4 +1,4 @@
-"""Quirks about who speaks: where a server wants its system text, and which roles it knows."""
+"""Quirks for roles: the place of system text, and the roles that a server accepts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.protocol.request import Request, input_items
 
 
 class SystemToInstructionsOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    #: Only the system messages the input begins with, or all of them; those further on lose their place.
+    #: Move only the leading system messages, or all of them; later ones lose their position.
     move: Literal["leading", "all"] = "leading"
 
 
@@ -23,28 +23,32 @@ class InstructionsToSystemOptions(Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 def system_to_instructions(request: Request, losses: Losses, options: SystemToInstructionsOptions) -> Request:
-    """D-1, E-4: system messages become `instructions`, after those that were given."""
+    """D-1, E-4: append system messages to `instructions`."""
     if not isinstance(request.input, list):
         return request
-    told = [request.instructions] if request.instructions else []
-    kept: list[ItemParam] = []
+    instructions = [request.instructions] if request.instructions else []
+    other_items: list[ItemParam] = []
     for at, item in enumerate(request.input):
         path = f"input[{at}]"
         match item:
-            case MessageParam(role="system") if options.move == "all" or not kept:
-                if kept:
-                    losses.add(path, "a system message is moved to instructions", "its place among the other items is lost")
+            case MessageParam(role="system") if options.move == "all" or not other_items:
+                if other_items:
+                    losses.add(
+                        path, "a system message is moved to instructions", "its place among the other items is lost"
+                    )
                 report_dropped_fields(item, path, losses)
-                told.append(content_as_text(item.content, f"{path}.content", losses, separator="\n\n"))
+                instructions.append(content_as_text(item.content, f"{path}.content", losses, separator="\n\n"))
             case _:
-                kept.append(item)
-    if len(kept) == len(request.input):
+                other_items.append(item)
+    if len(other_items) == len(request.input):
         return request
-    return replace(request, instructions="\n\n".join(filter(None, told)) or request.instructions, input=kept)
+    return replace(
+        request, instructions="\n\n".join(filter(None, instructions)) or request.instructions, input=other_items
+    )
 
 
 def instructions_to_system(request: Request, _losses: Losses, options: InstructionsToSystemOptions) -> Request:
-    """`instructions` become the first message."""
+    """Send `instructions` as the first message."""
     if not request.instructions:
         return request
     first = MessageParam(role=options.role, content=request.instructions)
@@ -57,5 +61,5 @@ def developer_as_system(request: Request, _losses: Losses, _options: NoOptions) 
 
 
 def system_as_developer(request: Request, _losses: Losses, _options: NoOptions) -> Request:
-    """For servers that want `developer` where others say `system`."""
+    """For servers that require `developer` in place of `system`."""
     return change_messages(request, lambda _, message: replace(message, role="developer"), "system")

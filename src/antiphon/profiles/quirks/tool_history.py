@@ -1,4 +1,4 @@
-"""Quirks about how tool calls and their results stand in a history: as text (D-2), or as blocks in user messages (E-2)."""
+"""Quirks for tool calls and results in a history: as text (D-2), or as blocks in user messages (E-2)."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ Output = FunctionCallOutputParam | CustomToolCallOutputParam
 
 
 def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """D-2: for servers that take no calls as input. All that was said is said, in words."""
+    """D-2: for servers that accept no calls as input. Calls and results become text."""
     if not isinstance(request.input, list):
         return request
-    told: list[ItemParam] = []
+    items: list[ItemParam] = []
     for at, item in enumerate(request.input):
         path = f"input[{at}]"
         match item:
             case FunctionCallParam() | CustomToolCallParam():
                 report_dropped_fields(item, path, losses)
-                _say(told, _call_as_text(item))
+                _append_assistant_note(items, _call_as_text(item))
             case FunctionCallOutputParam() | CustomToolCallOutputParam():
                 output = mark_failure_in_text(item)
                 report_dropped_fields(output, path, losses)
-                told.append(MessageParam(role="user", content=_result_as_content(output, path, losses)))
+                items.append(MessageParam(role="user", content=_result_as_content(output, path, losses)))
             case MessageParam(content=list() as parts, role=role):
-                said = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
-                told.append(with_content(item, said))
+                texts = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
+                items.append(with_content(item, texts))
             case _:
-                told.append(item)
-    return with_items(request, told)
+                items.append(item)
+    return with_items(request, items)
 
 
 def tool_results_in_user_messages(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """E-2: results that follow each other are blocks of one user message, in their order."""
+    """E-2: consecutive results become blocks of one user message, in their order."""
     if not isinstance(request.input, list):
         return request
     items: list[ItemParam] = []
@@ -84,29 +84,29 @@ def tool_results_in_user_messages(request: Request, losses: Losses, _options: No
 
 def _call_as_text(call: Call) -> str:
     name = f"{call.namespace}{NAMESPACE_SEPARATOR}{call.name}" if call.namespace else call.name
-    # The input of a custom tool is any text: as a JSON string it cannot be taken for the end of the note.
+    # The input of a custom tool is any text. Encoded as a JSON string it cannot look like the end of the note.
     arguments = call.arguments if isinstance(call, FunctionCallParam) else msgspec.json.encode(call.input).decode()
     return call_as_text(name, arguments, call.call_id)
 
 
-def _say(told: list[ItemParam], note: str) -> None:
-    """Puts a note where the assistant was speaking, after a blank line, or lets it speak."""
-    match told:
+def _append_assistant_note(items: list[ItemParam], note: str) -> None:
+    """Append a note to the last assistant message, after a blank line, or add an assistant message."""
+    match items:
         case [*_, MessageParam(role="assistant", content=str() as text) as last]:
-            told[-1] = with_content(last, f"{text}\n\n{note}" if text else note)
+            items[-1] = with_content(last, f"{text}\n\n{note}" if text else note)
         case [*_, MessageParam(role="assistant", content=[*parts, (OutputTextParam() | InputText()) as part]) as last]:
-            told[-1] = with_content(last, [*parts, replace(part, text=f"{part.text}\n\n{note}")])
+            items[-1] = with_content(last, [*parts, replace(part, text=f"{part.text}\n\n{note}")])
         case [*_, MessageParam(role="assistant", content=[*parts]) as last]:
-            told[-1] = with_content(last, [*parts, OutputTextParam(text=note)])
+            items[-1] = with_content(last, [*parts, OutputTextParam(text=note)])
         case _:
-            told.append(MessageParam(role="assistant", content=note))
+            items.append(MessageParam(role="assistant", content=note))
 
 
 def _result_as_content(output: Output, path: str, losses: Losses) -> str | list[ContentParam]:
     value = _value_of(output, path, losses)
     if isinstance(value, str):
         return result_as_text(output.call_id, value)
-    # What is no text stays beside it, in its place: a user's message can hold it.
+    # Parts other than text stay in their place: a user message can hold them.
     match value:
         case [InputText(text=text) as first, *rest]:
             return [replace(first, text=result_as_text(output.call_id, text)), *rest]
@@ -121,7 +121,7 @@ def _result_as_block(output: Output, path: str, losses: Losses) -> ToolResult:
 
 
 def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutputContentParam]:
-    """A text if there is nothing but text, else the parts (TOOL-6, A-5)."""
+    """Return a string if all parts are text, else the parts (TOOL-6, A-5)."""
     if isinstance(output.output, str):
         return output.output
     texts = [part for part in output.output if isinstance(part, InputText)]
@@ -133,7 +133,7 @@ def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutpu
 
 
 def _block_as_text(part: ContentParam, role: MessageRole, path: str, losses: Losses) -> ContentParam:
-    """The same for calls and results that are written inside messages (E-1)."""
+    """Return a call or a result inside a message as text (E-1)."""
     match part:
         case ToolUse():
             text = call_as_text(part.name, msgspec.json.encode(part.input).decode(), part.id)

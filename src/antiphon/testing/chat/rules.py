@@ -1,7 +1,7 @@
-"""What real chat servers refuse, rule by rule. `check(received, limits)` returns the body or raises `RequestRefused`.
+"""The rules of real chat servers. `check(received, limits)` returns the body or raises `RequestRefused`.
 
-Not every server has every rule; a request that passes here is one that all of them take. Each rule has a comment that says what
-it copies.
+Not every server has every rule; a request that passes here is accepted by all of them. The comment of each rule names
+what it copies.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from antiphon.testing.rules import (
     check_fields,
     check_key,
     check_length,
+    check_mentions_json,
     check_metadata,
     check_model,
     check_name,
     check_parameters,
-    check_says_json,
     check_settings,
     check_strict,
     check_user,
@@ -53,9 +53,13 @@ def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """How long the conversation is, in characters of text."""
+    """Return the length of the conversation in characters of text."""
     messages = body.get("messages")
-    contents = [message.get("content") for message in messages if isinstance(message, dict)] if isinstance(messages, list) else []
+    contents = (
+        [message.get("content") for message in messages if isinstance(message, dict)]
+        if isinstance(messages, list)
+        else []
+    )
     return sum(len(text) for content in contents for text in texts_in(content))
 
 
@@ -66,7 +70,9 @@ def _check_combinations(body: dict[str, Any]) -> None:
     # The older and the newer name of one limit: both at once are refused.
     if body.get("max_tokens") is not None and body.get("max_completion_tokens") is not None:
         raise RequestRefused(
-            "max_tokens and max_completion_tokens are one setting", param="max_tokens", code="invalid_parameter_combination"
+            "max_tokens and max_completion_tokens are one setting",
+            param="max_tokens",
+            code="invalid_parameter_combination",
         )
     # "logprobs must be true to use top_logprobs".
     if body.get("top_logprobs") is not None and not body.get("logprobs"):
@@ -86,7 +92,9 @@ def _check_messages(body: dict[str, Any]) -> None:
     messages = body.get("messages")
     # "messages is a required property", and an empty list is too short.
     if not isinstance(messages, list) or not messages:
-        raise RequestRefused("messages is a list of at least one message", param="messages", code="missing_required_parameter")
+        raise RequestRefused(
+            "messages is a list of at least one message", param="messages", code="missing_required_parameter"
+        )
     waiting: list[str] = []
     for at, message in enumerate(messages):
         path = f"messages[{at}]"
@@ -95,13 +103,17 @@ def _check_messages(body: dict[str, Any]) -> None:
         role = message.get("role")
         # An unknown role is refused with the list of known ones; the `function` role is long gone from newer servers.
         if role not in PARTS_OF_ROLE:
-            raise RequestRefused(f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", param=f"{path}.role", code="invalid_value")
+            raise RequestRefused(
+                f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", param=f"{path}.role", code="invalid_value"
+            )
         if role == "tool":
             _check_result(message, path, waiting)
             continue
         _check_all_answered(waiting, path)
         # A participant's name has no white space and none of the signs that templates use.
-        if message.get("name") is not None and not (isinstance(message["name"], str) and PARTICIPANT.fullmatch(message["name"])):
+        if message.get("name") is not None and not (
+            isinstance(message["name"], str) and PARTICIPANT.fullmatch(message["name"])
+        ):
             raise RequestRefused("the name does not match its pattern", param=f"{path}.name", code="invalid_value")
         if role == "assistant":
             waiting = _check_assistant(message, path)
@@ -111,7 +123,8 @@ def _check_messages(body: dict[str, Any]) -> None:
 
 
 def _check_reasoning(messages: list[dict[str, Any]]) -> None:
-    # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that called tools.
+    # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that
+    # called tools.
     for at, message in enumerate(messages):
         if message.get("tool_calls") and not message.get("reasoning_content"):
             raise RequestRefused(
@@ -124,7 +137,9 @@ def _check_reasoning(messages: list[dict[str, Any]]) -> None:
 def _check_all_answered(waiting: list[str], path: str) -> None:
     # "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id."
     if waiting:
-        raise RequestRefused(f"no tool message answers {', '.join(waiting)} before this", param=path, code="invalid_value")
+        raise RequestRefused(
+            f"no tool message answers {', '.join(waiting)} before this", param=path, code="invalid_value"
+        )
 
 
 def _check_result(message: dict[str, Any], path: str, waiting: list[str]) -> None:
@@ -136,7 +151,9 @@ def _check_result(message: dict[str, Any], path: str, waiting: list[str]) -> Non
             "a tool message says which call it answers", param=f"{path}.tool_call_id", code="missing_required_parameter"
         )
     if id not in waiting:
-        raise RequestRefused(f"no call right before this waits for {id!r}", param=f"{path}.tool_call_id", code="invalid_value")
+        raise RequestRefused(
+            f"no call right before this waits for {id!r}", param=f"{path}.tool_call_id", code="invalid_value"
+        )
     waiting.remove(id)
     _check_content(message.get("content"), f"{path}.content", PARTS_OF_ROLE["tool"])
 
@@ -146,11 +163,15 @@ def _check_assistant(message: dict[str, Any], path: str) -> list[str]:
     calls = message.get("tool_calls")
     # "[] is too short": an assistant message has calls or no such field.
     if calls is not None and (not isinstance(calls, list) or not calls):
-        raise RequestRefused("tool_calls is a list of at least one call", param=f"{path}.tool_calls", code="invalid_value")
+        raise RequestRefused(
+            "tool_calls is a list of at least one call", param=f"{path}.tool_calls", code="invalid_value"
+        )
     content = message.get("content")
     # Several providers: an assistant turn has content or tool calls; the empty string is no content.
     if not content and not calls and not message.get("refusal"):
-        raise RequestRefused("an assistant message has content or tool_calls", param=f"{path}.content", code="invalid_value")
+        raise RequestRefused(
+            "an assistant message has content or tool_calls", param=f"{path}.content", code="invalid_value"
+        )
     if content is not None and content != "":
         _check_content(content, f"{path}.content", PARTS_OF_ROLE["assistant"])
     ids = [_check_call(call, f"{path}.tool_calls[{at}]") for at, call in enumerate(calls or ())]
@@ -173,7 +194,9 @@ def _check_call(call: Any, path: str) -> str:
             check_name(name, f"{path}.custom.name")
         case _:
             # A call has an id, a type, and a function with a name and arguments in a string (an object is refused).
-            raise RequestRefused("a call has an id, a type, a name and its arguments in a string", param=path, code="invalid_type")
+            raise RequestRefused(
+                "a call has an id, a type, a name and its arguments in a string", param=path, code="invalid_type"
+            )
     return id
 
 
@@ -188,7 +211,9 @@ def _check_content(content: Any, path: str, kinds: tuple[str, ...]) -> None:
         # Each role has its parts: images, sound and files only from the user, refusals only from the assistant.
         if kind not in kinds:
             raise RequestRefused(
-                f"a part of type {kind!r} stands where {', '.join(kinds)} may", param=f"{path}[{at}]", code="invalid_value"
+                f"a part of type {kind!r} stands where {', '.join(kinds)} may",
+                param=f"{path}[{at}]",
+                code="invalid_value",
             )
         _check_part(part, f"{path}[{at}]")
 
@@ -231,7 +256,9 @@ def _check_tool(tool: Any, path: str) -> str:
         case {"type": "function", "function": {**function}}:
             name = check_name(function.get("name"), f"{path}.function.name")
             if not isinstance(function.get("description") or "", str):
-                raise RequestRefused("a description is a string", param=f"{path}.function.description", code="invalid_type")
+                raise RequestRefused(
+                    "a description is a string", param=f"{path}.function.description", code="invalid_type"
+                )
             check_parameters(function.get("parameters"), f"{path}.function.parameters", strict=function.get("strict"))
             return name
         case {"type": "custom", "custom": {**custom}}:
@@ -239,7 +266,9 @@ def _check_tool(tool: Any, path: str) -> str:
         case _:
             # "Missing required parameter: tools[0].function": the flat form of the responses API is not known here.
             raise RequestRefused(
-                "a tool is a type and, under its name, a function", param=f"{path}.function", code="missing_required_parameter"
+                "a tool is a type and, under its name, a function",
+                param=f"{path}.function",
+                code="missing_required_parameter",
             )
 
 
@@ -260,7 +289,9 @@ def _check_choice(body: dict[str, Any], names: list[str]) -> None:
     for name in chosen:
         # "Tool choice X not found in tools parameter."
         if name not in names:
-            raise RequestRefused(f"the tool {name!r} is chosen but not offered", param="tool_choice", code="invalid_value")
+            raise RequestRefused(
+                f"the tool {name!r} is chosen but not offered", param="tool_choice", code="invalid_value"
+            )
 
 
 def _check_format(body: dict[str, Any]) -> None:
@@ -269,7 +300,7 @@ def _check_format(body: dict[str, Any]) -> None:
             return
         case {"type": "json_object"}:
             texts = [text for message in body["messages"] for text in texts_in(message.get("content"))]
-            check_says_json(texts, "messages")
+            check_mentions_json(texts, "messages")
         case {"type": "json_schema", "json_schema": {**format}}:
             path = "response_format.json_schema"
             check_name(format.get("name"), f"{path}.name")

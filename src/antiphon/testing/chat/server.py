@@ -1,6 +1,6 @@
-"""`ChatServer`: a strict server of Chat Completions. It spells a turn as chunks or as one completion, which say the same.
+"""`ChatServer`: a strict server of Chat Completions. It renders a turn as chunks or as one equivalent completion.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from antiphon.testing.script import (
 
 
 class ChatServer(FakeServer):
-    """`with ChatServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with ChatServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class ChatServer(FakeServer):
 
 
 class ChatBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: ServerLimits = ServerLimits(), reasoning_field: str = "reasoning_content") -> None:  # noqa: B008
         self._limits = limits
@@ -93,13 +94,15 @@ class ChatBehavior:
         return bool(received.json.get("stream"))
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        return _Stream(turn, received.json, self._head("chat.completion.chunk", received), self._reasoning_field).steps()
+        return _Stream(
+            turn, received.json, self._head("chat.completion.chunk", received), self._reasoning_field
+        ).steps()
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
         body = received.json
         choice = {"index": 0, "message": _message(turn, self._reasoning_field), **_choice_end(turn, body)}
-        told = {**self._head("chat.completion", received), "choices": [choice]}
-        return msgspec.json.encode(told if "usage" in turn.omit else {**told, "usage": _usage(turn, body)})
+        completion = {**self._head("chat.completion", received), "choices": [choice]}
+        return msgspec.json.encode(completion if "usage" in turn.omit else {**completion, "usage": _usage(turn, body)})
 
     def _head(self, kind: str, received: ReceivedRequest) -> dict[str, Any]:
         id = f"chatcmpl-{next(self._numbers)}"
@@ -107,41 +110,41 @@ class ChatBehavior:
 
 
 class _Stream:
-    """One turn as frames: the role first, then each piece in a chunk of its own."""
+    """Renders one turn as frames: the role first, then each piece in its own chunk."""
 
     def __init__(self, turn: ScriptedTurn, body: dict[str, Any], head: dict[str, Any], reasoning_field: str) -> None:
         self._turn = turn
         self._body = body
         self._head = head
         self._reasoning_field = reasoning_field
-        self._begun = False
+        self._has_started = False
         self._calls = 0
         self._steps: list[Step] = []
 
     def steps(self) -> list[Step]:
-        for said in self._turn.elements:
-            match said:
+        for element in self._turn.elements:
+            match element:
                 case Text():
-                    for piece in said.pieces:
+                    for piece in element.pieces:
                         self._delta({"content": piece}, logprobs=_logprobs([piece], self._body))
                 case Reasoning():
-                    for piece in said.pieces:
+                    for piece in element.pieces:
                         self._delta({self._reasoning_field: piece})
                 case Refusal():
-                    for piece in said.pieces:
+                    for piece in element.pieces:
                         self._delta({"refusal": piece})
                 case ToolCalls():
-                    for at, call, arguments in interleave_pieces(said):
+                    for at, call, arguments in interleave_pieces(element):
                         self._delta({"tool_calls": [_call_piece(self._calls + at, call, arguments)]})
-                    self._calls += len(said.calls)
+                    self._calls += len(element.calls)
                 case Raw():
-                    self._steps.append(said.data)
+                    self._steps.append(element.data)
                 case Pause() | Wait() | End():
-                    self._steps.append(said)
+                    self._steps.append(element)
                 case Redacted():
-                    pass  # chat has no thoughts without words
+                    pass  # chat has no redacted reasoning
                 case Finish() | ScriptedUsage():
-                    pass  # told at the end, where they belong
+                    pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
         self._end()
@@ -151,15 +154,15 @@ class _Stream:
         omit = self._turn.omit
         if "finish" not in omit:
             self._delta({}, finish_reason=_finish_reason(self._turn))
-        # ScriptedUsage is a last chunk without choices, and only where it was asked for.
+        # Usage is a last chunk without choices, and only on request.
         if "usage" not in omit and (self._body.get("stream_options") or {}).get("include_usage"):
             self._frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
         if "done" not in omit:
             self._steps.append(sse.DONE_FRAME)
 
     def _delta(self, delta: dict[str, Any], *, finish_reason: str | None = None, logprobs: Any = None) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._has_started:
+            self._has_started = True
             self._delta({"role": "assistant", "content": ""})
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         self._frame({**self._head, "choices": [choice]})
@@ -169,7 +172,7 @@ class _Stream:
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     messages: list[dict[str, Any]] = body["messages"]
     last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=-1)
     content = messages[last].get("content") if last >= 0 else ""
@@ -190,7 +193,7 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 
 
 def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
     for message in messages:
@@ -203,17 +206,17 @@ def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them."""
+    """Return the tools that may be called, and the tool choice."""
     tools = []
     for tool in body.get("tools") or ():
-        said = tool[tool["type"]]
-        tools.append(OfferedTool(said["name"], said.get("parameters") or {}, tool["type"]))
+        spec = tool[tool["type"]]
+        tools.append(OfferedTool(spec["name"], spec.get("parameters") or {}, tool["type"]))
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, str):
         return tuple(tools), choice
-    said = choice[choice["type"]]
-    names = [said["name"]] if "name" in said else [tool[tool["type"]]["name"] for tool in said["tools"]]
-    return tuple(tool for tool in tools if tool.name in names), said.get("mode", "required")
+    spec = choice[choice["type"]]
+    names = [spec["name"]] if "name" in spec else [tool[tool["type"]]["name"] for tool in spec["tools"]]
+    return tuple(tool for tool in tools if tool.name in names), spec.get("mode", "required")
 
 
 def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
@@ -227,11 +230,11 @@ def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _message(turn: ScriptedTurn, reasoning_field: str) -> dict[str, Any]:
-    """All that the stream says, put together."""
-    texts = ["".join(said.pieces) for said in turn.elements if isinstance(said, Text)]
-    thoughts = ["".join(said.pieces) for said in turn.elements if isinstance(said, Reasoning)]
-    refusals = ["".join(said.pieces) for said in turn.elements if isinstance(said, Refusal)]
-    calls = [call for said in turn.elements if isinstance(said, ToolCalls) for call in said.calls]
+    """Return the content of the stream as one message."""
+    texts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Text)]
+    thoughts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Reasoning)]
+    refusals = ["".join(element.pieces) for element in turn.elements if isinstance(element, Refusal)]
+    calls = [call for element in turn.elements if isinstance(element, ToolCalls) for call in element.calls]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
     message["refusal"] = "".join(refusals) if refusals else None
     if thoughts:
@@ -253,15 +256,15 @@ def _call_piece(at: int, call: ToolCall, piece: str | None) -> dict[str, Any]:
 
 
 def _choice_end(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
-    pieces = [piece for said in turn.elements if isinstance(said, Text) for piece in said.pieces]
+    pieces = [piece for element in turn.elements if isinstance(element, Text) for piece in element.pieces]
     reason = None if "finish" in turn.omit else _finish_reason(turn)
     return {"logprobs": _logprobs(pieces, body) if pieces else None, "finish_reason": reason}
 
 
 def _finish_reason(turn: ScriptedTurn) -> str:
-    said = [said.reason for said in turn.elements if isinstance(said, Finish)]
-    calls = any(isinstance(said, ToolCalls) for said in turn.elements)
-    return said[-1] if said else "tool_calls" if calls else "stop"
+    reasons = [element.reason for element in turn.elements if isinstance(element, Finish)]
+    calls = any(isinstance(element, ToolCalls) for element in turn.elements)
+    return reasons[-1] if reasons else "tool_calls" if calls else "stop"
 
 
 def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
@@ -276,11 +279,14 @@ def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logprobs(pieces: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
-    """Each piece as a token, if that was asked for; the alternatives are the same token over again."""
+    """Return each piece as a token, if requested; the alternatives repeat the same token."""
     if not body.get("logprobs"):
         return None
     tokens = [{"token": piece, "logprob": -0.25, "bytes": list(piece.encode())} for piece in pieces]
-    return {"content": [{**token, "top_logprobs": [token] * (body.get("top_logprobs") or 0)} for token in tokens], "refusal": None}
+    return {
+        "content": [{**token, "top_logprobs": [token] * (body.get("top_logprobs") or 0)} for token in tokens],
+        "refusal": None,
+    }
 
 
 FIELD = {"function": "arguments", "custom": "input"}

@@ -1,4 +1,4 @@
-"""How a gemini server says no: `{"error": {"code", "message", "status", "details"}}`, alone, inside a stream or inside an array."""
+"""Errors of gemini servers: `{"error": {"code", "message", "status", "details"}}`, alone or in a stream or array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.testing.script import PlainReply, whole
 
 
 class GeminiRequestRefused(Exception):
-    """A request that a real server would not take."""
+    """A real server would refuse the request."""
 
     def __init__(self, message: str, *, status: int = 400, details: Sequence[dict[str, Any]] = ()) -> None:
         super().__init__(message)
@@ -25,20 +25,20 @@ def gemini_error(
     details: Sequence[dict[str, Any]] = (),
     headers: dict[str, str] | None = None,
 ) -> PlainReply:
-    """An error as an answer of its own, for a script or for a refusal."""
+    """Return an error as a whole answer, for a script or a refusal."""
     return whole(body_of(status, message, details), status, headers)
 
 
 def error_frame(status: int, message: str = "scripted") -> bytes:
-    """The same error in the middle of a stream, for `raw`: it comes as an event like any other, inside a 200."""
+    """Return an error as an event inside a 200 stream, for `raw`."""
     return b"data: " + msgspec.json.encode(body_of(status, message)) + b"\r\n\r\n"
 
 
 def body_of(status: int, message: str, details: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
+    error: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
     if details:
-        told["details"] = list(details)
-    return {"error": told}
+        error["details"] = list(details)
+    return {"error": error}
 
 
 def error_info(reason: str) -> dict[str, Any]:
@@ -47,13 +47,15 @@ def error_info(reason: str) -> dict[str, Any]:
 
 
 def retry_info(seconds: float) -> dict[str, Any]:
-    """A detail that says when to come again: `gemini_error(429, details=[retry_info(30)])`. There is no header for it."""
+    """Return a detail with the retry delay, for `gemini_error(429, details=[retry_info(30)])`. No header has it."""
     return {"@type": f"{DETAIL}.RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
 def field_violations(violations: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """A detail that lists what is wrong where: the field, and what is wrong with it."""
-    listed = [{"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations]
+    listed = [
+        {"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations
+    ]
     return {"@type": f"{DETAIL}.BadRequest", "fieldViolations": listed}
 
 

@@ -1,4 +1,4 @@
-"""What real gemini servers refuse in a conversation: roles, turns, parts, calls without results, results without calls."""
+"""The rules of gemini servers for conversations: roles, turns, parts, calls and results that must match."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Content = dict[str, Any]
 
 
 class HistoryRules(Struct, frozen=True, kw_only=True):
-    """What a conversation must be like beyond what all servers ask for."""
+    """The rules for conversations that not all servers have."""
 
     alternation: bool
     last_word: bool
@@ -38,14 +38,18 @@ def check_contents(contents: list[Content] | None, signatures: Signatures, manne
 
 
 def texts_of(content: Any) -> list[str]:
-    """The texts of a content that are no thoughts; and of whatever else stands there, nothing."""
+    """Return the texts of a content without thoughts; empty for any other value."""
     parts = content.get("parts") if isinstance(content, dict) else None
-    found = [part for part in parts if isinstance(part, dict) and not part.get("thought")] if isinstance(parts, list) else []
-    return [part["text"] for part in found if isinstance(part.get("text"), str)]
+    visible = (
+        [part for part in parts if isinstance(part, dict) and not part.get("thought")]
+        if isinstance(parts, list)
+        else []
+    )
+    return [part["text"] for part in visible if isinstance(part.get("text"), str)]
 
 
 def in_parts(content: Content, field: str) -> list[dict[str, Any]]:
-    """What the parts of a content have under this name: `functionCall`, `functionResponse`."""
+    """Return the values of this field (`functionCall`, `functionResponse`) in the parts of a content."""
     return [part[field] for part in content.get("parts", ()) if field in part]
 
 
@@ -56,8 +60,8 @@ def is_user(content: Content) -> bool:
 
 def _check_content(content: Content, path: str, *, alone: bool) -> None:
     role = content.get("role")
-    # It says "Please use a valid role: user, model."; `function` is an older name for the user with results, and a single content
-    # needs no role at all.
+    # It says "Please use a valid role: user, model."; `function` is an older name for the user with results, and a
+    # single content needs no role at all.
     if role not in ("user", "model", "function") and not (alone and role is None):
         raise GeminiRequestRefused("Please use a valid role: user, model.")
     # It says "contents.parts must not be empty."
@@ -71,9 +75,12 @@ def _check_part(part: dict[str, Any], path: str, *, by_model: bool) -> None:
     data = [name for name in part if name in DATA]
     # It says "Invalid value (oneof), oneof field 'data' is already set. Cannot set 'text'"
     if len(data) > 1:
-        raise GeminiRequestRefused(f"Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{data[1]}'")
-    # It says "data: required oneof field 'data' must have one initialized field", and other versions "must include at least one
-    # parts field" for an empty text; but what the model said comes back as it was, and its stream ends in an empty text.
+        raise GeminiRequestRefused(
+            f"Invalid value at '{path}' (oneof), oneof field 'data' is already set. Cannot set '{data[1]}'"
+        )
+    # It says "data: required oneof field 'data' must have one initialized field", and other versions "must include at
+    # least one parts field" for an empty text; but what the model said comes back as it was, and its stream ends in an
+    # empty text.
     if not data or (part.get("text") == "" and not by_model):
         _refuse(f"{path}.data", "required oneof field 'data' must have one initialized field")
     match part:
@@ -103,7 +110,8 @@ def _check_blob(blob: dict[str, Any], path: str) -> None:
 
 
 def _check_file(file: dict[str, Any], path: str) -> None:
-    # It says "Invalid or unsupported file uri": a file of the server's own, a bucket or a web address; data URLs are not taken
+    # It says "Invalid or unsupported file uri": a file of the server's own, a bucket or a web address; data URLs are
+    # not taken
     if not FILE.match(file.get("fileUri", "")):
         _refuse(f"{path}.file_uri", f"Invalid or unsupported file uri: {file.get('fileUri', '')[:100]}")
 
@@ -135,15 +143,19 @@ def _check_calls(turns: list[Content]) -> None:
         # It says so: calls do not stand at the beginning, and it is the model who calls.
         if calls and (is_user(content) or not before):
             raise GeminiRequestRefused(
-                "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
+                "Please ensure that function call turn comes immediately after a user turn or after a function "
+                "response turn."
             )
         # It says so for results without calls, and for those that come too late.
         if results and (not waiting or not is_user(content)):
-            raise GeminiRequestRefused("Please ensure that function response turn comes immediately after a function call turn.")
+            raise GeminiRequestRefused(
+                "Please ensure that function response turn comes immediately after a function call turn."
+            )
         # It says so for results that are missing, too many, or after something else.
         if len(results) != len(waiting):
             raise GeminiRequestRefused(
-                "Please ensure that the number of function response parts is equal to the number of function call parts of the "
+                "Please ensure that the number of function response parts is equal to the number of function call "
+                "parts of the "
                 "function call turn."
             )
         _check_pairs(waiting, results)
@@ -156,7 +168,9 @@ def _check_pairs(calls: list[dict[str, Any]], results: list[dict[str, Any]]) -> 
         calls, results = sorted(calls, key=_id), sorted(results, key=_id)
         # It says "The id of the function call this response is for", documented to match it
         if [_id(call) for call in calls] != [_id(result) for result in results]:
-            raise GeminiRequestRefused("Please ensure that function response ids match those of the function call turn.")
+            raise GeminiRequestRefused(
+                "Please ensure that function response ids match those of the function call turn."
+            )
     # It says "Matches FunctionDeclaration.name and FunctionCall.name", documented
     if [call["name"] for call in calls] != [result["name"] for result in results]:
         raise GeminiRequestRefused(
@@ -169,8 +183,8 @@ def _check_order(contents: list[Content], manner: HistoryRules) -> None:
         # It says "Please ensure that multiturn requests alternate between user and model.": the first generation
         if manner.alternation and is_user(before) == is_user(content):
             raise GeminiRequestRefused("Please ensure that multiturn requests alternate between user and model.")
-    # It says "Please ensure that single turn requests end with a user role or the role field is empty.", and of multiturn
-    # requests that they must end "with a user role or a function response".
+    # It says "Please ensure that single turn requests end with a user role or the role field is empty.", and of
+    # multiturn requests that they must end "with a user role or a function response".
     if manner.last_word and not is_user(contents[-1]):
         raise GeminiRequestRefused("Please ensure that requests end with a user role or a function response.")
 
@@ -183,8 +197,10 @@ def _check_signed(turns: list[Content]) -> None:
         if first is not None and not first.get("thoughtSignature"):
             # It says so, with the name of the function and the place of the turn, counted from one.
             raise GeminiRequestRefused(
-                "Function call is missing a thought_signature in functionCall parts. This is required for tools to work "
-                f"correctly. Additional data, function call `default_api:{first['functionCall']['name']}` , position {at + 1}."
+                "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
+                "work "
+                f"correctly. Additional data, function call `default_api:{first['functionCall']['name']}` , position "
+                f"{at + 1}."
             )
 
 

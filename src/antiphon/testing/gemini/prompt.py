@@ -11,15 +11,15 @@ from antiphon.testing.improvise import OfferedTool, Prompt
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told. Its fields have their camelCase names."""
+    """Convert the request to a `Prompt`. Its fields have their camelCase names."""
     contents: list[dict[str, Any]] = body["contents"]
     last = max((at for at, content in enumerate(contents) if is_user(content) and texts_of(content)), default=-1)
-    spoken = contents[last] if last >= 0 else {}
+    last_content = contents[last] if last >= 0 else {}
     config = body.get("generationConfig") or {}
     tools, choice = _offered(body)
     return Prompt(
-        text=" ".join(texts_of(spoken)),
-        media=len(in_parts(spoken, "inlineData")) + len(in_parts(spoken, "fileData")),
+        text=" ".join(texts_of(last_content)),
+        media=len(in_parts(last_content, "inlineData")) + len(in_parts(last_content, "fileData")),
         results=_results(contents[last + 1 :]),
         calls_before=sum(len(in_parts(content, "functionCall")) for content in contents),
         tools=tools,
@@ -31,19 +31,19 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 
 
 def _results(contents: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     rounds = [results for content in contents if (results := in_parts(content, "functionResponse"))]
-    return tuple((result["name"], _words(result["response"])) for result in rounds[-1]) if rounds else ()
+    return tuple((result["name"], _result_text(result["response"])) for result in rounds[-1]) if rounds else ()
 
 
-def _words(response: dict[str, Any]) -> str:
-    """What a result says: its `output`, its `error`, or else all of it."""
-    said = next((response[name] for name in ("output", "result", "error") if name in response), response)
-    return said if isinstance(said, str) else msgspec.json.encode(said).decode()
+def _result_text(response: dict[str, Any]) -> str:
+    """Return the text of a result: its `output`, its `error`, or else all of it."""
+    value = next((response[name] for name in ("output", "result", "error") if name in response), response)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them."""
+    """Return the tools that may be called, and the tool choice."""
     declared = [one for tool in body.get("tools") or () for one in tool.get("functionDeclarations", ())]
     config = (body.get("toolConfig") or {}).get("functionCallingConfig") or {}
     allowed = config.get("allowedFunctionNames") or [one["name"] for one in declared]

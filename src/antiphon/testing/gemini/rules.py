@@ -1,8 +1,8 @@
-"""What real gemini servers refuse, rule by rule. `check(asked, received, limits, signatures)` returns the body, or raises
+"""The rules of real gemini servers. `check(call, received, limits, signatures)` returns the body, or raises
 `GeminiRequestRefused`.
 
-Not every version has every rule; a request that passes here is one that all of them take, and where that would be too strict a
-limit says so. Each rule has a comment that says what it copies; the words of the error are near those of the real one.
+Not every version has every rule; a request that passes here is accepted by all of them. Where that would be too strict,
+a limit controls the rule. The comment of each rule names what it copies; error messages are close to the real ones.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from antiphon.testing.script import ReceivedRequest
 
 
 class GeminiLimits(ServerLimits, frozen=True, kw_only=True):
-    """What one server allows, beyond what servers of every dialect say of it. Unknown fields are refused wherever it is strict."""
+    """The limits of one server, beyond those of every dialect. A strict server refuses unknown fields everywhere."""
 
     #: Whether calls and their results may have ids.
     ids: bool = True
-    #: Whether user and model must take turns, as in the first generation; newer servers join what one of them says in a row.
+    #: Whether user and model must alternate, as in the first generation; newer servers join consecutive contents.
     alternation: bool = False
-    #: Whether the user, or the result of a call, must have the last word.
+    #: Whether the last content must be the user's or the result of a call.
     last_word: bool = True
     #: Whether `additionalProperties` may stand in a schema of the server's own kind.
     additional_properties: bool = False
@@ -42,7 +42,7 @@ class GeminiLimits(ServerLimits, frozen=True, kw_only=True):
 
 
 class ModelCall(Struct, frozen=True, kw_only=True):
-    """What the address says: which model, what of it (`generateContent`), in which form."""
+    """The parts of the URL: the model, the method (`generateContent`), and the form of the answer."""
 
     model: str
     method: str
@@ -54,36 +54,40 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
     @property
     def as_array(self) -> bool:
-        """Whether the stream is one JSON array, because nobody asked for events."""
+        """Whether the stream is one JSON array, because the client did not request events."""
         return self.streams and not self.sse
 
 
 def parse_model_call(received: ReceivedRequest) -> ModelCall | None:
-    """None where the address is none of a model's."""
+    """Parse the path of a model call; None if the path is not one."""
     path, _, query = received.path.partition("?")
     address = ADDRESS.fullmatch(unquote(path))
-    return ModelCall(model=address[1], method=address[2], sse="sse" in parse_qs(query).get("alt", ())) if address else None
+    return (
+        ModelCall(model=address[1], method=address[2], sse="sse" in parse_qs(query).get("alt", ())) if address else None
+    )
 
 
-def check(asked: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
+def check(call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
     """The body, every field under its camelCase name."""
     check_key(received, limits)
-    _check_model(asked, limits)
+    _check_model(call, limits)
     body = read_body(received, "request", limits)
-    _check_request(body, asked.model, limits, signatures)
+    _check_request(body, call.model, limits, signatures)
     return body
 
 
-def check_count(asked: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
+def check_count(
+    call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures
+) -> dict[str, Any]:
     """The request whose tokens are to be counted."""
     check_key(received, limits)
-    _check_model(asked, limits)
+    _check_model(call, limits)
     body = read_body(received, "countTokens", limits)
     # `contents` is "ignored when a generateContentRequest is set", and only one of the two may be there.
     if "contents" in body and "generateContentRequest" in body:
         raise GeminiRequestRefused("Request cannot have both `contents` and `generate_content_request`.")
     request: dict[str, Any] = body.get("generateContentRequest", {"contents": body.get("contents", [])})
-    _check_request(request, asked.model, limits, signatures)
+    _check_request(request, call.model, limits, signatures)
     return request
 
 
@@ -98,7 +102,9 @@ def check_key(received: ReceivedRequest, limits: GeminiLimits) -> None:
         raise GeminiRequestRefused("Method doesn't allow unregistered callers. Please use API Key.", status=403)
     # 400 for a wrong one, with the reason API_KEY_INVALID
     if key != limits.key:
-        raise GeminiRequestRefused("API key not valid. Please pass a valid API key.", details=[error_info("API_KEY_INVALID")])
+        raise GeminiRequestRefused(
+            "API key not valid. Please pass a valid API key.", details=[error_info("API_KEY_INVALID")]
+        )
 
 
 def read_body(received: ReceivedRequest, shape: str, limits: GeminiLimits) -> dict[str, Any]:
@@ -131,7 +137,9 @@ def signs_calls(model: str, limits: GeminiLimits) -> bool:
 
 def _check_request(body: dict[str, Any], model: str, limits: GeminiLimits, signatures: Signatures) -> None:
     if limits.strict:
-        manner = HistoryRules(alternation=limits.alternation, last_word=limits.last_word, signed=signs_calls(model, limits))
+        manner = HistoryRules(
+            alternation=limits.alternation, last_word=limits.last_word, signed=signs_calls(model, limits)
+        )
         check_contents(body.get("contents"), signatures, manner)
         _check_instruction(body.get("systemInstruction"))
         names = _check_tools(body.get("tools", []), model, limits)
@@ -145,11 +153,12 @@ def _check_request(body: dict[str, Any], model: str, limits: GeminiLimits, signa
         )
 
 
-def _check_model(asked: ModelCall, limits: GeminiLimits) -> None:
+def _check_model(call: ModelCall, limits: GeminiLimits) -> None:
     # 404: "models/x is not found for API version v1beta, or is not supported for generateContent."
-    if limits.models is not None and asked.model not in limits.models:
+    if limits.models is not None and call.model not in limits.models:
         raise GeminiRequestRefused(
-            f"models/{asked.model} is not found for API version v1beta, or is not supported for {asked.method}.", status=404
+            f"models/{call.model} is not found for API version v1beta, or is not supported for {call.method}.",
+            status=404,
         )
 
 
@@ -172,10 +181,13 @@ def _check_instruction(content: dict[str, Any] | None) -> None:
     if not parts:
         _refuse("system_instruction.parts", "contents.parts must not be empty.")
     for at, part in enumerate(parts):
-        # It says "system_instruction.parts[0].data: required oneof field 'data' must have one initialized field", also for "";
-        # and "Currently, text only".
+        # It says "system_instruction.parts[0].data: required oneof field 'data' must have one initialized field", also
+        # for ""; and "Currently, text only".
         if not part.get("text"):
-            _refuse(f"system_instruction.parts[{at}].data", "required oneof field 'data' must have one initialized field: a text")
+            _refuse(
+                f"system_instruction.parts[{at}].data",
+                "required oneof field 'data' must have one initialized field: a text",
+            )
 
 
 # Tools.
@@ -203,8 +215,8 @@ def _check_tools(tools: list[dict[str, Any]], model: str, limits: GeminiLimits) 
 
 def _check_declaration(declaration: dict[str, Any], path: str, limits: GeminiLimits) -> str:
     name = declaration.get("name", "")
-    # It says "Invalid function name. Must start with a letter or an underscore. Must be alphameric, underscores (_), dots (.),
-    # colons (:) or dashes (-), with a maximum length of 64."
+    # It says "Invalid function name. Must start with a letter or an underscore. Must be alphameric, underscores (_),
+    # dots (.), colons (:) or dashes (-), with a maximum length of 64."
     if not NAME.fullmatch(name):
         _refuse(f"{path}.name", f"Invalid function name: {name!r} does not match {NAME.pattern}")
     for own, json_schema in (("parameters", "parametersJsonSchema"), ("response", "responseJsonSchema")):
@@ -255,9 +267,12 @@ def _check_config(config: dict[str, Any], model: str, names: list[str], limits: 
     _check_format(config, limits)
     as_json = config.get("responseMimeType", "text/plain") != "text/plain"
     together = (generation(model) or 0) >= 3 if limits.json_with_tools is None else limits.json_with_tools
-    # It says "Function calling with a response mime type: 'application/json' is unsupported": before the third generation
+    # It says "Function calling with a response mime type: 'application/json' is unsupported": before the third
+    # generation
     if names and as_json and not together:
-        raise GeminiRequestRefused(f"Function calling with a response mime type: '{config['responseMimeType']}' is unsupported")
+        raise GeminiRequestRefused(
+            f"Function calling with a response mime type: '{config['responseMimeType']}' is unsupported"
+        )
 
 
 def _check_thinking(config: dict[str, Any], model: str) -> None:
@@ -269,15 +284,16 @@ def _check_thinking(config: dict[str, Any], model: str) -> None:
     if level is not None and (generation(model) or 3) < 3:
         raise GeminiRequestRefused("Thinking level is not supported for this model.")
     allowed = next(budgets for pattern, budgets in BUDGETS if pattern.search(model))
-    # It says "The thinking budget (52428) is invalid. Please choose a value between 128 and 32768."; -1 lets the model choose
+    # It says "The thinking budget (52428) is invalid. Please choose a value between 128 and 32768."; -1 lets the model
+    # choose
     if budget is not None and budget != -1 and not any(range.least <= budget <= range.most for range in allowed):
         raise GeminiRequestRefused(f"The thinking budget ({budget}) is invalid.")
 
 
 def _check_format(config: dict[str, Any], limits: GeminiLimits) -> None:
     kind = config.get("responseMimeType", "text/plain")
-    # It says "response_mime_type: allowed mimetypes are `text/plain`, `application/json`, `application/xml`, `application/yaml` and
-    # `text/x.enum`."
+    # It says "response_mime_type: allowed mimetypes are `text/plain`, `application/json`, `application/xml`,
+    # `application/yaml` and `text/x.enum`."
     if kind not in MIME_TYPES:
         _refuse("generation_config.response_mime_type", f"allowed mimetypes are {', '.join(MIME_TYPES)}.")
     # It says "If set, response_schema must be omitted, but response_mime_type is required."
@@ -286,11 +302,16 @@ def _check_format(config: dict[str, Any], limits: GeminiLimits) -> None:
     if "responseSchema" in config:
         # It says "response_schema is only supported with response_mime_type 'application/json' or 'text/x.enum'"
         if kind == "text/plain":
-            _refuse("generation_config.response_schema", "only allowed when response_mime_type is application/json or text/x.enum")
+            _refuse(
+                "generation_config.response_schema",
+                "only allowed when response_mime_type is application/json or text/x.enum",
+            )
         check_schema(config["responseSchema"], "generation_config.response_schema", empty_objects=limits.empty_objects)
     if "responseJsonSchema" in config:
         if kind != "application/json":
-            _refuse("generation_config.response_json_schema", "only allowed when response_mime_type is application/json")
+            _refuse(
+                "generation_config.response_json_schema", "only allowed when response_mime_type is application/json"
+            )
         check_json_schema(config["responseJsonSchema"], "generation_config.response_json_schema")
 
 
@@ -313,8 +334,8 @@ RANGES: Final = {
     "frequencyPenalty": Range(-2, 2),
     "logprobs": Range(0, 20),
 }
-#: Which budgets of thought models take, by their names: documented for the second generation. Only the biggest cannot be told not
-#: to think at all; the others, and those that nobody knows, can.
+#: Which budgets of thought models take, by their names: documented for the second generation. Only the biggest cannot
+#: be told not to think at all; the others, and those that nobody knows, can.
 BUDGETS: Final = (
     (re.compile(r"gemini-2\.5-pro"), (Range(128, 32_768),)),
     (re.compile(r"gemini-2\.5-flash-lite"), (Range(0, 0), Range(512, 24_576))),

@@ -1,4 +1,4 @@
-"""What real gemini servers refuse in schemas: their own kind, a part of OpenAPI's, and JSON schema, which newer ones take too."""
+"""The rules of gemini servers for schemas: their own subset of OpenAPI, and JSON schema, which newer servers accept."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _check_words(schema: dict[str, Any], path: str) -> None:
         # It says "enum[0]: cannot be empty"
         if not word:
             _refuse(path, f"enum[{at}]", "cannot be empty")
-    known = FORMATS.get(kind or "")
+    formats = FORMATS.get(kind or "")
     # It says "format: only 'enum' and 'date-time' are supported for STRING type", and the like for numbers
-    if known is not None and schema.get("format", known[0]) not in known:
-        _refuse(path, "format", f"only {' and '.join(map(repr, known))} are supported for {kind} type")
+    if formats is not None and schema.get("format", formats[0]) not in formats:
+        _refuse(path, "format", f"only {' and '.join(map(repr, formats))} are supported for {kind} type")
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -79,8 +79,8 @@ def _check_refs(schema: Any, root: dict[str, Any], path: str) -> None:
         return
     ref = schema.get("$ref")
     if isinstance(ref, str):
-        # It says "If $ref is set on a sub-schema, no other properties, except for those starting as a $, may be set"; newer servers
-        # let a description and a default stand beside it.
+        # It says "If $ref is set on a sub-schema, no other properties, except for those starting as a $, may be set";
+        # newer servers let a description and a default stand beside it.
         others = [name for name in schema if not name.startswith("$") and name not in ("description", "default")]
         if others:
             _refuse(path, "$ref", f"cannot be set together with {', '.join(others)}")

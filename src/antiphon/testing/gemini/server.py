@@ -1,6 +1,6 @@
-"""`GeminiServer`: a strict server of the gemini dialect. It spells a turn as frames or as one answer, which say the same.
+"""`GeminiServer`: a strict server of the gemini dialect. It renders a turn as frames or as one equivalent answer.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from antiphon.testing.script import Finish, PlainReply, ReceivedRequest, Reply, 
 
 
 class GeminiServer(FakeServer):
-    """`with GeminiServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`).
+    """`with GeminiServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`).
 
-    What else it allows is said in `limits`. How it tells: `gives_ids` says whether its calls have ids, `usage_in` which frames
-    have the usage, `one_frame` puts all that it says, text and calls alike, into one frame.
+    `limits` has further limits. `gives_ids`: its calls have ids. `usage_in`: the frames that have the usage.
+    `one_frame`: text and calls are in one frame.
     """
 
     def __init__(
@@ -46,34 +47,36 @@ class GeminiServer(FakeServer):
         port: int = 0,
     ) -> None:
         served = None if models is None else tuple(models)
-        allowed = msgspec.structs.replace(limits or GeminiLimits(), key=key, models=served, max_chars=max_chars, strict=strict)
+        allowed = msgspec.structs.replace(
+            limits or GeminiLimits(), key=key, models=served, max_chars=max_chars, strict=strict
+        )
         behavior = GeminiBehavior(allowed, gives_ids=gives_ids, usage_in=usage_in, one_frame=one_frame, secret=secret)
         super().__init__(behavior, script, port=port)
 
     @property
     def base_url(self) -> str:
-        """What an address begins with; the SDK of the API's maker wants `origin`, and adds the version by itself."""
+        """The base URL with the version. The SDK of the API's maker takes `origin` and adds the version itself."""
         return f"{self.origin}/v1beta"
 
     def _steps_of(self, reply: Reply, received: ReceivedRequest) -> Iterable[Step]:
-        asked = parse_model_call(received)
-        if isinstance(reply, ScriptedTurn) and asked is not None and asked.as_array:
+        call = parse_model_call(received)
+        if isinstance(reply, ScriptedTurn) and call is not None and call.as_array:
             reply = msgspec.structs.replace(reply, headers={"content-type": "application/json", **reply.headers})
         return super()._steps_of(reply, received)
 
 
 def blocked(reason: str = "SAFETY") -> ScriptedTurn:
-    """An answer to a prompt that the server will not have: no candidates, and why."""
+    """Answer that the prompt is blocked: no candidates, and the reason."""
     return turn(Finish(f"{BLOCKED}{reason}"))
 
 
 def empty() -> ScriptedTurn:
-    """An answer that has no candidates, and says nothing of why."""
+    """Answer without candidates and without a reason."""
     return turn(omit=["finish"])
 
 
 class GeminiBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(
         self,
@@ -92,10 +95,10 @@ class GeminiBehavior:
         self._numbers = itertools.count(1)
 
     def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        asked = parse_model_call(received)
+        call = parse_model_call(received)
         path = received.path.partition("?")[0]
         try:
-            match received.method, asked:
+            match received.method, call:
                 case "POST", ModelCall(method="generateContent" | "streamGenerateContent"):
                     return None
                 case "POST", ModelCall(method="countTokens") as counted:
@@ -111,37 +114,37 @@ class GeminiBehavior:
         return gemini_error(404, f"There is no {received.method} {path} here.")
 
     def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
-        asked = _asked(received)
+        call = _model_call(received)
         try:
-            gemini_rules.check(asked, received, self._limits, self._signatures)
+            gemini_rules.check(call, received, self._limits, self._signatures)
         except GeminiRequestRefused as refused:
             reply = refused.reply
             # A stream that is an array is one already when it has nothing to say but an error.
-            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if asked.as_array else reply
+            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if call.as_array else reply
         return None
 
     def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
         return improvise(make_prompt(_body(received)))
 
     def wants_stream(self, received: ReceivedRequest) -> bool:
-        return _asked(received).streams
+        return _model_call(received).streams
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        telling = self._telling(turn, received)
-        told = telling.one_frame() if self._one_frame else telling.frames(self._usage_in)
-        return _as_array(told) if _asked(received).as_array else _as_events(told)
+        renderer = self._renderer(turn, received)
+        steps = renderer.one_frame() if self._one_frame else renderer.frames(self._usage_in)
+        return _as_array(steps) if _model_call(received).as_array else _as_events(steps)
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return msgspec.json.encode(self._telling(turn, received).answer())
+        return msgspec.json.encode(self._renderer(turn, received).answer())
 
-    def _telling(self, turn: ScriptedTurn, received: ReceivedRequest) -> TurnRenderer:
-        model = _asked(received).model
+    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest) -> TurnRenderer:
+        model = _model_call(received).model
         signs = signs_calls(model, self._limits)
         head = {"modelVersion": model, "responseId": f"resp-{next(self._numbers)}"}
         return TurnRenderer(turn, _body(received), head, self._signatures, signs=signs, gives_ids=self._gives_ids)
 
-    def _count(self, asked: ModelCall, received: ReceivedRequest) -> PlainReply:
-        request = gemini_rules.check_count(asked, received, self._limits, self._signatures)
+    def _count(self, call: ModelCall, received: ReceivedRequest) -> PlainReply:
+        request = gemini_rules.check_count(call, received, self._limits, self._signatures)
         tokens = prompt_chars(request) // 4 + 1
         return whole({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
 
@@ -149,11 +152,11 @@ class GeminiBehavior:
         return self._limits.models or ("mock-1",)
 
 
-def _asked(received: ReceivedRequest) -> ModelCall:
-    """What is asked of a model, on a path that is known to be a model's."""
-    asked = parse_model_call(received)
-    assert asked is not None, received.path
-    return asked
+def _model_call(received: ReceivedRequest) -> ModelCall:
+    """Return the model call of a path that is a model's."""
+    call = parse_model_call(received)
+    assert call is not None, received.path
+    return call
 
 
 def _body(received: ReceivedRequest) -> dict[str, Any]:
@@ -171,16 +174,16 @@ def _listed(name: str) -> dict[str, Any]:
     }
 
 
-def _as_events(told: list[dict[str, Any] | Step]) -> list[Step]:
-    # Lines end in CR LF here, and no [DONE] follows.
-    return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in told]
+def _as_events(rendered: list[dict[str, Any] | Step]) -> list[Step]:
+    # Lines end in CR LF, and there is no [DONE].
+    return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in rendered]
 
 
-def _as_array(told: list[dict[str, Any] | Step]) -> list[Step]:
-    """The frames as members of one JSON array, which is whole only at the end."""
+def _as_array(rendered: list[dict[str, Any] | Step]) -> list[Step]:
+    """Return the frames as members of one JSON array, which is complete only at the end."""
     steps: list[Step] = []
     before = b"["
-    for one in told:
+    for one in rendered:
         steps.append(before + msgspec.json.encode(one) if isinstance(one, dict) else one)
         before = b"\n,\r\n" if isinstance(one, dict) else before
     return [*steps, b"\n]"]

@@ -1,7 +1,7 @@
-"""Thought signatures: what the server gives with a call or a text, and whether what comes back is what it gave.
+"""Thought signatures: issue them with calls and texts, and verify those that clients send back.
 
-A signature that the server makes is a keyed hash of the call, so that one which was changed, moved to another call or given by
-another server is known. Of those that a script gives it keeps a list.
+A signature is a keyed hash of the call, so that one that was changed, moved to another call or issued by another server
+is detected. Signatures of a script are kept in a set.
 """
 
 from __future__ import annotations
@@ -22,25 +22,30 @@ class Signatures:
         self._secret = secret
         self._given: set[bytes] = set()
 
-    def made_for(self, part: dict[str, Any]) -> str:
-        """A signature for this part. The texts of an answer share one: they may come back in other pieces."""
+    def make_for(self, part: dict[str, Any]) -> str:
+        """Make a signature for this part. The texts of an answer share one: they may come back in other pieces."""
         return base64.b64encode(self._hash(part)).decode()
 
     def given(self, signature: str) -> str:
-        """A signature from a script, as it stands on the wire: base64, unless it is that already."""
+        """Return a signature of a script in its wire form: base64, unless it is base64 already."""
         wire = signature if from_base64(signature) is not None else base64.b64encode(signature.encode()).decode()
         self._given.add(from_base64(wire) or b"")
         return wire
 
     def check(self, part: dict[str, Any]) -> None:
-        """Whether the signature of a part, if it has one, is good."""
+        """Raise if the signature of a part is invalid. A part without a signature passes."""
         text = part.get("thoughtSignature")
         if not text or text in DUMMIES:
             return
         signature = from_base64(text) or b""
-        if signature in self._given or signature in BYTES_OF_DUMMIES or hmac.compare_digest(signature, self._hash(part)):
+        if (
+            signature in self._given
+            or signature in BYTES_OF_DUMMIES
+            or hmac.compare_digest(signature, self._hash(part))
+        ):
             return
-        # It says "Corrupted thought signature.": one of another model family, of another provider, or changed on the way.
+        # It says "Corrupted thought signature.": one of another model family, of another provider, or changed on the
+        # way.
         raise GeminiRequestRefused("Corrupted thought signature.")
 
     def _hash(self, part: dict[str, Any]) -> bytes:
@@ -49,6 +54,6 @@ class Signatures:
         return hmac.digest(self._secret, msgspec.json.encode(signed, order="sorted"), hashlib.sha256)
 
 
-#: What the documentation offers to who has lost a signature, or never had one.
+#: The documented placeholders for missing signatures.
 DUMMIES: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 BYTES_OF_DUMMIES: Final = tuple(dummy.encode() for dummy in DUMMIES)

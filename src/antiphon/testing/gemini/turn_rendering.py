@@ -1,7 +1,7 @@
-"""How a gemini server tells a turn: as parts, and the frames of a stream or the one answer around them.
+"""Render a turn as a gemini server does: as parts, in the frames of a stream or in one answer.
 
-A call is told whole, in one part. A signature stands on the first call after the thoughts, or else at the end: on an empty text in
-a stream, on the last text of a whole answer. So do the real servers.
+A call is one whole part. A signature is on the first call after the thoughts, or else at the end: on an empty text in a
+stream, on the last text of a whole answer. Real servers do the same.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Part = dict[str, Any]
 
 
 class TurnRenderer:
-    """One turn as parts, and the frames or the answer around them."""
+    """Renders one turn as frames or as one answer."""
 
     def __init__(
         self,
@@ -53,30 +53,32 @@ class TurnRenderer:
         self._signatures = signatures
         self._gives_ids = gives_ids
         self._signs = signs  # whether the next call, or else the end, is signed
-        self._given: str | None = None  # and with what, if the script says so
+        self._given: str | None = None  # the signature, if the script gives one
         self._malformed: ToolCall | None = None
-        #: What each frame says; steps between them stand where they were put.
-        self._said: list[list[Part] | Step] = []
-        for said in turn.elements:
-            self._say(said)
+        #: The parts of each frame, and the steps between frames, in order.
+        self._contents: list[list[Part] | Step] = []
+        for element in turn.elements:
+            self._add(element)
 
     def frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
-        """A frame for each piece, and a last one with the reason to stop."""
-        told: list[dict[str, Any] | Step] = [self._candidate(said) if isinstance(said, list) else said for said in self._said]
+        """Return a frame for each piece, and a last one with the finish reason."""
+        frames: list[dict[str, Any] | Step] = [
+            self._candidate(content) if isinstance(content, list) else content for content in self._contents
+        ]
         last = self._last()
         if "candidates" in last or "promptFeedback" in last or ("usage" not in self._turn.omit and usage_in != "first"):
-            told.append(last)
-        self._add_usage([frame for frame in told if isinstance(frame, dict)], usage_in)
-        return told
+            frames.append(last)
+        self._add_usage([frame for frame in frames if isinstance(frame, dict)], usage_in)
+        return frames
 
     def one_frame(self) -> list[dict[str, Any] | Step]:
-        """All of it in one frame, after whatever happens on the way."""
-        return [*(said for said in self._said if not isinstance(said, list)), self.answer()]
+        """Return the whole answer in one frame, after all other steps."""
+        return [*(content for content in self._contents if not isinstance(content, list)), self.answer()]
 
     def answer(self) -> dict[str, Any]:
-        """All that the stream says, put together: pieces are joined, and a signature at the end stands on the text before it."""
+        """Return the whole answer: texts are joined, and a final signature is on the text before it."""
         parts: list[Part] = []
-        for part in [part for said in self._said if isinstance(said, list) for part in said]:
+        for part in [part for content in self._contents if isinstance(content, list) for part in content]:
             if parts and _continues(parts[-1], part):
                 parts[-1] = {**part, "text": parts[-1]["text"] + part["text"]}
             else:
@@ -86,35 +88,35 @@ class TurnRenderer:
             parts[-1] = {**parts[-1], **signature}
         elif signature:
             parts.append({"text": "", **signature})
-        told = self._no_candidates() or self._candidate(parts, self._end())
+        answer = self._no_candidates() or self._candidate(parts, self._end())
         if "usage" not in self._turn.omit:
-            told["usageMetadata"] = self._usage()
-        return told
+            answer["usageMetadata"] = self._usage()
+        return answer
 
-    def _say(self, said: TurnElement) -> None:
-        match said:
+    def _add(self, element: TurnElement) -> None:
+        match element:
             case Text() | Refusal():
-                self._said += [[{"text": piece}] for piece in said.pieces]
+                self._contents += [[{"text": piece}] for piece in element.pieces]
             case Reasoning():
-                self._said += [[{"text": piece, "thought": True}] for piece in said.pieces]
-                self._signs, self._given = True, said.signature
+                self._contents += [[{"text": piece, "thought": True}] for piece in element.pieces]
+                self._signs, self._given = True, element.signature
             case Redacted():
-                self._signs, self._given = True, said.data
+                self._signs, self._given = True, element.data
             case ToolCalls():
-                calls = [part for call in said.calls for part in self._call(call)]
+                calls = [part for call in element.calls for part in self._call(call)]
                 if calls:
-                    self._said.append(calls)
+                    self._contents.append(calls)
             case Raw():
-                self._said.append(said.data)
+                self._contents.append(element.data)
             case Pause() | Wait() | End():
-                self._said.append(said)
+                self._contents.append(element)
             case Finish() | ScriptedUsage():
-                pass  # told at the end, where they belong
+                pass  # rendered at the end
             case _ as never:
                 assert_never(never)
 
     def _call(self, call: ToolCall) -> list[Part]:
-        """A call whole, which is how this dialect tells them; none if its arguments are no object: the server cannot say those."""
+        """Return a call as one part; empty if its arguments are not an object, which this dialect cannot express."""
         written = "".join(call.pieces)
         args = {"input": written} if call.kind == "custom" else parse_json(written or "{}")
         if not isinstance(args, dict):
@@ -122,38 +124,39 @@ class TurnRenderer:
             return []
         named = {"id": call.id} if self._gives_ids else {}
         part: Part = {"functionCall": {**named, "name": call.name, "args": args}}
-        # Of calls that are made at once the first is signed, and only that one.
+        # Only the first of parallel calls is signed.
         return [{**part, **self._signature_for(part)}]
 
     def _signature_for(self, part: Part) -> dict[str, str]:
         if not self._signs:
             return {}
-        signature = self._signatures.made_for(part) if self._given is None else self._signatures.given(self._given)
+        signature = self._signatures.make_for(part) if self._given is None else self._signatures.given(self._given)
         self._signs, self._given = False, None
         return {"thoughtSignature": signature}
 
     def _signature_at_end(self) -> dict[str, str]:
-        return self._signature_for({"text": ""}) if self._spoke() or self._given is not None else {}
+        return self._signature_for({"text": ""}) if self._has_content() or self._given is not None else {}
 
-    def _spoke(self) -> bool:
-        return any(isinstance(said, list) for said in self._said)
+    def _has_content(self) -> bool:
+        return any(isinstance(content, list) for content in self._contents)
 
     def _last(self) -> dict[str, Any]:
-        """The end: an empty text that may be signed, and the reason; without a reason, nothing but room for the usage."""
+        """Return the last frame: an empty text, perhaps signed, and the finish reason; without a reason, only the
+        head."""
         signature = self._signature_at_end()
         blocked = self._no_candidates()
         if blocked is not None:
             return blocked
         if "finish" in self._turn.omit and not signature:
             return dict(self._head)
-        return self._candidate([{"text": "", **signature}] if self._spoke() or signature else [], self._end())
+        return self._candidate([{"text": "", **signature}] if self._has_content() or signature else [], self._end())
 
     def _no_candidates(self) -> dict[str, Any] | None:
-        """The answer where there are none: the prompt was blocked, or nothing at all was said."""
+        """Return the answer without candidates: the prompt was blocked, or the turn is empty. Else None."""
         reason = self._reason()
         if reason.startswith(BLOCKED):
             return {"promptFeedback": {"blockReason": reason.removeprefix(BLOCKED)}, **self._head}
-        if "finish" in self._turn.omit and not self._spoke():
+        if "finish" in self._turn.omit and not self._has_content():
             return {"candidates": [], **self._head}
         return None
 
@@ -176,41 +179,45 @@ class TurnRenderer:
         return {"finishReason": reason, "finishMessage": f"Malformed function call: {shown}"}
 
     def _reason(self) -> str:
-        said = [said.reason for said in self._turn.elements if isinstance(said, Finish)]
-        if said:
-            return FINISH.get(said[-1], said[-1])
-        # A refusal is a text like any other here; only the reason tells that it is one.
-        refused = any(isinstance(said, Refusal) for said in self._turn.elements)
+        reasons = [element.reason for element in self._turn.elements if isinstance(element, Finish)]
+        if reasons:
+            return FINISH.get(reasons[-1], reasons[-1])
+        # A refusal is plain text here; only the finish reason marks it.
+        refused = any(isinstance(element, Refusal) for element in self._turn.elements)
         return MALFORMED if self._malformed else "SAFETY" if refused else "STOP"
 
     def _add_usage(self, frames: list[dict[str, Any]], usage_in: UsageIn) -> None:
         if "usage" in self._turn.omit:
             return
         if usage_in == "every":
-            # Before the last frame the counts are of what was said so far.
+            # Before the last frame, the counts cover the answer so far.
             for at, frame in enumerate(frames[:-1], 1):
                 frame["usageMetadata"] = self._usage(so_far=at)
         frames[0 if usage_in == "first" else -1]["usageMetadata"] = self._usage()
 
     def _usage(self, so_far: int | None = None) -> dict[str, Any]:
         usage = usage_of(self._turn, prompt_chars(self._body))
-        said = usage.completion - usage.reasoning if so_far is None else min(so_far, usage.completion - usage.reasoning)
-        told = {
+        output_tokens = (
+            usage.completion - usage.reasoning if so_far is None else min(so_far, usage.completion - usage.reasoning)
+        )
+        counts = {
             "promptTokenCount": usage.prompt,
-            "candidatesTokenCount": said,
-            "totalTokenCount": usage.prompt + usage.reasoning + said,
+            "candidatesTokenCount": output_tokens,
+            "totalTokenCount": usage.prompt + usage.reasoning + output_tokens,
         }
         if self._reason().startswith(BLOCKED):
-            del told["candidatesTokenCount"]
-        # Thoughts are counted apart from what is said, cached tokens inside the prompt; neither is told where there are none.
+            del counts["candidatesTokenCount"]
+        # Thoughts are counted apart from the output, cached tokens inside the prompt; zero counts are left out.
         apart = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
-        return {**told, **{name: count for name, count in apart.items() if count}}
+        return {**counts, **{name: count for name, count in apart.items() if count}}
 
     def _pieces(self) -> list[str]:
-        return [piece for said in self._turn.elements if isinstance(said, Text | Refusal) for piece in said.pieces]
+        return [
+            piece for element in self._turn.elements if isinstance(element, Text | Refusal) for piece in element.pieces
+        ]
 
     def _logprobs(self, pieces: list[str]) -> dict[str, Any]:
-        """Each piece as a token; the alternatives are the same token over again."""
+        """Return each piece as a token; the alternatives repeat the same token."""
         tokens = [{"token": piece, "tokenId": at, "logProbability": -0.25} for at, piece in enumerate(pieces)]
         most = self._config().get("logprobs") or 0
         return {"chosenCandidates": tokens, "topCandidates": [{"candidates": [token] * most} for token in tokens]}

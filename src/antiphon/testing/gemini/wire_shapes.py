@@ -1,7 +1,7 @@
-"""The shapes of gemini requests, as one table, and what a reader of protocol buffers makes of JSON that has them or has not.
+"""The shapes of gemini requests as one table, and a reader that parses JSON as protocol buffers do.
 
-`read` gives the body with every field under its camelCase name, and all that is wrong with it. Null is the same as absent, one
-value stands for a list of one, a field may be written in camelCase or in snake_case: so do the real servers.
+`read_message` returns the body with camelCase names, and all violations. As on real servers, null means absent, a
+single value is a list of one, and fields may be in camelCase or snake_case.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Named(Struct, frozen=True):
 class Words(Struct, frozen=True):
     """One of these words, in capitals or not."""
 
-    known: tuple[str, ...]
+    allowed: tuple[str, ...]
 
 
 Kind = str | Many | Named | Words
 Shapes = Mapping[str, Mapping[str, Kind]]
-#: Where it is wrong, and how.
+#: The path and the message.
 Violation = tuple[str, str]
 
 
@@ -45,7 +45,7 @@ def read_message(value: Any, shape: str, shapes: Shapes) -> tuple[Any, list[Viol
 
 
 def from_base64(text: str) -> bytes | None:
-    """The bytes, in either alphabet and with or without the padding at the end; None if the text is no base64."""
+    """Decode base64 in either alphabet, with or without padding; None if the text is not base64."""
     if not BASE64.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
         return None
     plain = text.rstrip("=")
@@ -64,10 +64,13 @@ class _Reader:
         if isinstance(kind, Named):
             if not isinstance(value, dict):
                 return self._wrong(value, path, "an object")
-            return {name: self.value(member, kind.of, f"{path}[{at}].value") for at, (name, member) in enumerate(value.items())}
+            return {
+                name: self.value(member, kind.of, f"{path}[{at}].value")
+                for at, (name, member) in enumerate(value.items())
+            }
         if isinstance(kind, Words):
             word = value.upper() if isinstance(value, str) else None
-            return word if word in kind.known else self._wrong(value, path, "TYPE_ENUM")
+            return word if word in kind.allowed else self._wrong(value, path, "TYPE_ENUM")
         if kind in self._shapes:
             return self._message(value, kind, path)
         return self._scalar(value, kind, path)

@@ -1,8 +1,7 @@
-"""What servers of the Messages API refuse in a single block of content: its members, its place, its media.
+"""The rules of the Messages API for a single content block: its members, its place, its media.
 
-A rule raises `MessagesRequestRefused` with a path as these servers write it (`messages.1.content.0`).
-Each has a comment that says what it
-copies.
+A rule raises `MessagesRequestRefused` with a path in the form of these servers (`messages.1.content.0`). The comment of
+each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -49,14 +48,18 @@ def kind_of(block: Any) -> str:
 def check_block(block: Any, path: str, allowed: tuple[str, ...], *, blank: bool = False) -> None:
     """A block of one of the allowed types; `blank` allows text that is all white space."""
     kind = kind_of(block)
-    # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no place.
+    # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no
+    # place.
     if kind not in BLOCKS:
         raise MessagesRequestRefused(
-            f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {', '.join(BLOCKS)}"
+            f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: "
+            f"{', '.join(BLOCKS)}"
         )
     # "`tool_use` blocks can only be in `assistant` messages", and so on: each role has its blocks.
     if kind not in allowed:
-        raise MessagesRequestRefused(f"{path}: `{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}")
+        raise MessagesRequestRefused(
+            f"{path}: `{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}"
+        )
     members = BLOCKS[kind]
     check_members(block, f"{path}.{kind}", Members({"type": str, **members.must}, members.may))
     check_cache_control(block.get("cache_control"), f"{path}.{kind}")
@@ -95,7 +98,9 @@ def _check_text(block: dict[str, Any], path: str, *, blank: bool) -> None:
 def _check_source(source: dict[str, Any], path: str, sources: dict[str, Members]) -> None:
     kind = kind_of(source)
     if kind not in sources:
-        raise MessagesRequestRefused(f"{path}: Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}")
+        raise MessagesRequestRefused(
+            f"{path}: Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}"
+        )
     check_members(source, f"{path}.{kind}", Members({"type": str, **sources[kind].must}, sources[kind].may))
     # "Only HTTPS URLs are supported": the server fetches them itself.
     if kind == "url" and not source["url"].startswith("https://"):
@@ -108,15 +113,15 @@ def _check_source(source: dict[str, Any], path: str, sources: dict[str, Members]
 def _check_image(source: dict[str, Any], path: str) -> None:
     if source["type"] != "base64":
         return
-    told = source["media_type"]
+    media_type = source["media_type"]
     # Four media types and no other: SVG, HEIC and `image/jpg` are refused.
-    if told not in SIGNS:
+    if media_type not in SIGNS:
         raise MessagesRequestRefused(f"{path}.base64.media_type: Input should be {', '.join(map(repr, SIGNS))}")
     # "The image was specified using the image/jpeg media type, but the image appears to be a image/png image."
     start = base64.b64decode(source["data"][:16])
-    seen = next((kind for kind, sign in SIGNS.items() if sign.match(start)), told)
-    if seen != told:
-        raise MessagesRequestRefused(f"{path}: the image is said to be {told}, but it appears to be {seen}")
+    seen = next((kind for kind, sign in SIGNS.items() if sign.match(start)), media_type)
+    if seen != media_type:
+        raise MessagesRequestRefused(f"{path}: the image is said to be {media_type}, but it appears to be {seen}")
 
 
 def _check_document(source: dict[str, Any], path: str) -> None:

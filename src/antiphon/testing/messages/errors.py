@@ -1,4 +1,4 @@
-"""Errors as servers of the Messages API tell them: as an answer, and as the event that ends a stream."""
+"""Errors of servers of the Messages API: as an answer, and as the event that ends a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.testing.script import PlainReply, whole
 
 
 class MessagesRequestRefused(Exception):
-    """A request that a real server would not take."""
+    """A real server would refuse the request."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)

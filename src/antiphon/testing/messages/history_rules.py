@@ -1,6 +1,6 @@
-"""What servers of the Messages API refuse in a conversation: the order of its turns, calls without results, thoughts not their own.
+"""The rules of the Messages API for conversations: the order of turns, calls without results, foreign thoughts.
 
-The blocks by themselves are judged in `messages_block_rules`.
+`block_rules` checks single blocks.
 """
 
 from __future__ import annotations
@@ -8,7 +8,15 @@ from __future__ import annotations
 from itertools import pairwise, takewhile
 from typing import Any, Final
 
-from antiphon.testing.messages.block_rules import IN_ASSISTANT, IN_SYSTEM, IN_USER, Members, check_block, check_members, kind_of
+from antiphon.testing.messages.block_rules import (
+    IN_ASSISTANT,
+    IN_SYSTEM,
+    IN_USER,
+    Members,
+    check_block,
+    check_members,
+    kind_of,
+)
 from antiphon.testing.messages.errors import MessagesRequestRefused
 from antiphon.testing.messages.issued_thoughts import IssuedThoughts
 
@@ -49,7 +57,8 @@ def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 def _check_role(message: Any, path: str, roles: tuple[str, ...]) -> None:
     check_members(message, path, MESSAGE)
     role = message["role"]
-    # "The Messages API accepts a top-level `system` parameter, not "system" as an input message role", except for newer models.
+    # "The Messages API accepts a top-level `system` parameter, not "system" as an input message role", except for newer
+    # models.
     if role not in roles:
         raise MessagesRequestRefused(f'messages: Unexpected role "{role}". Permitted are {", ".join(roles)}')
 
@@ -58,19 +67,21 @@ def _check_order(roles: list[str], *, alternating: bool) -> None:
     # "messages: first message must use the "user" role".
     if roles[0] != "user":
         raise MessagesRequestRefused('messages: first message must use the "user" role')
-    spoken = [role for role in roles if role != "system"]
-    # "roles must alternate between "user" and "assistant", but found multiple "user" roles in a row": the maker of this API has
-    # come to merge such turns, those who serve its models elsewhere have not.
-    for before, after in pairwise(spoken):
+    turn_roles = [role for role in roles if role != "system"]
+    # "roles must alternate between "user" and "assistant", but found multiple "user" roles in a row": the maker of this
+    # API has come to merge such turns, those who serve its models elsewhere have not.
+    for before, after in pairwise(turn_roles):
         if alternating and before == after:
             raise MessagesRequestRefused(
-                f'messages: roles must alternate between "user" and "assistant", but found multiple "{after}" roles in a row'
+                f'messages: roles must alternate between "user" and "assistant", but found multiple "{after}" roles '
+                "in a row"
             )
     for at, role in enumerate(roles):
         # "role 'system' must precede an 'assistant' message or end the array"; and what it follows is the user.
         if role == "system" and (roles[at - 1] != "user" or roles[at + 1 : at + 2] not in ([], ["assistant"])):
             raise MessagesRequestRefused(
-                f"messages.{at}: role 'system' must follow a 'user' message, and precede an 'assistant' message or end the array"
+                f"messages.{at}: role 'system' must follow a 'user' message, and precede an 'assistant' message or "
+                "end the array"
             )
 
 
@@ -93,7 +104,9 @@ def _check_content(message: dict[str, Any], path: str, *, is_last: bool) -> None
 def _check_prefill(message: dict[str, Any], thinking: str) -> None:
     # A turn that is already begun cannot be thought about: prefilling is refused where thinking is on.
     if thinking in THINKING:
-        raise MessagesRequestRefused("messages: the conversation cannot end with an assistant message when `thinking` is enabled")
+        raise MessagesRequestRefused(
+            "messages: the conversation cannot end with an assistant message when `thinking` is enabled"
+        )
     last = blocks_of(message)[-1:]
     # "final assistant content cannot end with trailing whitespace".
     if last and last[0]["type"] == "text" and last[0]["text"] != last[0]["text"].rstrip():
@@ -124,8 +137,8 @@ def _check_calls(messages: list[dict[str, Any]]) -> None:
 
 
 def _check_calls_last(blocks: list[dict[str, Any]], caller: str) -> None:
-    # What stands between a call and its result separates them: text, or a search of the server's own, after a call gets the
-    # same refusal as a call without a result.
+    # What stands between a call and its result separates them: text, or a search of the server's own, after a call gets
+    # the same refusal as a call without a result.
     for before, after in pairwise(blocks):
         if before["type"] == "tool_use" and after["type"] != "tool_use":
             _check_answered([before["id"]], caller)
@@ -155,15 +168,17 @@ def _check_results(blocks: list[dict[str, Any]], path: str, waiting: list[str], 
 
 
 def _check_answered(waiting: list[str], caller: str) -> None:
-    # "`tool_use` ids were found without `tool_result` blocks immediately after": all results, in the one message that follows.
+    # "`tool_use` ids were found without `tool_result` blocks immediately after": all results, in the one message that
+    # follows.
     if waiting:
         raise MessagesRequestRefused(
-            f"{caller}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(waiting)}. "
+            f"{caller}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+            f"{', '.join(waiting)}. "
             "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
         )
 
 
-# IssuedThoughts.
+# Thoughts.
 
 
 def _check_thoughts(messages: list[dict[str, Any]], thoughts: IssuedThoughts) -> None:
@@ -171,24 +186,27 @@ def _check_thoughts(messages: list[dict[str, Any]], thoughts: IssuedThoughts) ->
         blocks = blocks_of(message)
         for number, block in enumerate(blocks):
             path = f"messages.{at}.content.{number}"
-            # "Invalid `signature` in `thinking` block": thoughts that were changed, made up, or given by another server.
+            # "Invalid `signature` in `thinking` block": thoughts that were changed, made up, or given by another
+            # server.
             if block["type"] == "thinking" and not thoughts.knows(block["thinking"], block["signature"]):
                 raise MessagesRequestRefused(f"{path}: Invalid `signature` in `thinking` block")
             if block["type"] == "redacted_thinking" and not thoughts.knows_sealed(block["data"]):
                 raise MessagesRequestRefused(f"{path}: Invalid `data` in `redacted_thinking` block")
         # "The final block in an assistant message cannot be `thinking`": thoughts lead to something.
         if blocks and blocks[-1]["type"] == "thinking":
-            raise MessagesRequestRefused(f"messages.{at}: The final block in an assistant message cannot be `thinking`.")
+            raise MessagesRequestRefused(
+                f"messages.{at}: The final block in an assistant message cannot be `thinking`."
+            )
 
 
 def _check_loop(messages: list[dict[str, Any]]) -> None:
     """Within a loop of tools, the turn that began it starts with thoughts."""
-    asked = max(at for at, message in enumerate(messages) if message["role"] == "user" and not _has_results(message))
-    for at, message in enumerate(messages[asked:], asked):
+    start = max(at for at, message in enumerate(messages) if message["role"] == "user" and not _has_results(message))
+    for at, message in enumerate(messages[start:], start):
         if message["role"] == "assistant":
             kind = kind_of(blocks_of(message)[0]) if message["content"] else ""
-            # "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceding the lastmost
-            # set of `tool_use` and `tool_result` blocks)". Adaptive thinking has no such rule.
+            # "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceding the
+            # lastmost set of `tool_use` and `tool_result` blocks)". Adaptive thinking has no such rule.
             if kind not in ("thinking", "redacted_thinking"):
                 raise MessagesRequestRefused(
                     f"messages.{at}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`. "

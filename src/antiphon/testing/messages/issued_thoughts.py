@@ -1,7 +1,7 @@
-"""What a server of the Messages API signs and seals, so that it knows its own thoughts again.
+"""Signatures of thoughts, with which a fake server of the Messages API recognises thoughts that it issued.
 
-A signature is a keyed hash of the thoughts: any such server here takes what any other of them gave, and nobody can make one up.
-Signatures that a script spells out are known to the server that gave them.
+A signature is a keyed hash of the thoughts. All fake servers share the key, so each accepts the signatures of the
+others. Signatures of a script are valid only on the server that issued them.
 """
 
 from __future__ import annotations

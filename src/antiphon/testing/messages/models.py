@@ -1,7 +1,7 @@
-"""What the models of the Messages API take of thinking and effort, as the API's guides list it (November 2026).
+"""The values of thinking and effort that models of the Messages API accept, by the API's guides (November 2026).
 
-The lists are written out here by themselves and share nothing with the profiles that the gateway reads. A model under any other
-name takes everything.
+The lists are written by hand and share nothing with the gateway's profiles. A model with any other name accepts all
+values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ModelRules(Struct, frozen=True):
 
 
 def find_model_rules(name: Any) -> ModelRules:
-    known = (model for model in MODELS if isinstance(name, str) and model.name.match(name))
-    return next(known, UNKNOWN)
+    matches = (model for model in MODELS if isinstance(name, str) and model.name.match(name))
+    return next(matches, UNKNOWN)
 
 
 def check_type(model: ModelRules, kind: str) -> None:
@@ -54,7 +54,9 @@ def check_effort(model: ModelRules, effort: str, kind: str) -> None:
     # "… does not support effort level 'xhigh'. Supported levels: …", in the order of the alphabet.
     if model.efforts is not None and effort not in model.efforts:
         levels = ", ".join(sorted(model.efforts))
-        raise MessagesRequestRefused(f"This model does not support effort level '{effort}'. Supported levels: {levels}.")
+        raise MessagesRequestRefused(
+            f"This model does not support effort level '{effort}'. Supported levels: {levels}."
+        )
     # "output_config.effort 'xhigh' is not supported when thinking is disabled on this model. …": from 5 on.
     if effort in ("xhigh", "max") and kind in ("disabled", "between_tools") and model.capped:
         raise MessagesRequestRefused(

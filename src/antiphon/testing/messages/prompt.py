@@ -1,4 +1,4 @@
-"""What a messages server without a script was asked, as `improvise` wants it told."""
+"""Convert a request of the Messages API to a `Prompt` for `improvise`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from antiphon.testing.rules import texts_in
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     messages: list[dict[str, Any]] = body["messages"]
     last = max((at for at, message in enumerate(messages) if message["role"] == "user" and _asks(message)), default=-1)
-    asked = [block for block in blocks_of(messages[last]) if block["type"] != "tool_result"] if last >= 0 else []
+    blocks = [block for block in blocks_of(messages[last]) if block["type"] != "tool_result"] if last >= 0 else []
     calls = _calls(messages)
     tools, choice = _offered(body)
     return Prompt(
-        text=" ".join(texts_in(asked)),
-        media=sum(block["type"] != "text" for block in asked),
+        text=" ".join(texts_in(blocks)),
+        media=sum(block["type"] != "text" for block in blocks),
         results=_results(messages[last + 1 :], calls),
         calls_before=len(calls),
         tools=tools,
@@ -35,21 +35,25 @@ def _asks(message: dict[str, Any]) -> bool:
 
 
 def _calls(messages: list[dict[str, Any]]) -> dict[str, str]:
-    """The name of the tool that each call is of."""
+    """Return the tool name of each call, by call id."""
     blocks = [block for message in messages for block in blocks_of(message)]
     return {block["id"]: block["name"] for block in blocks if block["type"] == "tool_use"}
 
 
 def _results(messages: list[dict[str, Any]], calls: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     rounds = [message for message in messages if message["role"] == "user"]
     results = blocks_of(rounds[-1]) if rounds else []
-    return tuple((calls.get(result["tool_use_id"], "the tool"), " ".join(texts_in(result.get("content")))) for result in results)
+    return tuple(
+        (calls.get(result["tool_use_id"], "the tool"), " ".join(texts_in(result.get("content")))) for result in results
+    )
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them. Tools that the server would run itself are never called."""
-    tools = tuple(OfferedTool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool)
+    """Return the tools that may be called, and the tool choice. Hosted tools are never called."""
+    tools = tuple(
+        OfferedTool(tool["name"], tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool
+    )
     match body.get("tool_choice"):
         case {"type": "tool", "name": name}:
             return tuple(tool for tool in tools if tool.name == name), "required"

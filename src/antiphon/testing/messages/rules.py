@@ -1,8 +1,7 @@
-"""What real servers of the Messages API refuse, rule by rule. `check` returns the body or raises `MessagesRequestRefused`.
+"""The rules of real servers of the Messages API. `check` returns the body or raises `MessagesRequestRefused`.
 
-Here are the rules of headers, settings and their combinations; `messages_history_rules`, `messages_block_rules` and
-`messages_tool_rules` have the rest. A request that passes is one that all such servers take. Each rule has a comment that says
-what it copies.
+This module has the rules for headers, settings and their combinations; `history_rules`, `block_rules` and `tool_rules`
+have the rest. A request that passes is accepted by all such servers. The comment of each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -13,7 +12,14 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.testing.messages.block_rules import IN_SYSTEM, Members, check_block, check_cache_control, check_members, kind_of
+from antiphon.testing.messages.block_rules import (
+    IN_SYSTEM,
+    Members,
+    check_block,
+    check_cache_control,
+    check_members,
+    kind_of,
+)
 from antiphon.testing.messages.errors import MessagesRequestRefused
 from antiphon.testing.messages.history_rules import THINKING, blocks_of, check_history
 from antiphon.testing.messages.issued_thoughts import IssuedThoughts
@@ -69,7 +75,11 @@ def prompt_chars(body: dict[str, Any]) -> int:
 
 
 def _check(
-    received: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts, fields: frozenset[str], required: tuple[str, ...]
+    received: ReceivedRequest,
+    limits: MessagesLimits,
+    thoughts: IssuedThoughts,
+    fields: frozenset[str],
+    required: tuple[str, ...],
 ) -> dict[str, Any]:
     # "Request exceeds the maximum size": 32 MB, before anything else is looked at.
     if len(received.body) > limits.max_bytes:
@@ -120,14 +130,17 @@ def _json_object(received: ReceivedRequest) -> dict[str, Any]:
     return body
 
 
-def _check_fields(body: dict[str, Any], received: ReceivedRequest, fields: frozenset[str], required: tuple[str, ...]) -> None:
+def _check_fields(
+    body: dict[str, Any], received: ReceivedRequest, fields: frozenset[str], required: tuple[str, ...]
+) -> None:
     for name in required:
         # "max_tokens: Field required": there is no default for it.
         if name not in body:
             raise MessagesRequestRefused(f"{name}: Field required")
     betas = [name for header, name in received.headers.items() if BETA_HEADER.fullmatch(header)]
     for name in body:
-        # "context_management: Extra inputs are not permitted": unknown fields, and those of a beta that the header does not name.
+        # "context_management: Extra inputs are not permitted": unknown fields, and those of a beta that the header does
+        # not name.
         if name not in fields and not (name in BETA_FIELDS and BETA_FIELDS[name] in ",".join(betas)):
             raise MessagesRequestRefused(f"{name}: Extra inputs are not permitted")
 
@@ -170,7 +183,9 @@ def _check_settings(body: dict[str, Any]) -> None:
             raise MessagesRequestRefused(f"{name}: Input should be a valid {wanted.__name__}")
     # "`temperature` and `top_p` cannot both be specified for this model."
     if "temperature" in body and "top_p" in body:
-        raise MessagesRequestRefused("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
+        raise MessagesRequestRefused(
+            "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
+        )
     _check_stops(body.get("stop_sequences", []))
     if "metadata" in body:
         _check_metadata(body["metadata"])
@@ -189,7 +204,9 @@ def _check_stops(stops: list[Any]) -> None:
     # "stop_sequences: each stop sequence must contain non-whitespace".
     for at, stop in enumerate(stops):
         if not isinstance(stop, str) or not stop.strip():
-            raise MessagesRequestRefused(f"stop_sequences.{at}: each stop sequence must be a string with non-whitespace in it")
+            raise MessagesRequestRefused(
+                f"stop_sequences.{at}: each stop sequence must be a string with non-whitespace in it"
+            )
 
 
 def _check_metadata(metadata: Any) -> None:
@@ -215,7 +232,9 @@ def _check_citations(messages: list[dict[str, Any]]) -> None:
         for number, block in enumerate(blocks_of(message)):
             texts = block["content"] if block["type"] == "search_result" else [block]
             if message["role"] == "user" and any(kind_of(text) == "text" and text.get("citations") for text in texts):
-                raise MessagesRequestRefused(f"messages.{at}.content.{number}: citations are not permitted in user messages")
+                raise MessagesRequestRefused(
+                    f"messages.{at}.content.{number}: citations are not permitted in user messages"
+                )
 
 
 # Thinking.
@@ -241,7 +260,9 @@ def _check_thinking(body: dict[str, Any], model: ModelRules) -> None:
     if kind == "enabled":
         # "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024".
         if thinking["budget_tokens"] < 1024:
-            raise MessagesRequestRefused("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+            raise MessagesRequestRefused(
+                "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+            )
         # "`max_tokens` must be greater than `thinking.budget_tokens`": the budget is part of the limit.
         if thinking["budget_tokens"] >= body.get("max_tokens", float("inf")):
             raise MessagesRequestRefused("`max_tokens` must be greater than `thinking.budget_tokens`")
@@ -288,9 +309,12 @@ def _check_cache(body: dict[str, Any]) -> None:
     if len(marks) > 4:
         raise MessagesRequestRefused(f"A maximum of 4 blocks with cache_control may be provided. Found {len(marks)}.")
     lives = [mark.get("ttl", "5m") for mark in marks]
-    # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block", in the order tools, system, messages.
+    # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block", in the order tools, system,
+    # messages.
     if lives != sorted(lives):
-        raise MessagesRequestRefused("a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block")
+        raise MessagesRequestRefused(
+            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+        )
 
 
 def _cacheable(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""`MessagesServer`: a strict server of the Messages API. It spells a turn as events or as one message, which say the same.
+"""`MessagesServer`: a strict server of the Messages API. It renders a turn as events or as one equivalent message.
 
-The JSON is written out by hand here, and shares nothing with the dialect that the gateway reads it with. Real servers send one
-block after the other; what worse ones do is a habit.
+The JSON is written by hand and shares no code with the dialect with which the gateway reads it. Real servers send one
+block after the other; `Habit` names the deviations of others.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ from antiphon.testing.script import (
     whole,
 )
 
-#: What poor servers and gateways do to a stream: they begin the message twice, leave every block open until the end, give every
-#: block the index 0, or put a call's input into the block's start and send no pieces of it.
+#: Deviations of nonconformant servers and gateways: they start the message twice, leave every block open until the end,
+#: give every block the index 0, or put a call's input into the block's start and send no deltas.
 Habit = Literal["second_start", "overlapping", "shared_index", "input_at_start"]
 
 
 class MessagesServer(FakeServer):
-    """`with MessagesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with MessagesServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class MessagesServer(FakeServer):
 
 
 class MessagesBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: MessagesLimits = MessagesLimits(), habits: Collection[Habit] = ()) -> None:  # noqa: B008
         self.thoughts = IssuedThoughts()
@@ -124,21 +125,21 @@ class MessagesBehavior:
         return bool(received.json.get("stream"))
 
     def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        told = self._teller(turn, received, self._habits).tell()
-        return [_frame(step) if isinstance(step, dict) else step for step in told]
+        steps = self._renderer(turn, received, self._habits).render()
+        return [_frame(step) if isinstance(step, dict) else step for step in steps]
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
         if _stop_reason(turn) == "error":
             return messages_error(500).body
-        events = [step for step in self._teller(turn, received, ()).tell() if isinstance(step, dict)]
+        events = [step for step in self._renderer(turn, received, ()).render() if isinstance(step, dict)]
         return msgspec.json.encode(_folded(events))
 
-    def _teller(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _Teller:
-        return _Teller(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
+    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
+        return _TurnRenderer(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
 
 
-class _Teller:
-    """One turn as events. A new kind of content begins a new block, and ends the one before."""
+class _TurnRenderer:
+    """Renders one turn as events. A new kind of content ends the current block and starts a new one."""
 
     def __init__(
         self, turn: ScriptedTurn, body: dict[str, Any], id: str, thoughts: IssuedThoughts, habits: Collection[Habit]
@@ -148,30 +149,30 @@ class _Teller:
         self._id = id
         self._thoughts = thoughts
         self._habits = habits
-        self._begun = False
+        self._has_started = False
         self._blocks = 0
         self._open: list[int] = []
-        self._in_text = False  # whether the newest block is text, of which more may follow
+        self._in_text = False  # whether the newest block is text, to which more may be added
         self._steps: list[dict[str, Any] | Step] = []
 
-    def tell(self) -> list[dict[str, Any] | Step]:
-        for said in self._turn.elements:
-            match said:
-                case Text() | Refusal():  # a refusal is text here, and a stop reason
-                    self._text(said.pieces)
+    def render(self) -> list[dict[str, Any] | Step]:
+        for element in self._turn.elements:
+            match element:
+                case Text() | Refusal():  # a refusal is text with a stop reason
+                    self._text(element.pieces)
                 case Reasoning():
-                    self._think(said)
+                    self._think(element)
                 case Redacted():
-                    self._thoughts.give_sealed(said.data)
-                    self._start({"type": "redacted_thinking", "data": said.data})
+                    self._thoughts.give_sealed(element.data)
+                    self._start({"type": "redacted_thinking", "data": element.data})
                 case ToolCalls():
-                    self._call(said)
+                    self._call(element)
                 case Raw():
-                    self._steps.append(said.data)
+                    self._steps.append(element.data)
                 case Pause() | Wait() | End():
-                    self._steps.append(said)
+                    self._steps.append(element)
                 case Finish() | ScriptedUsage():
-                    pass  # told at the end, where they belong
+                    pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
         self._end()
@@ -180,26 +181,26 @@ class _Teller:
     # Blocks.
 
     def _text(self, pieces: tuple[str, ...]) -> None:
-        """More of the text that is being written, or a new block of it."""
+        """Add to the current text block, or start a new one."""
         if not self._in_text:
             self._start({"type": "text", "text": ""})
             self._in_text = True
         for piece in pieces:
             self._delta(self._open[-1], {"type": "text_delta", "text": piece})
 
-    def _think(self, said: Reasoning) -> None:
-        # `omitted`: the words are kept back, and the signature alone is given.
+    def _think(self, element: Reasoning) -> None:
+        # `omitted`: only the signature is sent, without the text.
         is_shown = (self._body.get("thinking") or {}).get("display") != "omitted"
-        pieces = said.pieces if is_shown else ()
-        signature = self._thoughts.give("".join(pieces), said.signature)
+        pieces = element.pieces if is_shown else ()
+        signature = self._thoughts.give("".join(pieces), element.signature)
         self._start({"type": "thinking", "thinking": "", "signature": ""})
         for piece in pieces:
             self._delta(self._open[-1], {"type": "thinking_delta", "thinking": piece})
         self._delta(self._open[-1], {"type": "signature_delta", "signature": signature})
 
-    def _call(self, said: ToolCalls) -> None:
-        """Real servers write one call after the other."""
-        for group in [said.calls] if "overlapping" in self._habits else [(call,) for call in said.calls]:
+    def _call(self, element: ToolCalls) -> None:
+        """Render calls one after the other, as real servers do, unless the habit is `overlapping`."""
+        for group in [element.calls] if "overlapping" in self._habits else [(call,) for call in element.calls]:
             spelled = ToolCalls(tuple(replace(call, pieces=self._pieces(call)) for call in group))
             indices: list[int] = []
             for at, _, piece in interleave_pieces(spelled):
@@ -213,10 +214,10 @@ class _Teller:
         return self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
 
     def _pieces(self, call: ToolCall) -> tuple[str, ...]:
-        """The input in pieces. The first is always empty; of an input with nothing in it there are no others."""
+        """Return the input in pieces. The first is always empty; an empty input has no others."""
         if "input_at_start" in self._habits:
             return ()
-        if call.kind == "custom":  # such tools are functions of one string here
+        if call.kind == "custom":  # custom tools are functions of one string here
             return ("", msgspec.json.encode(_input(call)).decode())
         return ("",) if parse_json("".join(call.pieces)) == {} else ("", *call.pieces)
 
@@ -247,13 +248,18 @@ class _Teller:
     # The message.
 
     def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self._has_started:
+            self._has_started = True
             self._start_message()
 
     def _start_message(self) -> None:
         message: dict[str, Any] = {"id": self._id, "type": "message", "role": "assistant"}
-        message |= {"model": self._body.get("model", "mock-1"), "content": [], "stop_reason": None, "stop_sequence": None}
+        message |= {
+            "model": self._body.get("model", "mock-1"),
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
         if "usage" not in self._turn.omit:
             message["usage"] = {**self._usage(), "output_tokens": 1}
         self._event("message_start", message=message)
@@ -268,8 +274,8 @@ class _Teller:
             return
         # Stop reason and usage share an event, which is there as long as one of them is.
         if "finish" not in omit or "usage" not in omit:
-            told = {} if "usage" in omit else {"usage": self._usage()}
-            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **told)
+            usage = {} if "usage" in omit else {"usage": self._usage()}
+            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **usage)
         if "done" not in omit:
             self._event("message_stop")
 
@@ -281,7 +287,7 @@ class _Teller:
         return stop
 
     def _usage(self) -> dict[str, Any]:
-        """Counted as this API does: what came from the cache is no part of the input."""
+        """Return the usage as this API counts it: cached tokens are not part of the input tokens."""
         usage = usage_of(self._turn, messages_rules.prompt_chars(self._body))
         return {
             "input_tokens": usage.prompt - usage.cached,
@@ -296,20 +302,20 @@ class _Teller:
 
 
 def _input(call: ToolCall) -> dict[str, Any]:
-    """The input of a call as an object, which it always is in this dialect."""
+    """Return the input of a call as an object, as this dialect requires."""
     written = "".join(call.pieces)
-    found = {"input": written} if call.kind == "custom" else parse_json(written)
-    return found if isinstance(found, dict) else {}
+    value = {"input": written} if call.kind == "custom" else parse_json(written)
+    return value if isinstance(value, dict) else {}
 
 
 def _stop_reason(turn: ScriptedTurn) -> str:
-    """In the words of this dialect, which are said as they are; those of chat are translated."""
-    said = [said.reason for said in turn.elements if isinstance(said, Finish)]
-    if said:
-        return STOP_REASONS.get(said[-1], said[-1])
-    if any(isinstance(said, Refusal) for said in turn.elements):
+    """Return the stop reason. Reasons of this dialect are used as they are; those of chat are translated."""
+    reasons = [element.reason for element in turn.elements if isinstance(element, Finish)]
+    if reasons:
+        return STOP_REASONS.get(reasons[-1], reasons[-1])
+    if any(isinstance(element, Refusal) for element in turn.elements):
         return "refusal"
-    return "tool_use" if any(isinstance(said, ToolCalls) for said in turn.elements) else "end_turn"
+    return "tool_use" if any(isinstance(element, ToolCalls) for element in turn.elements) else "end_turn"
 
 
 def _frame(event: dict[str, Any]) -> bytes:
@@ -317,14 +323,18 @@ def _frame(event: dict[str, Any]) -> bytes:
 
 
 def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The message that the events make: all that the stream says, put together."""
+    """Fold the events into the message."""
     message: dict[str, Any] = events[0]["message"]
     written: dict[int, str] = {}
     for event in events:
         match event:
             case {"type": "content_block_start", "content_block": block}:
                 message["content"].append(block)
-            case {"type": "content_block_delta", "index": at, "delta": {"type": "input_json_delta", "partial_json": piece}}:
+            case {
+                "type": "content_block_delta",
+                "index": at,
+                "delta": {"type": "input_json_delta", "partial_json": piece},
+            }:
                 written[at] = written.get(at, "") + piece
                 message["content"][at]["input"] = parse_json(written[at]) or {}
             case {"type": "content_block_delta", "index": at, "delta": {**delta}}:

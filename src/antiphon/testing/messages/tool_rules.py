@@ -1,4 +1,4 @@
-"""What servers of the Messages API refuse in tools, in the choice among them, and in schemas that the output must keep to."""
+"""The rules of the Messages API for tools, the tool choice, and enforced output schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.testing.rules import unknown_type_in
 
 
 def check_tools(tools: Any) -> list[str]:
-    """The names of the tools."""
+    """Check the tools; return their names."""
     if not isinstance(tools, list):
         raise MessagesRequestRefused("tools: Input should be a valid list")
     names = [_check_tool(tool, f"tools.{at}") for at, tool in enumerate(tools)]
@@ -51,7 +51,7 @@ def check_output_format(format: Any, path: str) -> None:
 
 
 def check_schema(schema: dict[str, Any], path: str) -> None:
-    """A schema that is enforced: of the output, or of a strict tool."""
+    """Check an enforced schema: of the output, or of a strict tool."""
     _check_part(schema, path)
     _check_no_circle(schema, schema, path, ())
 
@@ -61,10 +61,12 @@ def check_schema(schema: dict[str, Any], path: str) -> None:
 
 def _check_tool(tool: Any, path: str) -> str:
     kind = kind_of(tool)
-    # Tools that the server runs, or whose schema it knows, are told apart by a dated type, and have settings of their own.
+    # Tools that the server runs, or whose schema it knows, are told apart by a dated type, and have settings of their
+    # own.
     if HOSTED.fullmatch(kind):
         return check_tool_name(tool.get("name", kind), path)
-    # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not known here.
+    # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not
+    # known here.
     if kind not in ("", "custom"):
         raise MessagesRequestRefused(
             f"{path}: Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
@@ -119,7 +121,9 @@ def _check_part(schema: Any, path: str) -> None:
             raise MessagesRequestRefused(f"{path}: For {kind!r} type, property {word!r} is not supported")
     # "For 'object' type, 'additionalProperties' must be explicitly set to false".
     if (kind == "object" or "properties" in schema) and schema.get("additionalProperties") is not False:
-        raise MessagesRequestRefused(f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false")
+        raise MessagesRequestRefused(
+            f"{path}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+        )
     # "For 'array' type, 'minItems' values other than 0 or 1 are not supported".
     if schema.get("minItems", 0) not in (0, 1):
         raise MessagesRequestRefused(f"{path}: For 'array' type, 'minItems' values other than 0 or 1 are not supported")
@@ -140,22 +144,24 @@ def _check_form(schema: dict[str, Any], path: str) -> None:
     for words, kind in ((("properties", "$defs", "definitions"), dict), (("anyOf", "allOf", "enum", "required"), list)):
         for word in words:
             if word in schema and not isinstance(schema[word], kind):
-                raise MessagesRequestRefused(f"{path}.{word}: JSON schema is invalid. It must match JSON Schema draft 2020-12")
+                raise MessagesRequestRefused(
+                    f"{path}.{word}: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+                )
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = [("items", schema["items"])] if "items" in schema else []
+    children: list[tuple[str, Any]] = [("items", schema["items"])] if "items" in schema else []
     for group in ("properties", "$defs", "definitions"):
-        found += [(f"{group}.{name}", child) for name, child in schema.get(group, {}).items()]
+        children += [(f"{group}.{name}", child) for name, child in schema.get(group, {}).items()]
     for group in ("anyOf", "allOf"):
-        found += [(f"{group}.{at}", child) for at, child in enumerate(schema.get(group, ()))]
-    return found
+        children += [(f"{group}.{at}", child) for at, child in enumerate(schema.get(group, ()))]
+    return children
 
 
 def _check_no_circle(schema: dict[str, Any], root: dict[str, Any], path: str, passed: tuple[str, ...]) -> None:
     ref = schema.get("$ref")
     if ref is not None:
-        target = _found(ref, root)
+        target = _resolve_ref(ref, root)
         # "Circular reference detected in schema definitions"; and no other document is ever fetched.
         if target is None or ref in passed:
             raise MessagesRequestRefused(f"{path}: the reference {ref!r} leads in a circle or out of the schema")
@@ -166,7 +172,7 @@ def _check_no_circle(schema: dict[str, Any], root: dict[str, Any], path: str, pa
             _check_no_circle(child, root, f"{path}.{step}", passed)
 
 
-def _found(ref: Any, root: dict[str, Any]) -> dict[str, Any] | None:
+def _resolve_ref(ref: Any, root: dict[str, Any]) -> dict[str, Any] | None:
     match ref.split("/") if isinstance(ref, str) else []:
         case ["#", ("$defs" | "definitions") as group, name]:
             target = root.get(group, {}).get(name)
@@ -199,6 +205,18 @@ HOSTED: Final = re.compile(r"[a-z_]+_20\d{6}|mcp_toolset")
 PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 KEYWORDS: Final = {
     *("type", "properties", "required", "additionalProperties", "items", "minItems", "enum", "const", "anyOf", "allOf"),
-    *("$ref", "$defs", "definitions", "format", "pattern", "default", "title", "description", "examples", "$schema", "$id"),
+    *(
+        "$ref",
+        "$defs",
+        "definitions",
+        "format",
+        "pattern",
+        "default",
+        "title",
+        "description",
+        "examples",
+        "$schema",
+        "$id",
+    ),
 }
 FORMATS: Final = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")

@@ -1,6 +1,6 @@
-"""What real responses servers refuse, rule by rule. `check(received, limits)` returns the body or raises `RequestRefused`.
+"""The rules of real responses servers. `check(received, limits)` returns the body or raises `RequestRefused`.
 
-The server keeps nothing: whatever points to something stored is refused. Each rule has a comment that says what it copies.
+The server is stateless: references to stored objects are refused. The comment of each rule names what it copies.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from antiphon.testing.rules import (
     check_fields,
     check_key,
     check_length,
+    check_mentions_json,
     check_metadata,
     check_model,
     check_name,
     check_parameters,
-    check_says_json,
     check_settings,
     check_strict,
     check_user,
@@ -32,7 +32,7 @@ from antiphon.testing.script import ReceivedRequest
 
 
 def sealed(id: str, maker: str) -> str:
-    """The sealed form of a reasoning item: it says for which item it was made, and the maker can tell that it made it."""
+    """Return the encrypted content of a reasoning item: it has the item's id, and its maker can verify it."""
     mark = hashlib.sha256(f"{maker}:{id}".encode()).hexdigest()[:32]
     return base64.urlsafe_b64encode(f"{id}:{mark}".encode()).decode()
 
@@ -59,7 +59,7 @@ def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """How long the conversation is, in characters of text."""
+    """Return the length of the conversation in characters of text."""
     return sum(len(text) for text in prompt_texts(body))
 
 
@@ -83,7 +83,9 @@ def _check_nothing_stored(body: dict[str, Any]) -> None:
     # Background work and conversations live in a store; servers without one refuse both.
     for name in ("background", "conversation"):
         if body.get(name):
-            raise RequestRefused(f"{name} is not supported here: nothing is stored", param=name, code="unsupported_parameter")
+            raise RequestRefused(
+                f"{name} is not supported here: nothing is stored", param=name, code="unsupported_parameter"
+            )
 
 
 def _check_combinations(body: dict[str, Any]) -> None:
@@ -94,14 +96,17 @@ def _check_combinations(body: dict[str, Any]) -> None:
     include = body.get("include") or []
     for at, word in enumerate(include):
         if word not in INCLUDES:
-            raise RequestRefused(f"{word!r} is not one of {', '.join(INCLUDES)}", param=f"include[{at}]", code="invalid_value")
+            raise RequestRefused(
+                f"{word!r} is not one of {', '.join(INCLUDES)}", param=f"include[{at}]", code="invalid_value"
+            )
     reasoning = body.get("reasoning") or {}
     check_settings(reasoning, {"effort": EFFORTS, "summary": ("auto", "concise", "detailed")})
 
 
 def _check_sealing(body: dict[str, Any], limits: ServerLimits) -> None:
-    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason has nothing
-    # to encrypt. The models are known by public reports; a deployment has any name, and refuses all the same.
+    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason
+    # has nothing to encrypt. The models are known by public reports; a deployment has any name, and refuses all the
+    # same.
     model = body["model"]
     if SEALED in (body.get("include") or ()) and (model in limits.plain_models or PLAIN_MODEL.match(model)):
         raise RequestRefused("Encrypted content is not supported with this model.", param="include")
@@ -150,10 +155,14 @@ def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str]) -> Non
         case "compaction":
             # Sealed by the server itself: it is looked at, not inside.
             if not isinstance(item.get("encrypted_content"), str):
-                raise RequestRefused("encrypted_content is no string", param=f"{path}.encrypted_content", code="invalid_type")
+                raise RequestRefused(
+                    "encrypted_content is no string", param=f"{path}.encrypted_content", code="invalid_type"
+                )
         case "item_reference":
             # "Item with id X not found. Items are not persisted when store is set to false."
-            raise RequestRefused(f"item {item.get('id')!r} not found: nothing is stored", param=path, code="not_found", status=404)
+            raise RequestRefused(
+                f"item {item.get('id')!r} not found: nothing is stored", param=path, code="not_found", status=404
+            )
         case _:
             # An unknown type is refused with the list of known ones.
             raise RequestRefused(f"{kind!r} is no known type of item", param=f"{path}.type", code="invalid_value")
@@ -163,21 +172,27 @@ def _check_members(item: dict[str, Any], kind: Any, path: str) -> None:
     # "Unknown parameter: 'input[3].status'.": members of items that are not in the API's reference are refused.
     for name in item:
         if kind in MEMBERS and name not in MEMBERS[kind]:
-            raise RequestRefused(f"Unknown parameter: '{path}.{name}'.", param=f"{path}.{name}", code="unknown_parameter")
+            raise RequestRefused(
+                f"Unknown parameter: '{path}.{name}'.", param=f"{path}.{name}", code="unknown_parameter"
+            )
 
 
 def _check_id(item: dict[str, Any], kind: Any, path: str) -> None:
     # "Expected an ID that begins with 'msg'": ids say what they name.
     prefix = PREFIXES.get(kind)
     if prefix is not None and item.get("id") is not None and not str(item["id"]).startswith(prefix):
-        raise RequestRefused(f"the id {item['id']!r} does not begin with {prefix!r}", param=f"{path}.id", code="invalid_value")
+        raise RequestRefused(
+            f"the id {item['id']!r} does not begin with {prefix!r}", param=f"{path}.id", code="invalid_value"
+        )
 
 
 def _check_message(item: dict[str, Any], path: str) -> None:
     role = item.get("role")
     # An unknown role is refused with the list of known ones; there is no `tool` among them.
     if role not in PARTS_OF_ROLE:
-        raise RequestRefused(f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", param=f"{path}.role", code="invalid_value")
+        raise RequestRefused(
+            f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", param=f"{path}.role", code="invalid_value"
+        )
     _check_content(item.get("content"), f"{path}.content", PARTS_OF_ROLE[role])
 
 
@@ -191,7 +206,9 @@ def _check_content(content: Any, path: str, kinds: tuple[str, ...]) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
         # "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'": each role has its own words.
         if kind not in kinds:
-            raise RequestRefused(f"{kind!r} stands where {', '.join(kinds)} may", param=f"{path}[{at}].type", code="invalid_value")
+            raise RequestRefused(
+                f"{kind!r} stands where {', '.join(kinds)} may", param=f"{path}[{at}].type", code="invalid_value"
+            )
         _check_part(part, f"{path}[{at}]")
 
 
@@ -228,7 +245,9 @@ def _check_output(item: dict[str, Any], path: str, waiting: dict[str, str]) -> N
     _check_call_id(item, path)
     # "No tool call found for function call output with call_id X": orphans and second outputs are refused alike.
     if waiting.pop(item["call_id"], None) is None:
-        raise RequestRefused(f"no tool call found for the output of {item['call_id']!r}", param=path, code="invalid_value")
+        raise RequestRefused(
+            f"no tool call found for the output of {item['call_id']!r}", param=path, code="invalid_value"
+        )
     _check_content(item.get("output"), f"{path}.output", ("input_text", "input_image", "input_file"))
 
 
@@ -248,12 +267,16 @@ def _check_sealed(item: dict[str, Any], path: str, maker: str) -> None:
     content = item["encrypted_content"]
     id = _opened(content).partition(":")[0]
     if content != sealed(id, maker):
-        said = f"the encrypted content {str(content)[:20]}… could not be verified: it could not be decrypted or parsed"
-        raise RequestRefused(said, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
+        message = (
+            f"the encrypted content {str(content)[:20]}… could not be verified: it could not be decrypted or parsed"
+        )
+        raise RequestRefused(message, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
     # "Encrypted content item_id did not match the target item id": an item without an id is taken.
     if item.get("id") not in (None, id):
-        said = f"the encrypted content {content[:20]}… could not be verified: its item id did not match the target item id"
-        raise RequestRefused(said, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
+        message = (
+            f"the encrypted content {content[:20]}… could not be verified: its item id did not match the target item id"
+        )
+        raise RequestRefused(message, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
 
 
 def _opened(content: Any) -> str:
@@ -288,12 +311,16 @@ def _check_tool(tool: Any, path: str, limits: ServerLimits) -> str:
             return check_name(name, f"{path}.name")
         case {"type": "function" | "custom"}:
             # "Missing required parameter: tools[0].name": the nested form of chat is not known here.
-            raise RequestRefused("a tool has its name beside its type", param=f"{path}.name", code="missing_required_parameter")
+            raise RequestRefused(
+                "a tool has its name beside its type", param=f"{path}.name", code="missing_required_parameter"
+            )
         case {"type": str(kind)} if kind in limits.own_tools:
             return str(tool.get("name", kind))
         case _:
             # Hosted tools are each provider's own; this server has none but those.
-            raise RequestRefused("only function and custom tools are known here", param=f"{path}.type", code="invalid_value")
+            raise RequestRefused(
+                "only function and custom tools are known here", param=f"{path}.type", code="invalid_value"
+            )
 
 
 def _check_choice(body: dict[str, Any], names: list[str]) -> None:
@@ -304,7 +331,9 @@ def _check_choice(body: dict[str, Any], names: list[str]) -> None:
         case "required":
             # "Tool choice 'required' must be specified with 'tools' parameter."
             if not names:
-                raise RequestRefused("tool_choice required is only allowed with tools", param="tool_choice", code="invalid_value")
+                raise RequestRefused(
+                    "tool_choice required is only allowed with tools", param="tool_choice", code="invalid_value"
+                )
         case {"type": "function" | "custom", "name": name}:
             chosen = [name]
         case {"type": "allowed_tools", "mode": "auto" | "required", "tools": [_, *_] as allowed}:
@@ -314,7 +343,9 @@ def _check_choice(body: dict[str, Any], names: list[str]) -> None:
     for name in chosen:
         # "Tool choice X not found in tools parameter."
         if name not in names:
-            raise RequestRefused(f"the tool {name!r} is chosen but not offered", param="tool_choice", code="invalid_value")
+            raise RequestRefused(
+                f"the tool {name!r} is chosen but not offered", param="tool_choice", code="invalid_value"
+            )
 
 
 def _check_format(body: dict[str, Any]) -> None:
@@ -324,12 +355,14 @@ def _check_format(body: dict[str, Any]) -> None:
         case None | {"type": "text"}:
             return
         case {"type": "json_object"}:
-            check_says_json(prompt_texts(body), "input")
+            check_mentions_json(prompt_texts(body), "input")
         case {"type": "json_schema", **format}:
             check_name(format.get("name"), "text.format.name")
             # "Missing required parameter: text.format.schema"; nested as in chat it is missing too.
             if not isinstance(format.get("schema"), dict):
-                raise RequestRefused("a schema is an object", param="text.format.schema", code="missing_required_parameter")
+                raise RequestRefused(
+                    "a schema is an object", param="text.format.schema", code="missing_required_parameter"
+                )
             check_strict(format["schema"], "text.format.schema", strict=format.get("strict"))
         case other:
             # Unknown types of format are refused with the list of known ones.
@@ -380,4 +413,13 @@ SETTINGS: Final[dict[str, Range | type | tuple[str, ...]]] = {
     "truncation": ("auto", "disabled"),
     "service_tier": ("auto", "default", "flex", "priority", "scale"),
 }
-FIELDS: Final = {"model", "input", "tools", "tool_choice", "metadata", "previous_response_id", "conversation", *SETTINGS}
+FIELDS: Final = {
+    "model",
+    "input",
+    "tools",
+    "tool_choice",
+    "metadata",
+    "previous_response_id",
+    "conversation",
+    *SETTINGS,
+}

@@ -1,6 +1,6 @@
-"""`ResponsesServer`: a strict server of the Responses API that keeps nothing. It spells a turn as events or as one response.
+"""`ResponsesServer`: a strict, stateless server of the Responses API. It renders a turn as events or as one response.
 
-The events come from the hub's own writer, so what it says is conformant; poor servers are played with `raw` and `exactly`.
+The hub's writer makes the events, so they are conformant. Use `raw` and `exactly` for nonconformant servers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from antiphon.testing.script import (
 
 
 class ResponsesServer(FakeServer):
-    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`; without a script it echoes and calls tools (`improvise`)."""
+    """`with ResponsesServer([turn(text("Hel", "lo"))]) as server:`. Without a script it echoes and calls tools
+    (`improvise`)."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class ResponsesServer(FakeServer):
 
 
 class ResponsesBehavior:
-    """What makes the server one of this dialect. It does no IO."""
+    """The behaviour of this dialect. It does no IO."""
 
     def __init__(self, limits: ServerLimits = ServerLimits()) -> None:  # noqa: B008
         self._limits = limits
@@ -93,7 +94,7 @@ class ResponsesBehavior:
             request_to_hub(received.body)
         except RequestRefused as refused:
             return refused.reply
-        except ApiError as fault:  # what the specification's own schema has no room for
+        except ApiError as fault:  # violations of the specification's schema
             status, body = error_from_hub(fault)
             return PlainReply(status=status, body=body, headers={"content-type": "application/json"})
         return None
@@ -108,39 +109,41 @@ class ResponsesBehavior:
         request, _ = request_to_hub(received.body)
         to_bytes = EventsFromHub(request)
         steps: list[Step] = []
-        for told in self._tell(turn, received)[0]:
-            steps.append(told if isinstance(told, bytes | Pause | Wait | End) else to_bytes.feed(told))
+        for item in self._render(turn, received)[0]:
+            steps.append(item if isinstance(item, bytes | Pause | Wait | End) else to_bytes.feed(item))
         return steps if "done" in turn.omit else [*steps, to_bytes.finish()]
 
     def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return codec.encode(self._tell(turn, received)[1])
+        return codec.encode(self._render(turn, received)[1])
 
-    def _tell(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
-        """The events of a turn, with what happens between them; and the response they make."""
+    def _render(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
+        """Return the events of a turn with the steps between them, and the final response."""
         request, _ = request_to_hub(received.body)
         opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
         events = EventCollector()
         seal = partial(responses_rules.sealed, maker=self._limits.maker)
-        teller = _Teller(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
-        told: list[Any] = []
-        for said in turn.elements:
-            match said:
+        renderer = _TurnRenderer(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
+        items: list[Any] = []
+        for element in turn.elements:
+            match element:
                 case Raw():
-                    told.append(said.data)
+                    items.append(element.data)
                 case Pause() | Wait() | End():
-                    told.append(said)
+                    items.append(element)
                 case _:
-                    teller.tell(said)
-                    told += events.take()
+                    renderer.add(element)
+                    items += events.take()
         if "finish" not in turn.omit:
-            teller.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
-        return told + events.take(), teller.writer.response
+            renderer.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
+        return items + events.take(), renderer.writer.response
 
 
-class _Teller:
-    """Tells the writer what is said; a new kind of content begins a new item."""
+class _TurnRenderer:
+    """Passes the elements of a turn to the writer. A new kind of content starts a new item."""
 
-    def __init__(self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]) -> None:
+    def __init__(
+        self, writer: ResponseWriter, body: dict[str, Any], stamps: Stamps, seal: Callable[[str], str]
+    ) -> None:
         self.writer = writer
         self._new_id = stamps.new_id
         self._seal = seal
@@ -151,27 +154,27 @@ class _Teller:
         self._key = -1
         self._kind: type[TurnElement] | None = None
 
-    def tell(self, said: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
-        match said:
+    def add(self, element: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
+        match element:
             case Text():
                 key = self._item(Text)
-                for piece in said.pieces:
+                for piece in element.pieces:
                     self.writer.text(key, piece, logprobs=self._logprobs(piece))
             case Refusal():
-                key = self._item(Text)  # a refusal is a part of a message, as text is
-                for piece in said.pieces:
+                key = self._item(Text)  # a refusal is a part of a message, like text
+                for piece in element.pieces:
                     self.writer.refusal(key, piece)
             case Reasoning():
                 key = self._thought()
-                for piece in said.pieces:
+                for piece in element.pieces:
                     self.writer.reasoning(key, piece)
             case ToolCalls():
                 self._close()
-                self._calls(said)
+                self._calls(element)
             case Redacted():
-                pass  # what has no words is no item here
+                pass  # redacted reasoning is not rendered here
             case Finish() | ScriptedUsage():
-                pass  # told at the end, where they belong
+                pass  # rendered at the end
             case _ as never:
                 assert_never(never)
 
@@ -194,7 +197,7 @@ class _Teller:
         return self._key
 
     def _thought(self) -> int:
-        """A reasoning item, with its sealed form if that was asked for."""
+        """Return the key of a reasoning item, with its encrypted content if requested."""
         begins = self._kind is not Reasoning
         key = self._item(Reasoning)
         if begins:
@@ -209,9 +212,9 @@ class _Teller:
             self.writer.close(key)
         self._kind = None
 
-    def _calls(self, said: ToolCalls) -> None:
-        keys = [next(self._keys) for _ in said.calls]
-        for at, call, piece in interleave_pieces(said):
+    def _calls(self, element: ToolCalls) -> None:
+        keys = [next(self._keys) for _ in element.calls]
+        for at, call, piece in interleave_pieces(element):
             is_function = call.kind == "function"
             if piece is None:
                 begin = self.writer.call if is_function else self.writer.custom_call
@@ -220,7 +223,7 @@ class _Teller:
                 (self.writer.arguments if is_function else self.writer.custom_input)(keys[at], piece)
 
     def _logprobs(self, piece: str) -> list[LogProb] | None:
-        """Each piece is a token, if that was asked for; the alternatives are the same token over again."""
+        """Return each piece as a token, if requested; the alternatives repeat the same token."""
         if not self._wants_logprobs:
             return None
         other = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
@@ -229,7 +232,7 @@ class _Teller:
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
-    """The request, as `improvise` wants it told."""
+    """Convert the request to a `Prompt`."""
     given = body["input"]
     items: list[dict[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else given
     last = max((at for at, item in enumerate(items) if item.get("role") == "user"), default=-1)
@@ -250,7 +253,7 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
 
 
 def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
-    """What the tools said last: those of the newest round of calls."""
+    """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
     for item in items:
@@ -264,7 +267,7 @@ def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
 
 
 def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
-    """The tools that may be called, and the choice among them."""
+    """Return the tools that may be called, and the tool choice."""
     tools = [OfferedTool(tool["name"], tool.get("parameters") or {}, tool["type"]) for tool in body.get("tools") or ()]
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, str):
@@ -284,7 +287,7 @@ def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _finish_reason(turn: ScriptedTurn) -> str:
-    return next((said.reason for said in turn.elements if isinstance(said, Finish)), "stop")
+    return next((element.reason for element in turn.elements if isinstance(element, Finish)), "stop")
 
 
 def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> hub.Usage:
