@@ -61,7 +61,9 @@ def _asked(server: Server, name: str, count: int) -> list[str]:
 
 def _body(name: str) -> dict[str, Any]:
     whole = (
-        payloads.plain_body(MODELS[name], stream=False, store=True) if name == "plain" else payloads.responses_body(stream=False)
+        payloads.plain_body(MODELS[name], stream=False, store=True)
+        if name == "plain"
+        else payloads.responses_body(stream=False)
     )
     return {**msgspec.json.decode(whole, type=dict[str, Any]), "model": MODELS[name]}
 
@@ -78,7 +80,9 @@ def _ended(server: Server, ids: Sequence[str]) -> list[str]:
     return statuses
 
 
-def _answer(server: Server, connection: HTTPConnection, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+def _answer(
+    server: Server, connection: HTTPConnection, method: str, path: str, body: bytes | None = None
+) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {server.key}", "content-type": "application/json"}
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
@@ -134,5 +138,7 @@ async def _commits(url: str, seconds: float, count: int) -> Commits:
 
 TOGETHER: Final = 64
 ROW: Final = "INSERT INTO bench_rows VALUES ($1) RETURNING 1 AS number"
-ROWS: Final = f"INSERT INTO bench_rows SELECT $1 FROM generate_series(1, {TOGETHER}) RETURNING (random() * 1e9)::bigint AS number"
+ROWS: Final = (
+    f"INSERT INTO bench_rows SELECT $1 FROM generate_series(1, {TOGETHER}) RETURNING (random() * 1e9)::bigint AS number"
+)
 TELL: Final = "WITH kept AS ({}) SELECT pg_notify('bench', lpad(number::text, 80, 'x')) FROM kept"

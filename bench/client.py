@@ -166,7 +166,9 @@ async def _serve() -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                length = next(
+                    int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+                )
                 await reader.readexactly(length)
                 writer.write(answer)
                 for piece in pieces:
@@ -187,7 +189,9 @@ def _frames() -> list[bytes]:
     numbers = iter(range(10**6))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032d}", lambda: 1_760_000_000)
     request = Request(model=MODEL, input="Hi.")
-    writer = ResponseWriter(initial_response(request, id="resp_" + "0" * 32, created_at=1_760_000_000), events.append, stamps)
+    writer = ResponseWriter(
+        initial_response(request, id="resp_" + "0" * 32, created_at=1_760_000_000), events.append, stamps
+    )
     writer.start()
     for number in range(DELTAS):
         writer.text("message", f" word{number % 10}")

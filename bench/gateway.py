@@ -107,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--peers", action="store_true", help="other gateways too")
     what.add_argument("--dialects", action="store_true", help="this gateway before servers of several dialects")
-    what.add_argument("--against", metavar="COMMIT", help="another commit of this gateway, with the same interpreter and packages")
+    what.add_argument(
+        "--against", metavar="COMMIT", help="another commit of this gateway, with the same interpreter and packages"
+    )
     parser.add_argument("--targets", help=f"of {', '.join(TARGETS)}; the first is what the others are compared with")
     parser.add_argument("--workloads", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--share", type=float, default=1.0, help="of the requests of each workload, for a quick look")
@@ -193,7 +195,11 @@ def _ratios(targets: list[Target], asked: list[Workload], visits: Visits, compar
 
 def _absolutes(targets: list[Target], asked: list[Workload], visits: Visits, idle: dict[str, int]) -> str:
     rows = [
-        [target.name, *(_absolute(visits[target.name, workload.name]) for workload in asked), f"{idle[target.name] / 1024:.0f} MiB"]
+        [
+            target.name,
+            *(_absolute(visits[target.name, workload.name]) for workload in asked),
+            f"{idle[target.name] / 1024:.0f} MiB",
+        ]
         for target in targets
     ]
     return report.table(["µs per request", *(workload.name for workload in asked), "idle"], rows)

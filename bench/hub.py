@@ -79,7 +79,9 @@ def _request_case() -> Case:
 def _chunk_cases() -> list[Case]:
     call: dict[str, Any] = {"tool_calls": [{"index": 0, "function": {"arguments": '{"a'}}]}
     first_call = {
-        "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "rollback", "arguments": ""}}]
+        "tool_calls": [
+            {"index": 0, "id": "call_1", "type": "function", "function": {"name": "rollback", "arguments": ""}}
+        ]
     }
     return [
         _chunk_case("text chunk", {"content": " quick"}, {"content": "The"}),

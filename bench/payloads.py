@@ -47,7 +47,9 @@ def chat_body(model: str = "mock", *, stream: bool = True, turns: int = TURNS) -
     body = {
         "model": model,
         "messages": [{"role": "system", "content": asked["instructions"]}, *map(_chat_message, asked["input"])],
-        "tools": [{"type": "function", "function": {name: tool[name] for name in FUNCTION_FIELDS}} for tool in asked["tools"]],
+        "tools": [
+            {"type": "function", "function": {name: tool[name] for name in FUNCTION_FIELDS}} for tool in asked["tools"]
+        ],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "temperature": 0.7,
@@ -80,7 +82,9 @@ def _responses(model: str, stream: bool, turns: int) -> dict[str, Any]:
     sent = 0  # items up to the question of the last turn that is sent
     for turn in range(TURNS):
         number = f"{STAMP} " if turn == 0 else ""
-        items.append({"type": "message", "role": "user", "content": [{"type": "input_text", "text": number + _prose(rng, 70)}]})
+        items.append(
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": number + _prose(rng, 70)}]}
+        )
         if turn == turns - 1:
             sent = len(items)
         if turn == TURNS - 1:
@@ -88,7 +92,15 @@ def _responses(model: str, stream: bool, turns: int) -> dict[str, Any]:
         if turn % 3 == 1:
             items += _tool_turn(rng, turn)
         answer = {"type": "output_text", "text": _prose(rng, 90), "annotations": []}
-        items.append({"type": "message", "id": f"msg_{turn:040x}", "role": "assistant", "status": "completed", "content": [answer]})
+        items.append(
+            {
+                "type": "message",
+                "id": f"msg_{turn:040x}",
+                "role": "assistant",
+                "status": "completed",
+                "content": [answer],
+            }
+        )
     return {
         "model": model,
         "instructions": _prose(rng, 120),
@@ -129,7 +141,9 @@ def _tool_turn(rng: random.Random, turn: int) -> list[dict[str, Any]]:
 
 def _tool(rng: random.Random, name: str) -> dict[str, Any]:
     kinds = ("string", "integer", "boolean")
-    fields: dict[str, Any] = {f"field_{at}": {"type": rng.choice(kinds), "description": _prose(rng, 12)} for at in range(5)}
+    fields: dict[str, Any] = {
+        f"field_{at}": {"type": rng.choice(kinds), "description": _prose(rng, 12)} for at in range(5)
+    }
     fields["filter"] = {
         "type": "object",
         "properties": {"service": {"type": "string", "enum": ["api", "web", "worker"]}, "since": {"type": "string"}},

@@ -63,7 +63,9 @@ def _encoding() -> float:
     begin = time.process_time_ns()
     for number in range(DELTAS):
         write(
-            OutputTextDelta(sequence_number=number, item_id="msg_1", output_index=0, content_index=0, delta=" quick", logprobs=[])
+            OutputTextDelta(
+                sequence_number=number, item_id="msg_1", output_index=0, content_index=0, delta=" quick", logprobs=[]
+            )
         )
     return (time.process_time_ns() - begin) / DELTAS / 1000
 
@@ -89,7 +91,8 @@ async def _agent() -> float:
 def _builder() -> float:
     """An agent whose snapshots grow by a word, up to a paragraph each."""
     lines = [
-        b'{"type":"item.updated","item":{"id":"%d","type":"agent_message","text":"%b"}}' % (at // 50, b" quick" * (at % 50 + 1))
+        b'{"type":"item.updated","item":{"id":"%d","type":"agent_message","text":"%b"}}'
+        % (at // 50, b" quick" * (at % 50 + 1))
         for at in range(DELTAS)
     ]
     builder, collector = ResponseBuilder("bench"), EventCollector()

@@ -110,5 +110,10 @@ def pinned(
 ) -> subprocess.Popen[bytes]:
     """A process on these cores and no other."""
     return subprocess.Popen(
-        ["taskset", "-c", ",".join(map(str, cores)), *command], stdin=stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env
+        ["taskset", "-c", ",".join(map(str, cores)), *command],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=cwd,
+        env=env,
     )

@@ -68,7 +68,12 @@ def _opened(port: int, store: str) -> socket.socket:
     )
     _read_until(connection, b"\r\n\r\n", b"HTTP/1.1 101 ")
     if store:
-        asked = {"type": "response.create", "model": "mock-n16", "input": payloads.question(7), "store": store == "kept"}
+        asked = {
+            "type": "response.create",
+            "model": "mock-n16",
+            "input": payloads.question(7),
+            "store": store == "kept",
+        }
         connection.sendall(_text_frame(payloads.encoded(asked)))
         _read_until(connection, b'"type":"response.completed"', b"")
     return connection

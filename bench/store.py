@@ -37,13 +37,23 @@ HOLD = 45.0  # seconds: long enough for every client to be asked for a sign of l
 PATIENCE = 300.0
 
 PLAIN = Workload(
-    name="plain", what="a short question, no stream", model="mock-n16", stream=False, connections=32, requests=4000, body="plain"
+    name="plain",
+    what="a short question, no stream",
+    model="mock-n16",
+    stream=False,
+    connections=32,
+    requests=4000,
+    body="plain",
 )
 COST = (
     PLAIN,
-    replace(PLAIN, name="plain-stream", what="the same as a stream of 16 chunks in one write", stream=True, requests=3000),
+    replace(
+        PLAIN, name="plain-stream", what="the same as a stream of 16 chunks in one write", stream=True, requests=3000
+    ),
     Workload(name="json", what="20 KB, no stream", model="mock-n64", stream=False, connections=32, requests=2000),
-    Workload(name="burst", what="20 KB, a stream of 64 chunks in one write", model="mock-n64", connections=32, requests=1500),
+    Workload(
+        name="burst", what="20 KB, a stream of 64 chunks in one write", model="mock-n64", connections=32, requests=1500
+    ),
 )
 ABOUT_COST = """\
 32 clients, each of which asks again as soon as it is answered; the median of {rounds} rounds, and their range. CPU is that of the
@@ -162,7 +172,9 @@ def _target(name: str, url: str) -> Target:
     where = "one process on one core, everything else on the other" if workers == 1 else "two processes on both cores"
     if not url:
         return antiphon(name, f"SQLite; {where}", workers=workers)
-    return antiphon(name, f"PostgreSQL {_postgres_version()}, on the core of the load; {where}", workers=workers, store=url)
+    return antiphon(
+        name, f"PostgreSQL {_postgres_version()}, on the core of the load; {where}", workers=workers, store=url
+    )
 
 
 def _postgres() -> int:
@@ -237,12 +249,24 @@ def _cost_text(sites: list[Site], visits: Visits, rounds: int) -> str:
                     *(_middle(without, "rate"), _with_range([visit.rate for visit in kept], ",.0f")),
                     *(_middle(without, "cpu_us"), _middle(kept, "cpu_us")),
                     *(_middle(kept, "database_us") if site.database else "", _ratio(kept, without)),
-                    *(_middle(without, "p50_ms", ".1f"), _middle(kept, "p50_ms", ".1f"), _middle(kept, "p99_ms", ".1f")),
+                    *(
+                        _middle(without, "p50_ms", ".1f"),
+                        _middle(kept, "p50_ms", ".1f"),
+                        _middle(kept, "p99_ms", ".1f"),
+                    ),
                     str(sum(visit.errors for visit in (*without, *kept))),
                 ]
             )
     head = [
-        *("store, workload", "not kept/s", "kept/s", "CPU µs, not kept", "CPU µs, kept", "database's CPU µs", "kept : not kept"),
+        *(
+            "store, workload",
+            "not kept/s",
+            "kept/s",
+            "CPU µs, not kept",
+            "CPU µs, kept",
+            "database's CPU µs",
+            "kept : not kept",
+        ),
         *("p50 ms, not kept", "p50 ms, kept", "p99 ms, kept", "errors"),
     ]
     text = ABOUT_COST.format(rounds=rounds)
@@ -326,7 +350,9 @@ def _background_text(sites: list[Site], rounds: int, share: float) -> str:
 
 def _commits_text() -> str:
     found = background.commits(_fresh_url())
-    rows = [[str(one.connections), f"{one.silent:,.0f}", f"{one.told:,.0f}", f"{one.told_together:,.0f}"] for one in found]
+    rows = [
+        [str(one.connections), f"{one.silent:,.0f}", f"{one.told:,.0f}", f"{one.told_together:,.0f}"] for one in found
+    ]
     head = ["connections", "told nobody", "told, one a commit", f"told, {background.TOGETHER} a commit"]
     return ABOUT_COMMITS + report.table(head, rows)
 
@@ -341,7 +367,14 @@ def _sockets_text(hold: float) -> str:
             if not server.wait_until_it_listens():
                 raise SystemExit("antiphon did not start")
             rows.append([f"after one turn, {what}" if what else "opened", *_waiting(server, what, hold)])
-    head = [f"{SOCKETS:,} WebSockets", "MB before", "MB with them", "KiB each", "CPU of one core while they wait", "gone meanwhile"]
+    head = [
+        f"{SOCKETS:,} WebSockets",
+        "MB before",
+        "MB with them",
+        "KiB each",
+        "CPU of one core while they wait",
+        "gone meanwhile",
+    ]
     return ABOUT_SOCKETS.format(hold=round(hold)) + report.table(head, rows)
 
 

@@ -70,9 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     print(f"{target.name} did not start", file=sys.stderr)
                     return 1
                 rows.append(_held(server, level, args.seconds))
-    text = (
-        f"Streams of {TOKENS_A_SECOND} tokens a second for {args.seconds} s, begun within one second, on one process. {GOALS}\n\n"
-    )
+    text = f"Streams of {TOKENS_A_SECOND} tokens a second for {args.seconds} s, begun within one second, on one process. {GOALS}\n\n"
     text += report.table(HEAD, [row.row() for row in rows])
     text += "\n" + report.circumstances(targets, load_before)
     print(text)

@@ -42,9 +42,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 def versions_of(python: str, *packages: str) -> list[str]:
-    code = (
-        "import sys; from importlib.metadata import version; print(', '.join(f'{name} {version(name)}' for name in sys.argv[1:]))"
-    )
+    code = "import sys; from importlib.metadata import version; print(', '.join(f'{name} {version(name)}' for name in sys.argv[1:]))"
     return [python, "-c", code, *packages]
 
 
@@ -119,7 +117,12 @@ def antiphon(
 ) -> Target:
     """The gateway, with a store, before a server of a dialect. Whether a response is kept is for each request to say. `source` is
     a folder with the package of a commit, in place of the installed one."""
-    values = {"workers": str(workers), "store": store, "dialect": dialect, "version": "v1beta" if dialect == "gemini" else "v1"}
+    values = {
+        "workers": str(workers),
+        "store": store,
+        "dialect": dialect,
+        "version": "v1beta" if dialect == "gemini" else "v1",
+    }
     return Target(
         name=name,
         what=what,
@@ -127,7 +130,8 @@ def antiphon(
         version=["echo", f"commit {commit}"]
         if commit
         else versions_of(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
-        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"} | ({"PYTHONPATH": str(source)} if source else {}),
+        environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"}
+        | ({"PYTHONPATH": str(source)} if source else {}),
         files={"antiphon.toml": _filled(ANTIPHON, values)},
         workers=workers,
     )
@@ -167,7 +171,15 @@ PEERS = [
         name="litellm",
         what="LiteLLM proxy, `/v1/responses` bridged to chat, one worker, no database",
         command=[
-            *(f"{PERF}/litellm/bin/litellm", "--config", "{folder}/litellm.yaml", "--host", "127.0.0.1", "--port", "{port}"),
+            *(
+                f"{PERF}/litellm/bin/litellm",
+                "--config",
+                "{folder}/litellm.yaml",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "{port}",
+            ),
             *("--num_workers", "1"),
         ],
         version=versions_of(f"{PERF}/litellm/bin/python", "litellm"),
@@ -196,7 +208,12 @@ PEERS = [
         name="open-responses-server",
         what="translates to chat, streams only",
         command=[
-            *(f"{PERF}/open-responses-server/bin/python", "-m", "uvicorn", "open_responses_server.server_entrypoint:app"),
+            *(
+                f"{PERF}/open-responses-server/bin/python",
+                "-m",
+                "uvicorn",
+                "open_responses_server.server_entrypoint:app",
+            ),
             *("--host", "127.0.0.1", "--port", "{port}", "--no-access-log"),
         ],
         version=versions_of(f"{PERF}/open-responses-server/bin/python", "open-responses-server"),

@@ -72,7 +72,9 @@ def run(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int 
 def start(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int = 0) -> subprocess.Popen[bytes]:
     """The load generator, under way."""
     target = server.target
-    requests = max(workload.connections, round(workload.requests * share))  # never fewer streams at once: a wake-up is shared
+    requests = max(
+        workload.connections, round(workload.requests * share)
+    )  # never fewer streams at once: a wake-up is shared
     paths = _bodies(server.folder, target.kind, workload)
     command = [str(BIN / "loadgen"), "--port", str(server.port), "--path", target.path, "--bearer", server.key]
     for path in paths:
@@ -114,7 +116,8 @@ def bodies(kind: Kind, workload: Workload) -> list[bytes]:
     lengths = range(1, TURNS + 1) if workload.body == "growing" else [TURNS]
     if kind == "responses":
         return [
-            payloads.responses_body(workload.model, stream=workload.stream, store=workload.store, turns=turns) for turns in lengths
+            payloads.responses_body(workload.model, stream=workload.stream, store=workload.store, turns=turns)
+            for turns in lengths
         ]
     return [payloads.chat_body(workload.model, stream=workload.stream, turns=turns) for turns in lengths]
 

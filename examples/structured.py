@@ -20,7 +20,9 @@ schema = msgspec.json.schema(Review)["$defs"]["Review"]
 format = {"type": "json_schema", "name": "review", "schema": {**schema, "additionalProperties": False}, "strict": True}
 
 with Client(model=os.environ.get("ANTIPHON_MODEL", "local")) as client:
-    response = client.create("Review: 'The soup was cold, but I would come back for the cake.'", text={"format": format})
+    response = client.create(
+        "Review: 'The soup was cold, but I would come back for the cake.'", text={"format": format}
+    )
 
 review = msgspec.json.decode(output_text(response), type=Review)
 print(f"{review.title}: {review.stars} stars, {review.mood}")

@@ -63,7 +63,9 @@ def _upstream_fails(chance: Random) -> Ask:
     """Before it began: a status."""
     model = chance.choice(("soak-nothing", "soak-garbage", "soak-html", "soak-500", "soak-429", "soak-refused"))
     wanted = 429 if model == "soak-429" else 502
-    return _turn(model, model, lambda answer: answer.status == wanted and _is_error(answer), stream=chance.random() < 0.5)
+    return _turn(
+        model, model, lambda answer: answer.status == wanted and _is_error(answer), stream=chance.random() < 0.5
+    )
 
 
 def _upstream_hangs(chance: Random) -> Ask:
@@ -90,7 +92,9 @@ def _client_leaves(chance: Random) -> Ask:
 def _bad_body(chance: Random) -> Ask:
     """Every other is a real client's body with damage in it; it may still be a good one."""
     if chance.random() < 0.5:
-        body = chance.choice((b"", b"null", b"[]", b'{"model":', b'{"model":"soak-text","input":3}', b'{"input":"Hi"}', b"\xff{}"))
+        body = chance.choice(
+            (b"", b"null", b"[]", b'{"model":', b'{"model":"soak-text","input":3}', b'{"input":"Hi"}', b"\xff{}")
+        )
         return Ask(kind="bad body", head=_head(len(body)), body=body, is_right=_refused)
     body = damaged_json(chance.choice(list(corpus.BODIES.values())), chance).replace(b'"mock-1"', b'"soak-text"')
     return Ask(kind="damaged body", head=_head(len(body)), body=body, is_right=_answered_or_refused)

@@ -245,7 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         while left:  # a new store now and then: to verify one takes longer the more there is
             rounds = min(left, FRESH)
             config = Path(folder, f"{left}.toml")
-            config.write_text(CONFIG.format(store=_fresh_store(asked.store, Path(folder, f"{left}.db")), upstream=base_url))
+            config.write_text(
+                CONFIG.format(store=_fresh_store(asked.store, Path(folder, f"{left}.db")), upstream=base_url)
+            )
             kills.run(config, rounds, asked.responses)
             left -= rounds
     if kills.slowest > asked.soon:

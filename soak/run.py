@@ -96,7 +96,10 @@ class Soak:
             self._sample()
             if number % 5 == 4:
                 told = self.samples[-1]
-                print(f"{told.requests:>8} requests  {told.mb:7.2f} MB  {told.files} files  {len(self.wrong)} wrong", flush=True)
+                print(
+                    f"{told.requests:>8} requests  {told.mb:7.2f} MB  {told.files} files  {len(self.wrong)} wrong",
+                    flush=True,
+                )
         for client in self._clients:
             client.leave()
 
@@ -108,7 +111,9 @@ class Soak:
                 answer = await asyncio.wait_for(client.ask(asked), BOUND)
             except (TimeoutError, OSError, EOFError, ValueError) as failure:
                 client.leave()
-                self._note(asked.kind, "hang" if isinstance(failure, TimeoutError) else repr(failure), None, is_right=False)
+                self._note(
+                    asked.kind, "hang" if isinstance(failure, TimeoutError) else repr(failure), None, is_right=False
+                )
             else:
                 told = "left" if answer is None else str(answer.status)
                 self._note(asked.kind, told, answer, is_right=answer is None or asked.is_right(answer))
@@ -175,7 +180,9 @@ def _report(soak: Soak, seconds: float, complaints: list[str]) -> int:
     for (kind, outcome), count in sorted(soak.counts.items()):
         print(f"{count:>8}  {kind}: {outcome}")
     print(f"{total} requests in {seconds:.0f} s ({total / seconds:.0f}/s), {len(soak.wrong)} wrong")
-    print(f"memory: {watched[0].mb:.1f} MB after the warm-up, {watched[-1].mb:.1f} MB at the end; open files {watched[-1].files}")
+    print(
+        f"memory: {watched[0].mb:.1f} MB after the warm-up, {watched[-1].mb:.1f} MB at the end; open files {watched[-1].files}"
+    )
     print(f"slope: {steep:+.2f} ± {error:.2f} MB per 100,000 requests")
     if total < ENOUGH:
         print(f"too few requests to judge the slope: that takes {ENOUGH}")
@@ -195,7 +202,9 @@ def _gateway(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]
         assert upstream.stdout is not None
         base_url = upstream.stdout.readline().decode().strip()
         config = folder / "antiphon.toml"
-        config.write_text(CONFIG.format(store=folder / "antiphon.db", upstream=base_url, key=sha256(KEY.encode()).hexdigest()))
+        config.write_text(
+            CONFIG.format(store=folder / "antiphon.db", upstream=base_url, key=sha256(KEY.encode()).hexdigest())
+        )
         command = [sys.executable, "-m", "antiphon", "serve", "--config", str(config)]
         environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, env=environ) as process:

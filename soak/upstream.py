@@ -21,7 +21,9 @@ REPLIES: Final[dict[str, Reply]] = {
             testing.tool_call("call_2", "view_image", '{"path": "a"}'),
         ),
     ),
-    "soak-slow": turn(testing.text("a"), testing.pause(0.05), testing.text("b"), testing.pause(0.05), testing.text("c")),
+    "soak-slow": turn(
+        testing.text("a"), testing.pause(0.05), testing.text("b"), testing.pause(0.05), testing.text("c")
+    ),
     "soak-fin": turn(testing.text(*WORDS), testing.end("fin")),
     "soak-rst": turn(testing.text("a"), testing.end("rst")),
     "soak-cut": turn(testing.text(*WORDS), testing.end("mid-chunk")),
@@ -32,7 +34,9 @@ REPLIES: Final[dict[str, Reply]] = {
     "soak-html": testing.exactly(HTML),
     "soak-500": testing.error(500),
     "soak-429": testing.error(429, headers={"retry-after": "1"}),
-    "soak-error-inside": turn(testing.text("a"), testing.raw(b'data: {"error":{"message":"out of memory","code":500}}\n\n')),
+    "soak-error-inside": turn(
+        testing.text("a"), testing.raw(b'data: {"error":{"message":"out of memory","code":500}}\n\n')
+    ),
 }
 
 

@@ -26,7 +26,9 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("antiphon")
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell does this to what it starts behind it, and programs inherit it
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # a shell does this to what it starts behind it, and programs inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -35,7 +35,9 @@ def texts_for(pattern: re.Pattern[Any]) -> list[Text]:
             found |= dict.fromkeys([("", head + piece, ""), ("", head + piece, SPOILERS[1])])
             found |= dict.fromkeys(("", head + 4 * piece + tail, "") for tail in SPOILERS[1:])
     for begun in beginnings:
-        found |= dict.fromkeys([("", begun, ""), ("", begun + "-", ""), ("", begun + " ", "!"), (begun, begun[-1:], "!")])
+        found |= dict.fromkeys(
+            [("", begun, ""), ("", begun + "-", ""), ("", begun + " ", "!"), (begun, begun[-1:], "!")]
+        )
     return [text for text in found if text[1]]
 
 
@@ -135,7 +137,11 @@ def _members(members: Iterable[Node]) -> Iterator[str]:
     members = list(members)
     is_negated = members[0][0] is codes.NEGATE
     usual = [character for character in ALPHABET if _is_in(character, members) != is_negated]
-    own = [] if is_negated else [chr(value if code is codes.LITERAL else value[0]) for code, value in members if code in BY_NUMBER]
+    own = (
+        []
+        if is_negated
+        else [chr(value if code is codes.LITERAL else value[0]) for code, value in members if code in BY_NUMBER]
+    )
     yield from dict.fromkeys([*usual, *own])
 
 

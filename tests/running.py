@@ -100,7 +100,13 @@ def running(
     if config.store.url is None:  # never the user's own
         config = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, url="off"))
     services = Services(
-        config, environ, transport or HttpTransport({}), Logger(log, "json"), addresses=addresses, debug=True, **settings
+        config,
+        environ,
+        transport or HttpTransport({}),
+        Logger(log, "json"),
+        addresses=addresses,
+        debug=True,
+        **settings,
     )
     started = threading.Event()
     with bound_listener(config) as server_socket:

@@ -38,7 +38,9 @@ def test_an_answer_in_open_responses_must_hold_what_the_workload_is_about() -> N
 
 def test_a_body_says_whether_its_response_is_kept() -> None:
     for stream in (False, True):
-        bodies = {store: msgspec.json.decode(plain_body("mock-n16", stream=stream, store=store)) for store in (False, True)}
+        bodies = {
+            store: msgspec.json.decode(plain_body("mock-n16", stream=stream, store=store)) for store in (False, True)
+        }
         assert [body["store"] for body in bodies.values()] == [False, True]
         assert bodies[True] == {**bodies[False], "store": True}
         assert msgspec.json.decode(responses_body(stream=stream, store=True))["store"] is True

@@ -39,7 +39,9 @@ def test_links_to_files_lead_somewhere(page: Path) -> None:
 
 
 def test_architecture_page_lists_the_enforced_layers_in_their_order() -> None:
-    contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     text = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text.partition("## Packages")[2].partition("## ")[0]
@@ -53,9 +55,13 @@ def test_modules_page_is_generated_from_docstrings() -> None:
 
 
 def test_contract_names_every_dialect_as_independent() -> None:
-    contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
     independent = next(contract["modules"] for contract in contracts if contract["type"] == "independence")
-    dialects = {path.parent.name for path in (REPO / "src" / "antiphon" / "dialects").glob("*/__init__.py")} - {"common"}
+    dialects = {path.parent.name for path in (REPO / "src" / "antiphon" / "dialects").glob("*/__init__.py")} - {
+        "common"
+    }
     assert set(independent) == {f"antiphon.dialects.{name}" for name in dialects}
 
 

@@ -28,7 +28,13 @@ from antiphon.errors import (
 
 @pytest.mark.parametrize(
     ("type", "status"),
-    [("invalid_request", 400), ("not_found", 404), ("too_many_requests", 429), ("server_error", 500), ("model_error", 500)],
+    [
+        ("invalid_request", 400),
+        ("not_found", 404),
+        ("too_many_requests", 429),
+        ("server_error", 500),
+        ("model_error", 500),
+    ],
 )
 def test_each_of_the_five_types_has_its_status(type: ErrorType, status: int) -> None:
     """B-6, ERR-2."""
@@ -65,7 +71,9 @@ def test_each_fault_knows_what_to_say(fault: type[ApiError], type: str, code: st
 
 
 def test_what_is_said_counts_for_more_than_what_goes_without_saying() -> None:
-    error = UpstreamFault("m", type="too_many_requests", code="rate_limit_exceeded", param="model", status=418, retry_after=2.5)
+    error = UpstreamFault(
+        "m", type="too_many_requests", code="rate_limit_exceeded", param="model", status=418, retry_after=2.5
+    )
     assert (error.type, error.code, error.param, error.status, error.retry_after) == (
         "too_many_requests",
         "rate_limit_exceeded",

@@ -80,7 +80,9 @@ def test_codes_are_found_where_an_error_is_made(source: str, codes: set[str]) ->
 
 def _sources() -> list[Path]:
     """The fakes have the codes of the servers that they play."""
-    return [path for path in source_files("src") if path.suffix == ".py" and "testing" not in path.relative_to(REPO).parts]
+    return [
+        path for path in source_files("src") if path.suffix == ".py" and "testing" not in path.relative_to(REPO).parts
+    ]
 
 
 def _codes(tree: ast.AST) -> Iterator[str]:

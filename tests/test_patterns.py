@@ -43,7 +43,9 @@ WAYS: Final[dict[str, Callable[[re.Pattern[Any], Any], object]]] = {
     "scan": _exhausted,  # as much as any other that looks everywhere
 }
 ANY_WAY: Final = frozenset({"fullmatch", "scan"})
-FUNCTIONS: Final = frozenset({"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"})
+FUNCTIONS: Final = frozenset(
+    {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"}
+)
 DEEPEST: Final = 6
 SIZES: Final = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256, 1_024, 4_096, 16_384)
 ENOUGH: Final = 0.001  # seconds
@@ -75,7 +77,12 @@ BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
         ("", "sk-", ""),
         ("", "AKIA", ""),
     ),
-    "antiphon.dialects.common.upstream_errors.ADDRESS": (("[", ":", ""), ("[", "0:", ""), ("", "1.", ""), ("", "https://[", "")),
+    "antiphon.dialects.common.upstream_errors.ADDRESS": (
+        ("[", ":", ""),
+        ("[", "0:", ""),
+        ("", "1.", ""),
+        ("", "https://[", ""),
+    ),
 }
 
 
@@ -208,7 +215,9 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
         return True
     if size >= SIZES[-2] and cost(size) <= 6 * min(cost(size // 4), cost(size // 4)):  # that is clear enough
         return True
-    steps = (5, 6, 8, 12, 16) if size < 256 else (16,)  # small steps: what is exponential would never end at four times the size
+    steps = (
+        (5, 6, 8, 12, 16) if size < 256 else (16,)
+    )  # small steps: what is exponential would never end at four times the size
     return all(is_within(size, size * quarters // 4) for quarters in steps)
 
 
@@ -254,7 +263,10 @@ def test_no_pattern_hides_in_a_function() -> None:
         for module, tree in trees().items()
         for name, function in _functions(tree)
         for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "re" and node.attr in FUNCTIONS
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "re"
+        and node.attr in FUNCTIONS
     }
     assert hidden == set(IN_FUNCTIONS)
 
@@ -267,7 +279,9 @@ def test_regular_expressions_are_imported_by_their_usual_name() -> None:
                 case ast.ImportFrom(module="re" | "regex"):
                     pytest.fail(f"{module} imports from re")
                 case ast.Import(names=names):
-                    assert not any(alias.name == "regex" or (alias.name == "re" and alias.asname) for alias in names), module
+                    assert not any(alias.name == "regex" or (alias.name == "re" and alias.asname) for alias in names), (
+                        module
+                    )
 
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:

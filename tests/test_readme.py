@@ -161,7 +161,10 @@ def _greeting(process: subprocess.Popen[str], log: Path) -> str:
 
 def _bare(folder: Path) -> dict[str, str]:
     """The environment of a fresh machine: no key of anybody, no setting of ours."""
-    return {"PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), str(folder / "stand-ins")]), "HOME": str(folder)}
+    return {
+        "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), str(folder / "stand-ins")]),
+        "HOME": str(folder),
+    }
 
 
 CURL = """
@@ -258,7 +261,9 @@ def test_make_run_starts_what_is_tested_here() -> None:
 def test_every_make_command_of_the_readme_is_a_target() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
     commands = set(
-        re.findall(r"\bmake ([a-z-]+)`|^make ([a-z-]+)$", (REPO / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+        re.findall(
+            r"\bmake ([a-z-]+)`|^make ([a-z-]+)$", (REPO / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
     )
     assert {"run", "test"} <= {target or alone for target, alone in commands} <= targets
 
@@ -399,7 +404,9 @@ def test_a_configuration_of_the_readme_serves(
             streamed = gateway.post({"model": asked, "input": "Say hello.", "stream": True})
         assert not upstream.refusals
         assert [received.json["model"] for received in upstream.received] == [reached] * 2
-        assert {received.headers.get("authorization") for received in upstream.received} == {f"Bearer {key}" if key else None}
+        assert {received.headers.get("authorization") for received in upstream.received} == {
+            f"Bearer {key}" if key else None
+        }
     assert whole.json()["status"] == "completed"
     assert streamed.text.endswith("data: [DONE]\n\n")
 

@@ -83,11 +83,20 @@ models = ["*"]
 def workers(folder: Path, upstream: str) -> Iterator[Client]:
     """`antiphon serve` with two processes."""
     (folder / "antiphon.toml").write_text(SERVE.format(folder=folder, upstream=upstream))
-    command = [sys.executable, "-c", "from antiphon.cli import main; main()", "serve", "--config", str(folder / "antiphon.toml")]
+    command = [
+        sys.executable,
+        "-c",
+        "from antiphon.cli import main; main()",
+        "serve",
+        "--config",
+        str(folder / "antiphon.toml"),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout
         try:
-            address = next(word for line in process.stdout for word in line.split() if word.startswith("http://127.0.0.1:"))
+            address = next(
+                word for line in process.stdout for word in line.split() if word.startswith("http://127.0.0.1:")
+            )
             yield Client(address.removesuffix("/v1"))
         finally:
             process.terminate()

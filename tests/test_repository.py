@@ -10,7 +10,19 @@ from pathlib import PurePosixPath
 import pytest
 from tests.sources import REPO, source_files
 
-PLACES = ["src", "tests", "tools", "bench", "soak", "examples", "integrations", "docs", "README.md", "Makefile", ".ci/run"]
+PLACES = [
+    "src",
+    "tests",
+    "tools",
+    "bench",
+    "soak",
+    "examples",
+    "integrations",
+    "docs",
+    "README.md",
+    "Makefile",
+    ".ci/run",
+]
 FILES = {path.relative_to(REPO).as_posix(): path.read_text(encoding="utf-8") for path in source_files(*PLACES)}
 del FILES["tests/test_repository.py"]  # which has examples of such paths
 # Relative paths that are input to the gateway, not paths of files.
@@ -23,7 +35,9 @@ FORMERLY_BESIDE = re.compile(r"(?<![\w./-])shared/\w")
 def test_no_file_names_a_path_outside_of_the_repository(place: str) -> None:
     files = {name: text for name, text in FILES.items() if name.startswith(place)}
     assert files
-    outside = [(name, path) for name, text in files.items() for path in _outside(name, text) if (name, path) not in INPUT]
+    outside = [
+        (name, path) for name, text in files.items() for path in _outside(name, text) if (name, path) not in INPUT
+    ]
     assert outside == []
 
 
@@ -36,7 +50,9 @@ def test_every_page_that_is_named_is_in_the_repository() -> None:
         for page in re.findall(r"(?<![\w/*.-])(?:[\w-]+/)*[\w-]+\.md\b", text)
     }
     assert len(named) > 50
-    assert [(name, page) for name, page in sorted(named) if not any(f"/{known}".endswith(f"/{page}") for known in pages)] == []
+    assert [
+        (name, page) for name, page in sorted(named) if not any(f"/{known}".endswith(f"/{page}") for known in pages)
+    ] == []
 
 
 def test_no_test_can_be_skipped() -> None:

@@ -15,7 +15,9 @@ from antiphon.check.findings import SHOULD
 ROWS = requirements()
 NOT_DONE = {"TOOL-5"}
 NAMED = named_by_tests()
-CITING = source_files("src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile")
+CITING = source_files(
+    "src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile"
+)
 # Names of standards, which look like ids of rows.
 STANDARDS = {"AES-256", "SHA-256", "SSH-2", "PDF-1", "UTF-8", "UTF-16", "UTF-32"}
 
@@ -32,7 +34,9 @@ def test_a_row_that_is_not_done_is_named_by_no_test_and_says_so() -> None:
 
 
 def test_every_row_that_is_cited_is_a_requirement() -> None:
-    cited = {(id, path.relative_to(REPO).as_posix()) for path in CITING for id in _cited(path.read_text(encoding="utf-8"))}
+    cited = {
+        (id, path.relative_to(REPO).as_posix()) for path in CITING for id in _cited(path.read_text(encoding="utf-8"))
+    }
     assert len(cited) > 500
     assert sorted((id, path) for id, path in cited if id not in ROWS) == []
 

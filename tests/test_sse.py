@@ -39,7 +39,10 @@ def streams(draw: st.DrawFn) -> Stream:
         named = [_field(draw, "event", event)] if event else []
         lines = [*named, *(_field(draw, "data", text) for text in data)]
         for noise in draw(
-            st.lists(st.sampled_from([":", ": note", "id: 7", "id", "retry: 10", "database: x", "dat", " data: x"]), max_size=2)
+            st.lists(
+                st.sampled_from([":", ": note", "id: 7", "id", "retry: 10", "database: x", "dat", " data: x"]),
+                max_size=2,
+            )
         ):
             lines.insert(draw(st.integers(0, len(lines))), noise)
         for line in [*lines, ""]:
@@ -209,7 +212,9 @@ json_frames: Final = st.lists(
 @given(json_frames, st.sampled_from([b"\n", b"\r", b"\r\n"]))
 def test_a_stream_that_is_cut_anywhere_gives_whole_frames_and_no_others(frames: list[Frame], ending: bytes) -> None:
     wire = b"".join(
-        (b"event: %b%b" % (frame.event.encode(), ending) if frame.event else b"") + b"data: %b" % frame.data + ending * 2
+        (b"event: %b%b" % (frame.event.encode(), ending) if frame.event else b"")
+        + b"data: %b" % frame.data
+        + ending * 2
         for frame in frames
     )
     for end in range(len(wire) + 1):
@@ -322,7 +327,10 @@ def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte
 def test_what_is_written_is_read(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
     assert fed([sse.encode(event, data)]) == [Frame(event, data)]
-    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [Frame("", data), Frame("", sse.DONE)]
+    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [
+        Frame("", data),
+        Frame("", sse.DONE),
+    ]
 
 
 @given(st.text(max_size=10))

@@ -171,7 +171,9 @@ def upgrade(path: str, key: bytes, *headers: tuple[str, str], host: str = "local
         "sec-websocket-key": key.decode(),
     }
     lines = [*{**usual, **dict(headers)}.items()]
-    return "".join([f"GET {path} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in lines if value), "\r\n"]).encode()
+    return "".join(
+        [f"GET {path} HTTP/1.1\r\n", *(f"{name}: {value}\r\n" for name, value in lines if value), "\r\n"]
+    ).encode()
 
 
 @contextmanager
@@ -202,7 +204,9 @@ def upgraded(connection: socket.socket, path: str, *headers: tuple[str, str], be
     assert found["upgrade"].lower() == "websocket"
     assert found["connection"].lower() == "upgrade"
     assert found["sec-websocket-accept"].encode() == generate_accept_token(key)
-    assert not {"sec-websocket-extensions", "sec-websocket-protocol", "content-length", "transfer-encoding"} & set(found)
+    assert not {"sec-websocket-extensions", "sec-websocket-protocol", "content-length", "transfer-encoding"} & set(
+        found
+    )
     return WebSocketClient(connection, found, rest)
 
 

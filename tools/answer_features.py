@@ -88,7 +88,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
                 "gemini": _gemini(
                     {"text": "Hello."},
-                    *({"functionCall": {"id": f"call_{name}", "name": name, "args": {"city": "Bonn"}}} for name in ("one", "two")),
+                    *(
+                        {"functionCall": {"id": f"call_{name}", "name": name, "args": {"city": "Bonn"}}}
+                        for name in ("one", "two")
+                    ),
                 ),
             },
             mark="Bonn",
@@ -97,7 +100,8 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             "call of a `custom` tool",
             {
                 "chat": _message(
-                    content=None, tool_calls=[{"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": "+1"}}]
+                    content=None,
+                    tool_calls=[{"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": "+1"}}],
                 ),
                 "responses": {
                     "output": [
@@ -140,13 +144,18 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             {
                 "chat": _message(
                     annotations=[
-                        {"type": "url_citation", "url_citation": {"url": PAGE, "title": "T", "start_index": 0, "end_index": 6}}
+                        {
+                            "type": "url_citation",
+                            "url_citation": {"url": PAGE, "title": "T", "start_index": 0, "end_index": 6},
+                        }
                     ]
                 ),
                 "responses": {
                     "output": [
                         _hub_text(
-                            annotations=[{"type": "url_citation", "url": PAGE, "title": "T", "start_index": 0, "end_index": 6}]
+                            annotations=[
+                                {"type": "url_citation", "url": PAGE, "title": "T", "start_index": 0, "end_index": 6}
+                            ]
                         )
                     ]
                 },
@@ -174,7 +183,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                             "groundingMetadata": {
                                 "groundingChunks": [{"web": {"uri": PAGE, "title": "T"}}],
                                 "groundingSupports": [
-                                    {"segment": {"startIndex": 0, "endIndex": 6, "text": "Hello."}, "groundingChunkIndices": [0]}
+                                    {
+                                        "segment": {"startIndex": 0, "endIndex": 6, "text": "Hello."},
+                                        "groundingChunkIndices": [0],
+                                    }
                                 ],
                             },
                         }
@@ -191,13 +203,17 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                     "choices": [
                         {
                             "message": {"content": "Hello."},
-                            "logprobs": {"content": [{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}]},
+                            "logprobs": {
+                                "content": [{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}]
+                            },
                             "finish_reason": "stop",
                         }
                     ]
                 },
                 "responses": {
-                    "output": [_hub_text(logprobs=[{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}])]
+                    "output": [
+                        _hub_text(logprobs=[{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}])
+                    ]
                 },
                 "gemini": {
                     "candidates": [
@@ -238,7 +254,12 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             {
                 "messages": {
                     "content": [
-                        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "news"}},
+                        {
+                            "type": "server_tool_use",
+                            "id": "srvtoolu_1",
+                            "name": "web_search",
+                            "input": {"query": "news"},
+                        },
                         HELLO,
                     ]
                 }
@@ -258,7 +279,12 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "chat": _message(reasoning_content="Hm."),
                 "responses": {
                     "output": [
-                        {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+                        {
+                            "type": "reasoning",
+                            "id": "rs_1",
+                            "summary": [],
+                            "content": [{"type": "reasoning_text", "text": "Hm."}],
+                        },
                         _hub_text(),
                     ]
                 },
@@ -286,7 +312,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             {
                 "chat": _message(reasoning_details=[{"type": "reasoning.encrypted", "data": SEALED}]),
                 "responses": {
-                    "output": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALED}, _hub_text()]
+                    "output": [
+                        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALED},
+                        _hub_text(),
+                    ]
                 },
                 "messages": {"content": [{"type": "redacted_thinking", "data": SEALED}, HELLO]},
                 "gemini": _gemini({"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}),
@@ -308,7 +337,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         Feature(
             "stopped by a filter",
             _ending(
-                "content_filter", {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, "refusal", "SAFETY"
+                "content_filter",
+                {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
+                "refusal",
+                "SAFETY",
             ),
             mark="refus",
             how="a refusal",
@@ -317,11 +349,19 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             "ended by a call that could not be read",
             {
                 "responses": {"status": "incomplete", "incomplete_details": {"reason": "malformed_function_call"}},
-                "gemini": {"candidates": [{"content": {"parts": [{"text": "Hello."}]}, "finishReason": "MALFORMED_FUNCTION_CALL"}]},
+                "gemini": {
+                    "candidates": [
+                        {"content": {"parts": [{"text": "Hello."}]}, "finishReason": "MALFORMED_FUNCTION_CALL"}
+                    ]
+                },
             },
             mark="Hello.",
         ),
-        Feature("which stop sequence came", {"messages": {"stop_reason": "stop_sequence", "stop_sequence": "END"}}, mark="END"),
+        Feature(
+            "which stop sequence came",
+            {"messages": {"stop_reason": "stop_sequence", "stop_sequence": "END"}},
+            mark="END",
+        ),
     ],
     "Figures": [
         Feature(
@@ -330,27 +370,53 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "chat": {"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}},
                 "responses": {"usage": _usage()},
                 "messages": {"usage": {"input_tokens": 100, "output_tokens": 20}},
-                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}},
+                "gemini": {
+                    "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
+                },
             },
         ),
         Feature(
             "cached tokens, which Messages count apart",
             {
-                "chat": {"usage": {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 60}}},
+                "chat": {
+                    "usage": {
+                        "prompt_tokens": 100,
+                        "completion_tokens": 20,
+                        "prompt_tokens_details": {"cached_tokens": 60},
+                    }
+                },
                 "responses": {"usage": _usage(cached=60)},
                 "messages": {"usage": {"input_tokens": 40, "cache_read_input_tokens": 60, "output_tokens": 20}},
-                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "cachedContentTokenCount": 60}},
+                "gemini": {
+                    "usageMetadata": {
+                        "promptTokenCount": 100,
+                        "candidatesTokenCount": 20,
+                        "cachedContentTokenCount": 60,
+                    }
+                },
             },
         ),
         Feature(
             "reasoning tokens, which Gemini counts apart",
             {
                 "chat": {
-                    "usage": {"prompt_tokens": 100, "completion_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 15}}
+                    "usage": {
+                        "prompt_tokens": 100,
+                        "completion_tokens": 20,
+                        "completion_tokens_details": {"reasoning_tokens": 15},
+                    }
                 },
                 "responses": {"usage": _usage(reasoning=15)},
-                "messages": {"usage": {"input_tokens": 100, "output_tokens": 20, "output_tokens_details": {"thinking_tokens": 15}}},
-                "gemini": {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 5, "thoughtsTokenCount": 15}},
+                "messages": {
+                    "usage": {
+                        "input_tokens": 100,
+                        "output_tokens": 20,
+                        "output_tokens_details": {"thinking_tokens": 15},
+                    }
+                },
+                "gemini": {
+                    "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 5, "thoughtsTokenCount": 15}
+                },
             },
         ),
         Feature(
@@ -366,7 +432,8 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
 BOOM: Final = b"The server is on fire."
 BROKEN_STREAMS: Final[dict[Dialect, bytes]] = {
     "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % BOOM,
-    "responses": b'data: {"type":"error","sequence_number":1,"error":{"type":"server_error","message":"%b"}}\n\n' % BOOM,
+    "responses": b'data: {"type":"error","sequence_number":1,"error":{"type":"server_error","message":"%b"}}\n\n'
+    % BOOM,
     "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"%b"}}\n\n' % BOOM,
     "gemini": b'data: {"error":{"code":500,"status":"INTERNAL","message":"%b"}}\n\n' % BOOM,
 }

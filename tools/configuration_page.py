@@ -37,9 +37,13 @@ def page() -> str:
 
 
 def section(name: str, shape: type[Struct]) -> str:
-    rows = [f"| `{field.encode_name}` | {kind(field)} | {default(field)} | {meaning(field)} |" for field in fields(shape)]
+    rows = [
+        f"| `{field.encode_name}` | {kind(field)} | {default(field)} | {meaning(field)} |" for field in fields(shape)
+    ]
     about = (shape.__doc__ or "").replace("\n    ", " ")
-    return "\n".join([f"## {name}", "", about, "", "| setting | type | default | what it does |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        [f"## {name}", "", about, "", "| setting | type | default | what it does |", "|---|---|---|---|", *rows]
+    )
 
 
 def kind(field: FieldInfo) -> str:

@@ -44,7 +44,13 @@ MODELS: Final = {"google": "gemini-3-pro-preview"}
 Kind = Literal["carried", "approximated", "lost", "refused", "unsaid"]
 
 
-WORDS: Final[dict[Kind, str]] = {"carried": "✓", "approximated": "≈", "lost": "lost", "refused": "refused", "unsaid": "–"}
+WORDS: Final[dict[Kind, str]] = {
+    "carried": "✓",
+    "approximated": "≈",
+    "lost": "lost",
+    "refused": "refused",
+    "unsaid": "–",
+}
 
 
 class Verdict(NamedTuple):
@@ -136,7 +142,9 @@ def contains(made: Any, wanted: Any) -> bool:
     """Whether all that is wanted stands in what was made, in its order. A string and one text part are the same."""
     match wanted:
         case dict():
-            return isinstance(made, dict) and all(name in made and contains(made[name], value) for name, value in wanted.items())
+            return isinstance(made, dict) and all(
+                name in made and contains(made[name], value) for name, value in wanted.items()
+            )
         case list():
             rest = iter(made if isinstance(made, list) else [])
             return all(any(contains(member, value) for member in rest) for value in wanted)
@@ -171,7 +179,8 @@ def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdi
         envelope = seal_reasoning(profile.wire.maker if feature.is_own else "somebody_else", feature.sealed[dialect])
         request = _asked(feature, "responses")[0]
         items = [
-            replace(item, encrypted_content=envelope) if type(item) is ReasoningParam else item for item in input_items(request)
+            replace(item, encrypted_content=envelope) if type(item) is ReasoningParam else item
+            for item in input_items(request)
         ]
         return _sent(feature, replace(request, input=items), profile, None, "")
     if "responses" in feature.said:
@@ -227,7 +236,11 @@ def _request_cells(feature: Feature, dialect: Dialect) -> tuple[Verdict, list[Ve
 BASES: Final[dict[Dialect, Json]] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
     "responses": {"model": "m", "input": [{"type": "message", "role": "user", "content": "Hi"}]},
-    "messages": {"model": "m", "max_tokens": 30000, "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]},
+    "messages": {
+        "model": "m",
+        "max_tokens": 30000,
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    },
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
 }
 
@@ -260,7 +273,9 @@ def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
 
 def broken_stream(source: Dialect, target: Dialect) -> bool:
     """Whether the client of a stream that fails in the middle is told what the server said."""
-    to_hub = SERVER_DIALECTS[source].events_to_hub(ASKED, _begun(), _stamps(), load_profile(DEFAULT_PROFILES[source]).wire)
+    to_hub = SERVER_DIALECTS[source].events_to_hub(
+        ASKED, _begun(), _stamps(), load_profile(DEFAULT_PROFILES[source]).wire
+    )
     from_hub = CLIENT_DIALECTS[target].events_from_hub(ASKED)
     frames = sse.Decoder().feed(BROKEN_STREAMS[source])
     events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
@@ -300,7 +315,9 @@ def _answer_bases() -> dict[Dialect, Json]:
     text = {"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": []}
     said = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [text]}
     return {
-        "chat": {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]},
+        "chat": {
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]
+        },
         "responses": hub | {"status": "completed", "output": [said], "completed_at": 1},
         "messages": {
             "type": "message",
@@ -308,7 +325,9 @@ def _answer_bases() -> dict[Dialect, Json]:
             "content": [{"type": "text", "text": "Hello."}],
             "stop_reason": "end_turn",
         },
-        "gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello."}]}, "finishReason": "STOP"}]},
+        "gemini": {
+            "candidates": [{"content": {"role": "model", "parts": [{"text": "Hello."}]}, "finishReason": "STOP"}]
+        },
     }
 
 

@@ -53,7 +53,9 @@ def main() -> None:
 
 
 def _warn_if_untried() -> None:
-    versions = re.findall(r'"Programming Language :: Python :: (\d+\.\d+)"', (ROOT / PROJECT).read_text(encoding="utf-8"))
+    versions = re.findall(
+        r'"Programming Language :: Python :: (\d+\.\d+)"', (ROOT / PROJECT).read_text(encoding="utf-8")
+    )
     if "{}.{}".format(*sys.version_info[:2]) not in versions:
         print(f"Python {platform.python_version()} is untried: antiphon is tested on {', '.join(versions)}", flush=True)
 
@@ -61,7 +63,9 @@ def _warn_if_untried() -> None:
 def _wanted(venv: Path) -> list[str]:
     """What the stamp of a complete installation says: the interpreter and the folder, then the files with their hashes."""
     interpreter = " ".join(f"{sys.version} of {sys.base_prefix} in {venv}".split())
-    hashes = [f"{name} {hashlib.sha256((ROOT / name).read_bytes()).hexdigest()}" for name in (UV, PACKAGES, MODEL, PROJECT)]
+    hashes = [
+        f"{name} {hashlib.sha256((ROOT / name).read_bytes()).hexdigest()}" for name in (UV, PACKAGES, MODEL, PROJECT)
+    ]
     return [interpreter, *hashes]
 
 

@@ -51,7 +51,12 @@ def _answer(candidate: Path) -> str:
     """Nothing, if it does not run."""
     try:
         done = subprocess.run(
-            [candidate, "-c", ASK], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
+            [candidate, "-c", ASK],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

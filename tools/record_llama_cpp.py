@@ -84,7 +84,11 @@ def tool(**more: Any) -> Recording:
         call = {"name": "get_weather", "arguments": json.dumps({"city": city})}
         messages.append({"role": "user", "content": f"What is the weather in {city}?"})
         messages.append(
-            {"role": "assistant", "content": "", "tool_calls": [{"id": f"call_{city}", "type": "function", "function": call}]}
+            {
+                "role": "assistant",
+                "content": "",
+                "tool_calls": [{"id": f"call_{city}", "type": "function", "function": call}],
+            }
         )
     messages.append({"role": "user", "content": "What is the weather in Paris?"})
     return CHAT, {"messages": messages, "max_tokens": 40, "tools": [{"type": "function", "function": FUNCTION}], **more}
@@ -95,7 +99,9 @@ def tool_of_responses(**more: Any) -> Recording:
     for city in ("Rome", "Oslo"):
         items.append({"type": "message", "role": "user", "content": f"What is the weather in {city}?"})
         arguments = json.dumps({"city": city})
-        items.append({"type": "function_call", "call_id": f"call_{city}", "name": "get_weather", "arguments": arguments})
+        items.append(
+            {"type": "function_call", "call_id": f"call_{city}", "name": "get_weather", "arguments": arguments}
+        )
     items.append({"type": "message", "role": "user", "content": "What is the weather in Paris?"})
     tools = [{"type": "function", "strict": True, **FUNCTION}]
     return RESPONSES, {"input": items, "max_output_tokens": 40, "tools": tools, **more}

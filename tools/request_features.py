@@ -74,7 +74,9 @@ def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> di
     return said
 
 
-def _settings(chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None) -> dict[Dialect, Json]:
+def _settings(
+    chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
+) -> dict[Dialect, Json]:
     said: dict[Dialect, Json | None] = {
         "chat": chat,
         "responses": responses,
@@ -84,7 +86,9 @@ def _settings(chat: Json | None, responses: Json | None, messages: Json | None, 
     return {dialect: members for dialect, members in said.items() if members}
 
 
-def _tools(chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None) -> dict[Dialect, Json]:
+def _tools(
+    chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
+) -> dict[Dialect, Json]:
     said: dict[Dialect, Json | None] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
     return {dialect: {"tools": [tool]} for dialect, tool in said.items() if tool}
 
@@ -115,15 +119,24 @@ THOUGHT: Final[dict[Dialect, Json]] = {
     "chat": {
         "messages": [
             HI_CHAT,
-            {"role": "assistant", "content": "Hello.", "reasoning_details": [{"type": "reasoning.encrypted", "data": SEALED}]},
+            {
+                "role": "assistant",
+                "content": "Hello.",
+                "reasoning_details": [{"type": "reasoning.encrypted", "data": SEALED}],
+            },
             HI_CHAT,
         ]
     },
-    "responses": {"input": [HI_HUB, {"type": "reasoning", "summary": [], "encrypted_content": SEALED}, HELLO_HUB, HI_HUB]},
+    "responses": {
+        "input": [HI_HUB, {"type": "reasoning", "summary": [], "encrypted_content": SEALED}, HELLO_HUB, HI_HUB]
+    },
     "messages": {
         "messages": [
             HI_CHAT,
-            {"role": "assistant", "content": [{"type": "redacted_thinking", "data": SEALED}, {"type": "text", "text": "Hello."}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "redacted_thinking", "data": SEALED}, {"type": "text", "text": "Hello."}],
+            },
             HI_CHAT,
         ]
     },
@@ -286,7 +299,11 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                         {
                             "role": "assistant",
                             "tool_calls": [
-                                {"id": f"call_{name}", "type": "function", "function": {"name": name, "arguments": ARGUMENTS}}
+                                {
+                                    "id": f"call_{name}",
+                                    "type": "function",
+                                    "function": {"name": name, "arguments": ARGUMENTS},
+                                }
                                 for name in ("one", "two")
                             ],
                         },
@@ -327,7 +344,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                         HI_GEMINI,
                         {
                             "role": "model",
-                            "parts": [{"functionCall": {"name": name, "args": {"city": "Bonn"}}} for name in ("one", "two")],
+                            "parts": [
+                                {"functionCall": {"name": name, "args": {"city": "Bonn"}}} for name in ("one", "two")
+                            ],
                         },
                         {
                             "role": "user",
@@ -348,11 +367,19 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "messages": {
                     "messages": [
                         HI_CHAT,
-                        {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
+                        {
+                            "role": "assistant",
+                            "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}],
+                        },
                         {
                             "role": "user",
                             "content": [
-                                {"type": "tool_result", "tool_use_id": "call_1", "content": "no such file", "is_error": True}
+                                {
+                                    "type": "tool_result",
+                                    "tool_use_id": "call_1",
+                                    "content": "no such file",
+                                    "is_error": True,
+                                }
                             ],
                         },
                     ]
@@ -361,7 +388,10 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                     "contents": [
                         HI_GEMINI,
                         {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
-                        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"error": "no such file"}}}]},
+                        {
+                            "role": "user",
+                            "parts": [{"functionResponse": {"name": "look", "response": {"error": "no such file"}}}],
+                        },
                     ]
                 },
             },
@@ -378,7 +408,11 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                         "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a/"}},
                     },
                 },
-                {"type": "custom", "name": "patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}},
+                {
+                    "type": "custom",
+                    "name": "patch",
+                    "format": {"type": "grammar", "syntax": "lark", "definition": "start: /a/"},
+                },
                 None,
                 None,
             ),
@@ -387,18 +421,33 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "`namespace`",
-            _tools(None, {"type": "namespace", "name": "files", "tools": [{"type": "function", "name": "read"}]}, None, None),
+            _tools(
+                None,
+                {"type": "namespace", "name": "files", "tools": [{"type": "function", "name": "read"}]},
+                None,
+                None,
+            ),
             mark="read",
             how="functions named `files__read`, and back",
         ),
         Feature(
             "`additional_tools`",
-            {"responses": {"input": [{"type": "additional_tools", "tools": [{"type": "function", "name": "read"}]}, HI_HUB]}},
+            {
+                "responses": {
+                    "input": [{"type": "additional_tools", "tools": [{"type": "function", "name": "read"}]}, HI_HUB]
+                }
+            },
             mark="read",
             how="among the other tools",
         ),
-        Feature("`tool_search`", _tools(None, {"type": "tool_search", "execution": "client"}, None, None), mark="tool_search"),
-        Feature("hosted tools: web search of Responses", _tools(None, {"type": "web_search"}, None, None), mark="search"),
+        Feature(
+            "`tool_search`",
+            _tools(None, {"type": "tool_search", "execution": "client"}, None, None),
+            mark="tool_search",
+        ),
+        Feature(
+            "hosted tools: web search of Responses", _tools(None, {"type": "web_search"}, None, None), mark="search"
+        ),
         Feature(
             "hosted tools: web search of Messages",
             {"messages": {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}},
@@ -421,7 +470,10 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             _choice(
                 {
                     "type": "allowed_tools",
-                    "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "look"}}]},
+                    "allowed_tools": {
+                        "mode": "required",
+                        "tools": [{"type": "function", "function": {"name": "look"}}],
+                    },
                 },
                 {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "look"}]},
                 None,
@@ -435,7 +487,10 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             {
                 "chat": {**FUNCTION["chat"], "parallel_tool_calls": False},
                 "responses": {**FUNCTION["responses"], "parallel_tool_calls": False},
-                "messages": {**FUNCTION["messages"], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+                "messages": {
+                    **FUNCTION["messages"],
+                    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+                },
             },
         ),
     ],
@@ -443,7 +498,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         Feature(
             "JSON by a schema",
             {
-                "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "response", "schema": SCHEMA}}},
+                "chat": {
+                    "response_format": {"type": "json_schema", "json_schema": {"name": "response", "schema": SCHEMA}}
+                },
                 "responses": {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}},
                 "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
                 "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
@@ -461,9 +518,12 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark="JSON",
             how="told in the system text",
         ),
-        Feature("`verbosity`", _settings({"verbosity": "low"}, {"text": {"verbosity": "low"}}, None, None), mark='"low"'),
         Feature(
-            "most tokens", _settings({"max_tokens": 77}, {"max_output_tokens": 77}, {"max_tokens": 77}, {"maxOutputTokens": 77})
+            "`verbosity`", _settings({"verbosity": "low"}, {"text": {"verbosity": "low"}}, None, None), mark='"low"'
+        ),
+        Feature(
+            "most tokens",
+            _settings({"max_tokens": 77}, {"max_output_tokens": 77}, {"max_tokens": 77}, {"maxOutputTokens": 77}),
         ),
         Feature(
             "stop sequences",
@@ -537,7 +597,11 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             "open",
             {
                 "chat": {
-                    "messages": [HI_CHAT, {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."}, HI_CHAT],
+                    "messages": [
+                        HI_CHAT,
+                        {"role": "assistant", "content": "Hello.", "reasoning_content": "Hm."},
+                        HI_CHAT,
+                    ],
                 },
                 "responses": {
                     "input": [
@@ -562,7 +626,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "`service_tier`",
-            _settings({"service_tier": "default"}, {"service_tier": "default"}, {"service_tier": "standard_only"}, None),
+            _settings(
+                {"service_tier": "default"}, {"service_tier": "default"}, {"service_tier": "standard_only"}, None
+            ),
         ),
         Feature(
             "`prompt_cache_key`",
@@ -575,13 +641,18 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             {
                 "messages": {
                     "messages": [
-                        {"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}
+                        {
+                            "role": "user",
+                            "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}],
+                        }
                     ]
                 }
             },
             mark="ephemeral",
         ),
         Feature("`thread`", {"messages": {"thread": {"type": "create"}}}),
-        Feature("safety settings", {"gemini": {"safetySettings": [{"category": "C", "threshold": "T"}]}}, mark='"threshold"'),
+        Feature(
+            "safety settings", {"gemini": {"safetySettings": [{"category": "C", "threshold": "T"}]}}, mark='"threshold"'
+        ),
     ],
 }

@@ -21,7 +21,9 @@ class UnknownKeyword(Exception):
     """A keyword that is neither a fact nor prose, and where it was found."""
 
     def __init__(self, keyword: str, path: str) -> None:
-        super().__init__(f"unknown keyword {keyword!r} at {path}: add it to the facts or to the prose in tools/schema_facts.py")
+        super().__init__(
+            f"unknown keyword {keyword!r} at {path}: add it to the facts or to the prose in tools/schema_facts.py"
+        )
 
 
 def document_facts(document: dict[str, Any]) -> dict[str, Schema]:
@@ -60,7 +62,9 @@ def text_of(facts: dict[str, Schema]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="Extract the facts of the schemas of an OpenAPI document; prose is dropped.")
+    parser = argparse.ArgumentParser(
+        description="Extract the facts of the schemas of an OpenAPI document; prose is dropped."
+    )
     parser.add_argument("schema", type=Path, metavar="SCHEMA.json", help="the OpenAPI document")
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="the file to write; default: standard output")
     options = parser.parse_args(arguments)

@@ -53,7 +53,8 @@ class Translation:
             chat["stream_options"] = {"include_usage": True}
         if asked.tools:
             chat["tools"] = [
-                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)} for tool in asked.tools
+                {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
+                for tool in asked.tools
             ]
             chat["tool_choice"] = asked.tool_choice
         settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_output_tokens}
@@ -69,7 +70,9 @@ class Translation:
 
     def begin(self) -> Iterator[str]:
         yield self._say(ResponseEvent(type="response.created", sequence_number=self._next(), response=self._response))
-        yield self._say(ResponseEvent(type="response.in_progress", sequence_number=self._next(), response=self._response))
+        yield self._say(
+            ResponseEvent(type="response.in_progress", sequence_number=self._next(), response=self._response)
+        )
 
     def feed(self, line: str) -> Iterator[str]:
         if not line.startswith("data:"):
@@ -78,7 +81,9 @@ class Translation:
         if data == "[DONE]":
             yield from self._close()
             self._response.status = "completed"
-            yield self._say(ResponseEvent(type="response.completed", sequence_number=self._next(), response=self._response))
+            yield self._say(
+                ResponseEvent(type="response.completed", sequence_number=self._next(), response=self._response)
+            )
             yield "data: [DONE]\n\n"
             return
         chunk = Chunk.model_validate_json(data)
@@ -124,7 +129,9 @@ class Translation:
     def _call(self, call: ChunkCall) -> Iterator[str]:
         if call.id is not None:
             name = call.function.name or ""
-            yield from self._begin(FunctionCall(id=_id("fc"), call_id=call.id, name=name, arguments="", status="in_progress"))
+            yield from self._begin(
+                FunctionCall(id=_id("fc"), call_id=call.id, name=name, arguments="", status="in_progress")
+            )
         if call.function.arguments:
             yield self._delta("response.function_call_arguments.delta", call.function.arguments)
 
@@ -140,7 +147,9 @@ class Translation:
             return
         where: dict[str, Any] = {"item_id": item.id, "output_index": self._index}
         if isinstance(item, Message):
-            done = TextDoneEvent(type="response.output_text.done", sequence_number=self._next(), text=self._text, **where)
+            done = TextDoneEvent(
+                type="response.output_text.done", sequence_number=self._next(), text=self._text, **where
+            )
             yield self._say(done)
             yield self._part("response.content_part.done", self._text)
             item.content, item.status = [OutputText(text=self._text)], "completed"
@@ -149,7 +158,9 @@ class Translation:
             yield self._say(ArgumentsDoneEvent(type=kind, sequence_number=self._next(), arguments=self._text, **where))
             item.arguments, item.status = self._text, "completed"
         else:
-            yield self._say(TextDoneEvent(type="response.reasoning.done", sequence_number=self._next(), text=self._text, **where))
+            yield self._say(
+                TextDoneEvent(type="response.reasoning.done", sequence_number=self._next(), text=self._text, **where)
+            )
             item.content = [{"type": "reasoning_text", "text": self._text}]
         yield self._item("response.output_item.done", item)
         self._open = None
@@ -168,7 +179,9 @@ class Translation:
         assert self._open.id is not None
         part = OutputText(text=text)
         number = self._next()
-        return self._say(PartEvent(type=kind, sequence_number=number, item_id=self._open.id, output_index=self._index, part=part))
+        return self._say(
+            PartEvent(type=kind, sequence_number=number, item_id=self._open.id, output_index=self._index, part=part)
+        )
 
     def _item(self, kind: str, item: Item) -> str:
         return self._say(ItemEvent(type=kind, sequence_number=self._next(), output_index=self._index, item=item))
@@ -190,7 +203,9 @@ class Translation:
                 input_tokens=usage.prompt_tokens,
                 input_tokens_details={"cached_tokens": (usage.prompt_tokens_details or {}).get("cached_tokens", 0)},
                 output_tokens=usage.completion_tokens,
-                output_tokens_details={"reasoning_tokens": (usage.completion_tokens_details or {}).get("reasoning_tokens", 0)},
+                output_tokens_details={
+                    "reasoning_tokens": (usage.completion_tokens_details or {}).get("reasoning_tokens", 0)
+                },
                 total_tokens=usage.total_tokens,
             )
 

@@ -63,7 +63,9 @@ class Asker(Struct, frozen=True, kw_only=True):
         """The frames of a stream, without the one that says nothing but that it ends."""
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"].startswith("text/event-stream")
-        return [msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(answer.content) if frame.data != sse.DONE]
+        return [
+            msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(answer.content) if frame.data != sse.DONE
+        ]
 
     def text_of(self, answer: httpx2.Response) -> str:
         return "".join(self.piece_in(frame) for frame in self.frames(answer))

@@ -67,7 +67,12 @@ def _told(body: dict[str, Any]) -> dict[str, Any]:
     """An error, in whichever dialect it is told."""
     match body:
         case {"error": {"status": str() as type, "message": message, "details": [dict() as info, *_]}}:
-            return {"message": message, "type": type, "code": info["reason"], "param": info.get("metadata", {}).get("param")}
+            return {
+                "message": message,
+                "type": type,
+                "code": info["reason"],
+                "param": info.get("metadata", {}).get("param"),
+            }
         case {"type": "error", "error": error}:
             return {"param": None, **error}
         case {"error": {"name": "Blocked" | "NoPermissions" | "NotFound"} as named}:
@@ -121,7 +126,9 @@ class Probed:
         self.upstream.refusals.clear()
         self.network.asked.clear()
 
-    def post(self, body: Mapping[str, Any] | bytes, *headers: tuple[str, str | bytes], key: str | None = None) -> Answer:
+    def post(
+        self, body: Mapping[str, Any] | bytes, *headers: tuple[str, str | bytes], key: str | None = None
+    ) -> Answer:
         """A turn, with these headers besides the proper ones."""
         content = body if isinstance(body, bytes) else msgspec.json.encode(body)
         return self.ask("POST", "/v1/responses", ("content-type", "application/json"), *headers, body=content, key=key)
@@ -194,7 +201,11 @@ def probed(*, keys: bool = False, dialect: str = "chat", strict: bool = True, **
 
 
 def _with(config: Config, keys: bool, server: Mapping[str, Any]) -> Config:
-    known = [KeyConfig(name="alice", sha256=key_hash(ALICE.encode()).hex()), KeyConfig(name="bob", env="BOB_KEY")] if keys else []
+    known = (
+        [KeyConfig(name="alice", sha256=key_hash(ALICE.encode()).hex()), KeyConfig(name="bob", env="BOB_KEY")]
+        if keys
+        else []
+    )
     settled = msgspec.structs.replace(config.server, **{"max_body_mib": 1, **server})
     return msgspec.structs.replace(config, server=settled, keys=known)
 

@@ -216,7 +216,9 @@ class Hesitant:
     def let(self) -> None:
         self._loop.call_soon_threadsafe(self._let.set)
 
-    async def save(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
+    async def save(
+        self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any
+    ) -> None:
         self.asked.set()
         await self._let.wait()
         self.saved.append(record)
@@ -229,13 +231,17 @@ class Hesitant:
 class Full(Hesitant):
     """A store that can keep nothing more."""
 
-    async def save(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any) -> None:
+    async def save(
+        self, owner: str, record: ResponseRecord, item_ids: Sequence[str], call_ids: Sequence[str], **more: Any
+    ) -> None:
         del owner, record, item_ids, call_ids, more
         raise StorageUnavailable("the disk is full")
 
 
 @contextmanager
-def lab(url: str | None = None, *, keys: bool = True, wrap: Any = None, config: Any = None, **settings: Any) -> Iterator[Lab]:
+def lab(
+    url: str | None = None, *, keys: bool = True, wrap: Any = None, config: Any = None, **settings: Any
+) -> Iterator[Lab]:
     """A lab, with a SQLite store of its own unless another is named. With `keys` it knows alice and bob. `config` may change its
     configuration before it starts."""
     found: list[Lab] = []
@@ -251,7 +257,9 @@ def lab(url: str | None = None, *, keys: bool = True, wrap: Any = None, config: 
             UpstreamConfig(name="chat", dialect="chat", base_url=chat.base_url, models=["mock-*"]),
             UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["away-1"]),
         ]
-        owners = [KeyConfig(name=name, sha256=key_hash(key.encode()).hex()) for name, key in (("alice", ALICE), ("bob", BOB))]
+        owners = [
+            KeyConfig(name=name, sha256=key_hash(key.encode()).hex()) for name, key in (("alice", ALICE), ("bob", BOB))
+        ]
         settled = Config(
             upstreams=upstreams,
             keys=owners if keys else [],

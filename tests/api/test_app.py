@@ -201,7 +201,9 @@ def test_a_model_that_nobody_serves_is_404_and_says_which_are() -> None:
     """ERR-2."""
     with ChatServer() as upstream:
         config = one_upstream(upstream.base_url)
-        config = msgspec.structs.replace(config, upstreams=[msgspec.structs.replace(config.upstreams[0], models=["mock-1"])])
+        config = msgspec.structs.replace(
+            config, upstreams=[msgspec.structs.replace(config.upstreams[0], models=["mock-1"])]
+        )
         with running(config) as gateway:
             answer = gateway.post({**ASKED, "model": "mock-9"})
         assert upstream.received == []
@@ -241,7 +243,9 @@ def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed
     ids = [answer.headers["x-request-id"] for answer in answers]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("req_[0-9a-f]{40}", id) for id in ids)
-    place.gateway.requests(before + len(answers) - 2)  # the last two never were requests: the parser's own refusals are told by it
+    place.gateway.requests(
+        before + len(answers) - 2
+    )  # the last two never were requests: the parser's own refusals are told by it
     logged = {line["request_id"]: line for line in place.gateway.log if "request_id" in line}
     for answer in answers:
         line = logged[answer.headers["x-request-id"]]
@@ -287,7 +291,9 @@ def test_a_page_that_may_call_asks_first_without_a_key(place: Probed) -> None:
         assert (answer.status, answer.body) == (204, b"")
         assert answer.headers["access-control-allow-origin"] == PAGE
         assert {"GET", "POST"} <= set(answer.headers["access-control-allow-methods"].split(", "))
-        assert {"authorization", "content-type", "x-api-key"} <= set(answer.headers["access-control-allow-headers"].split(", "))
+        assert {"authorization", "content-type", "x-api-key"} <= set(
+            answer.headers["access-control-allow-headers"].split(", ")
+        )
     assert place.seen == []
 
 

@@ -80,7 +80,12 @@ def test_a_conversation_becomes_one_compaction(place: Lab) -> None:
     assert (told["usage"]["input_tokens"], told["usage"]["output_tokens"]) == (120, 30)
     assert NOTES not in str(told)
     line = place.gateway.requests(1)[-1]
-    assert (line["path"], line["model"], line["upstream"], line["input_tokens"]) == ("/v1/responses/compact", "mock-1", "chat", 120)
+    assert (line["path"], line["model"], line["upstream"], line["input_tokens"]) == (
+        "/v1/responses/compact",
+        "mock-1",
+        "chat",
+        120,
+    )
     assert NOTES not in place.gateway.written
 
 
@@ -121,7 +126,13 @@ def test_a_stored_chain_can_be_compacted_and_a_compacted_one_continued(place: La
     assert "[user]\nThe code word is slate.\n\n[assistant]\nHello." in place.messages[1][1]
     second = place.told([*told["output"], message("user", "Go on.")])
     third = place.told("And on.", previous_response_id=second["id"])
-    assert [words for _, words in place.messages][1:] == ["The code word is slate.", "Hello.", "Go on.", "Hello.", "And on."]
+    assert [words for _, words in place.messages][1:] == [
+        "The code word is slate.",
+        "Hello.",
+        "Go on.",
+        "Hello.",
+        "And on.",
+    ]
     assert third["previous_response_id"] == second["id"]
 
 
@@ -161,7 +172,9 @@ def test_an_open_call_survives_and_takes_its_output(place: Lab) -> None:
         ({"model": "mock-1", "previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
     ],
 )
-def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(place: Lab, body: dict[str, Any], code: str, param: str) -> None:
+def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(
+    place: Lab, body: dict[str, Any], code: str, param: str
+) -> None:
     """CMP-1: `model` is required."""
     told = refused(place, body)
     assert (told["code"], told["param"]) == (code, param)
@@ -261,7 +274,11 @@ def test_what_a_trigger_made_is_kept_and_continued(place: Lab) -> None:
     assert [words for _, words in place.messages if words != "New rules."] == [words for _, words in chained]
     assert chained[0] == ("system", "Be brief.")
     assert NOTES in chained[1][1]
-    assert [words for _, words in chained[2:]] == ["We launch on Tuesday. The code word is slate.", "Compress this.", "When?"]
+    assert [words for _, words in chained[2:]] == [
+        "We launch on Tuesday. The code word is slate.",
+        "Compress this.",
+        "When?",
+    ]
 
 
 def test_a_socket_that_stores_nothing_compacts_what_it_remembers(place: Lab) -> None:
@@ -315,7 +332,11 @@ def test_a_chain_goes_on_from_its_compaction_and_is_not_compacted_again(place: L
     assert [item["type"] for item in second["output"]] == ["message"]
     assert [words for _, words in place.messages][1:] == ["And now?", "Hello.", "And then?"]
     place.told([*long_talk(), *first["output"], message("user", "And then?")], **managed(1000))
-    assert [words for _, words in place.messages][1:] == ["And now?", "Hello.", "And then?"]  # who prunes nothing has the same
+    assert [words for _, words in place.messages][1:] == [
+        "And now?",
+        "Hello.",
+        "And then?",
+    ]  # who prunes nothing has the same
 
 
 def test_below_the_threshold_nothing_happens_and_upstreams_hear_nothing_of_it(place: Lab) -> None:

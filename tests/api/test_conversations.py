@@ -9,7 +9,21 @@ from typing import Any
 import httpx2
 import openai
 import pytest
-from tests.api.stateful import ALICE, BOB, TOOLS, Full, Hesitant, Lab, error_in, events_in, lab, lab_on, message, output, text_of
+from tests.api.stateful import (
+    ALICE,
+    BOB,
+    TOOLS,
+    Full,
+    Hesitant,
+    Lab,
+    error_in,
+    events_in,
+    lab,
+    lab_on,
+    message,
+    output,
+    text_of,
+)
 from tests.running import BOUND, one_upstream, running, until
 
 from antiphon import testing
@@ -270,7 +284,9 @@ def test_what_is_in_the_conversation_already_is_there_once(here: Lab) -> None:
     id = made(here)
     first = here.told("One", conversation=id)
     known = items_in(here, id)
-    here.told([*known, {"type": "item_reference", "id": first["output"][0]["id"]}, message("user", "Two")], conversation=id)
+    here.told(
+        [*known, {"type": "item_reference", "id": first["output"][0]["id"]}, message("user", "Two")], conversation=id
+    )
     assert [text for _, text in here.messages] == ["One", "Hello.", "Two"]
     assert said_in(here, id) == ["One", "Hello.", "Two", "Hello."]
 
@@ -338,7 +354,9 @@ def test_tokens_are_counted_with_the_conversation_and_nothing_is_added(here: Lab
         ({"conversation": NEVER, "previous_response_id": "resp_1"}, 400, "invalid_value", "conversation"),
     ],
 )
-def test_a_conversation_that_cannot_be_gone_on_in(here: Lab, fields: dict[str, Any], status: int, code: str, param: str) -> None:
+def test_a_conversation_that_cannot_be_gone_on_in(
+    here: Lab, fields: dict[str, Any], status: int, code: str, param: str
+) -> None:
     """API-4: before the upstream sees anything."""
     for stream in (False, True):
         error = here.refused("Hi", stream=stream, **fields)
@@ -364,8 +382,15 @@ def test_items_are_checked_and_kept_whatever_they_are(here: Lab) -> None:
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         output("c"),
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "c2VhbGVk"},
-        {"type": "file_search_call", "id": "fs_1", "queries": ["tea"], "status": "completed", "results": [{"text": "x"}]},
-        message("assistant", "x") | {"content": [{"type": "output_text", "text": "x", "annotations": [], "logprobs": [LOGPROB]}]},
+        {
+            "type": "file_search_call",
+            "id": "fs_1",
+            "queries": ["tea"],
+            "status": "completed",
+            "results": [{"text": "x"}],
+        },
+        message("assistant", "x")
+        | {"content": [{"type": "output_text", "text": "x", "annotations": [], "logprobs": [LOGPROB]}]},
     ]
     id = made(here, *items)
     listed = items_in(here, id)
@@ -449,7 +474,13 @@ def test_bodies_that_are_none(here: Lab) -> None:
 def test_paths_that_are_not_there(here: Lab) -> None:
     """API-4: one answer for a conversation that never was, and another for an item that is not in one."""
     id = made(here, message("user", "x", id="msg_1"))
-    for method, tail in (("GET", ""), ("DELETE", ""), ("GET", "/items"), ("GET", "/items/msg_1"), ("DELETE", "/items/msg_1")):
+    for method, tail in (
+        ("GET", ""),
+        ("DELETE", ""),
+        ("GET", "/items"),
+        ("GET", "/items/msg_1"),
+        ("DELETE", "/items/msg_1"),
+    ):
         assert refused(here, method, f"/{NEVER}{tail}") == (404, "not_found", "id")
     assert refused(here, "POST", f"/{NEVER}", json={"metadata": {}}) == (404, "not_found", "id")
     assert refused(here, "POST", f"/{NEVER}/items", json={"items": [message("user", "x")]}) == (404, "not_found", "id")
@@ -478,7 +509,9 @@ def test_bob_with_alices_ids_is_told_what_he_is_told_of_ids_that_never_were(here
         ("DELETE", "/items/msg_of_alice", None),
     ]
     for method, tail, body in asked:
-        answers = [told(here.call(method, f"/v1/conversations/{id}{tail}", key=BOB, json=body), id) for id in (hers, NEVER)]
+        answers = [
+            told(here.call(method, f"/v1/conversations/{id}{tail}", key=BOB, json=body), id) for id in (hers, NEVER)
+        ]
         assert answers[0] == answers[1]
         assert answers[0][0] == 404
     for settings in ({}, {"stream": True}, {"store": False}, {"background": True}):

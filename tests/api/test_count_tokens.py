@@ -31,7 +31,9 @@ def counting(dialect: str = "chat") -> Config:
     return one_upstream("http://lab/v1", dialect=dialect, profile={"chat": "local", "responses": "openai"}[dialect])
 
 
-def asked_with(answer: ScriptedAnswer | ApiError, body: Mapping[str, Any], dialect: str = "chat") -> tuple[httpx2.Response, Any]:
+def asked_with(
+    answer: ScriptedAnswer | ApiError, body: Mapping[str, Any], dialect: str = "chat"
+) -> tuple[httpx2.Response, Any]:
     """What the gateway answers, and what it asked of its upstream."""
     transport = ScriptedTransport(answer)
     with running(counting(dialect), transport=transport) as gateway:
@@ -58,7 +60,13 @@ def test_the_upstreams_own_count_is_told() -> None:
 
 def test_a_responses_upstream_is_sent_only_what_makes_a_prompt_longer() -> None:
     """API-3."""
-    more = {"temperature": 0.5, "stream": True, "metadata": {"a": "b"}, "max_output_tokens": 100, "reasoning": {"effort": "low"}}
+    more = {
+        "temperature": 0.5,
+        "stream": True,
+        "metadata": {"a": "b"},
+        "max_output_tokens": 100,
+        "reasoning": {"effort": "low"},
+    }
     told, asked = asked_with(whole(COUNTED), {**ASKED, **more}, "responses")
     assert told.json()["input_tokens"] == 23
     assert asked.url == "http://lab/v1/responses/input_tokens"
@@ -109,9 +117,7 @@ def test_a_client_that_leaves_lets_the_upstream_go() -> None:
     with running(counting(), transport=transport) as gateway:
         body = msgspec.json.encode(ASKED)
         with gateway.connect() as connection:
-            head = (
-                f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-            )
+            head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             connection.sendall(head.encode() + body)
             assert transport.reached.wait(BOUND)
         assert transport.left.wait(BOUND)

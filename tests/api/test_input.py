@@ -77,7 +77,9 @@ NO_JSON = {
 
 
 @pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
-def test_a_body_that_is_no_json_object_is_invalid_json_and_the_upstream_sees_nothing(place: Probed, body: bytes) -> None:
+def test_a_body_that_is_no_json_object_is_invalid_json_and_the_upstream_sees_nothing(
+    place: Probed, body: bytes
+) -> None:
     """HTTP-1. Input: empty body, `null`, `[]`, trailing garbage, cut JSON, BOM, UTF-16."""
     place.post(body).tells(400, "invalid_json")
     assert place.seen == []
@@ -118,7 +120,10 @@ TOO_DEEP = {
     "in metadata": OPEN + b'"metadata":{"a":' + lists(5000) + b"}}",
     "as metadata": OPEN + b'"metadata":' + objects(5000) + b"}",
     "in the client's own metadata": OPEN + b'"client_metadata":' + objects(5000) + b"}",
-    "in the schema of the answer": OPEN + b'"text":{"format":{"type":"json_schema","name":"n","schema":' + objects(5000) + b"}}}",
+    "in the schema of the answer": OPEN
+    + b'"text":{"format":{"type":"json_schema","name":"n","schema":'
+    + objects(5000)
+    + b"}}}",
     "in a choice": OPEN + b'"tool_choice":' + objects(5000) + b"}",
     "in place of a number": OPEN + b'"temperature":' + lists(5000) + b"}",
     "in an unknown field": OPEN + b'"acme":' + lists(5000) + b"}",
@@ -178,7 +183,8 @@ TWICE = {
     "in an unknown field, one of them escaped": (OPEN + b'"acme":{"k":"first","\\u006b":"second"}}', b'"acme"'),
     "an unknown field": (OPEN + b'"acme":"first","acme":"second"}', b'"acme"'),
     "deep in a schema": (
-        OPEN + b'"tools":[{"type":"function","name":"f","parameters":{"type":"object","k":{"k":"first","k":"second"}}}]}',
+        OPEN
+        + b'"tools":[{"type":"function","name":"f","parameters":{"type":"object","k":{"k":"first","k":"second"}}}]}',
         b'"parameters"',
     ),
     "in an unknown item": (
@@ -193,7 +199,9 @@ TWICE = {
 
 
 @pytest.mark.parametrize(("body", "name"), TWICE.values(), ids=TWICE)
-def test_no_two_readers_can_see_two_values_in_what_is_carried(place_before_responses: Probed, body: bytes, name: bytes) -> None:
+def test_no_two_readers_can_see_two_values_in_what_is_carried(
+    place_before_responses: Probed, body: bytes, name: bytes
+) -> None:
     """Input: the same key twice, where we carry what we do not know."""
     assert place_before_responses.post(body).status == 200
     [received] = place_before_responses.seen
@@ -230,7 +238,9 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize(("field", "value"), NO_NUMBERS)
-def test_a_number_that_is_none_is_refused_by_its_path_and_never_forwarded(place: Probed, field: str, value: str) -> None:
+def test_a_number_that_is_none_is_refused_by_its_path_and_never_forwarded(
+    place: Probed, field: str, value: str
+) -> None:
     """ERR-3. Input: NaN, Infinity, 1e400, `"0.5"` for a number, `true` for an integer."""
     place.post(OPEN + f'"{field}":{value}}}'.encode()).tells(400, "invalid_value", field)
     assert place.seen == []
@@ -410,7 +420,10 @@ def test_exactly_32_mib_of_file_data_are_taken_at_the_usual_limit() -> None:
 
 
 def _file(data: str) -> dict[str, Any]:
-    return {**ASKED, "input": [{"role": "user", "content": [{"type": "input_file", "filename": "a.pdf", "file_data": data}]}]}
+    return {
+        **ASKED,
+        "input": [{"role": "user", "content": [{"type": "input_file", "filename": "a.pdf", "file_data": data}]}],
+    }
 
 
 # How the body says it comes
@@ -425,7 +438,13 @@ def test_a_content_encoding_is_415(place: Probed, coding: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=utf-16", ""],
+    [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/json; charset=utf-16",
+        "",
+    ],
 )
 def test_another_content_type_is_415(place: Probed, kind: str) -> None:
     """HTTP-1. Input: wrong content type."""
@@ -458,7 +477,9 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("asked", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_is_carried_to_a_server_of_this_api(place_before_responses: Probed, asked: dict[str, Any]) -> None:
+def test_what_is_unknown_is_carried_to_a_server_of_this_api(
+    place_before_responses: Probed, asked: dict[str, Any]
+) -> None:
     """REQ-7, ITEM-5. Input: unknown fields, unknown item types, `acme:thing`."""
     answer = place_before_responses.post(asked)
     assert answer.status == 200, answer.body
@@ -469,7 +490,9 @@ def test_what_is_unknown_is_carried_to_a_server_of_this_api(place_before_respons
 
 
 @pytest.mark.parametrize("asked", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_is_carried_told_as_lost_or_refused_where_it_has_no_place(place: Probed, asked: dict[str, Any]) -> None:
+def test_what_is_unknown_is_carried_told_as_lost_or_refused_where_it_has_no_place(
+    place: Probed, asked: dict[str, Any]
+) -> None:
     """F-4. The same before a server of another API: never gone in silence."""
     answer = place.post(asked)
     if answer.status == 200:

@@ -30,7 +30,9 @@ from antiphon.protocol.response import Response
 
 DOCUMENT: dict[str, Any] = json.loads(openapi.document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
-OPERATIONS = {(path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()}
+OPERATIONS = {
+    (path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
+}
 # Errors of the others have the form of the APIs that they belong to.
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
@@ -175,7 +177,9 @@ def test_reasoning_events_of_the_default_style_are_described(event: ReasoningDel
     """API-6, STR-10."""
     (frame,) = sse.Decoder().feed(responses.EventsFromHub(Request()).feed(event))
     name = (
-        "ResponseReasoningTextDeltaStreamingEvent" if frame.event.endswith("delta") else "ResponseReasoningTextDoneStreamingEvent"
+        "ResponseReasoningTextDeltaStreamingEvent"
+        if frame.event.endswith("delta")
+        else "ResponseReasoningTextDoneStreamingEvent"
     )
     assert_valid(frame.data, name)
     assert_valid(frame.data, "StreamingEvent")
@@ -194,7 +198,9 @@ def test_whatever_an_event_may_hold_is_valid(document: Any) -> None:
     assert_valid(document, "StreamingEvent")
 
 
-@pytest.mark.parametrize("name", ["CreateResponseBody", "ResponseResource", "ItemParam", "ItemField", "ResponsesToolParam", "Tool"])
+@pytest.mark.parametrize(
+    "name", ["CreateResponseBody", "ResponseResource", "ItemParam", "ItemField", "ResponsesToolParam", "Tool"]
+)
 def test_what_is_valid_by_the_specification_is_valid_here(name: str) -> None:
     @settings(max_examples=20)
     @given(valid(name))

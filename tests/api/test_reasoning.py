@@ -30,7 +30,9 @@ Ask = Callable[..., dict[str, Any]]
 def calls_once(received: ReceivedRequest) -> ScriptedTurn:
     """A model that thinks and calls, and answers once it has the result."""
     sent = received.json.get("messages") or received.json.get("input")
-    done = isinstance(sent, list) and any(each.get("role") == "tool" or each.get("type") == "function_call_output" for each in sent)
+    done = isinstance(sent, list) and any(
+        each.get("role") == "tool" or each.get("type") == "function_call_output" for each in sent
+    )
     if done:
         return turn(testing.text("42."))
     return turn(testing.reasoning("Hm, ", "f."), testing.tool_call(f"call_{next(NUMBERS)}", "f", "{}"))
@@ -137,7 +139,9 @@ def test_the_store_restores_what_the_client_dropped(
     thought, call = ask([message("user", "Go.")], model=model, tools=TOOLS)["output"]
     assert "encrypted_content" not in thought
     for history in ([call], [thought, call]):
-        assert text_of(ask([message("user", "Go."), *history, output(call["call_id"])], model=model, tools=TOOLS)) == "42."
+        assert (
+            text_of(ask([message("user", "Go."), *history, output(call["call_id"])], model=model, tools=TOOLS)) == "42."
+        )
         if model == "other-1":
             assert len(reasoning_in(other)) == 1
     assert chat.refusals == other.refusals == []
@@ -149,19 +153,27 @@ def test_a_chain_has_what_was_sealed_though_the_client_never_saw_it(
 ) -> None:
     """RSN-2, PREV-1."""
     first = here.told([message("user", "Go.")], model=model, tools=TOOLS)
-    second = here.told([output(first["output"][1]["call_id"])], previous_response_id=first["id"], model=model, tools=TOOLS)
+    second = here.told(
+        [output(first["output"][1]["call_id"])], previous_response_id=first["id"], model=model, tools=TOOLS
+    )
     assert text_of(second) == "42."
     assert chat.refusals == other.refusals == []
 
 
 def refused_history() -> list[dict[str, Any]]:
     """Reasoning that claims to be the server's own, and is not."""
-    forged = {"type": "reasoning", "summary": [], "encrypted_content": seal_reasoning("openai", {"encrypted_content": "forged"})}
+    forged = {
+        "type": "reasoning",
+        "summary": [],
+        "encrypted_content": seal_reasoning("openai", {"encrypted_content": "forged"}),
+    }
     return [message("user", "Go."), forged, message("assistant", "So."), message("user", "And?")]
 
 
 @pytest.mark.parametrize("how", ["told", "streamed", "socket", "background"])
-def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(here: Lab, other: ResponsesServer, how: str) -> None:
+def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(
+    here: Lab, other: ResponsesServer, how: str
+) -> None:
     """RSN-3: whole, as a stream, on a WebSocket and in the background; the client sees an answer, and a loss."""
     before = len([line for line in here.gateway.log if line["event"] == "reasoning_refused"])
     match how:

@@ -97,7 +97,9 @@ def test_silence_is_filled_with_what_the_client_reads_over(asker: Asker, path: s
         with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
             where = asker.stream_path.partition("?")[0] if path else asker.stream_path
             body = msgspec.json.encode(asker.streamed)
-            head = f"POST {where} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            head = (
+                f"POST {where} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
+            )
             with gateway.connect() as connection:
                 connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
                 told = connection.recv(65536)
@@ -146,7 +148,9 @@ def test_every_refusal_has_the_form_of_the_clients_own_api(asker: Asker) -> None
             }
             for code, (status, answer) in refusals.items():
                 assert (answer.status_code, asker.error_in(answer)["code"]) == (status, code), answer.text
-            nowhere = gateway.get({"chat": "/v1/chat/x", "messages": "/v1/messages/x", "gemini": "/v1beta/x"}[asker.dialect], **key)
+            nowhere = gateway.get(
+                {"chat": "/v1/chat/x", "messages": "/v1/messages/x", "gemini": "/v1beta/x"}[asker.dialect], **key
+            )
             assert (nowhere.status_code, asker.error_in(nowhere)["code"]) == (404, "not_found")
         assert upstream.received == []
 
@@ -181,7 +185,10 @@ def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> N
 @each
 def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Asker) -> None:
     """ERR-2: one of them has a status that HTTP does not know."""
-    with ChatServer(lambda _: testing.error(503, "Busy.")) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with (
+        ChatServer(lambda _: testing.error(503, "Busy.")) as upstream,
+        running(one_upstream(upstream.base_url)) as gateway,
+    ):
         for answer in (asker.ask(gateway), gateway.post(asker.streamed, asker.stream_path)):
             assert answer.status_code == {"messages": 529}.get(asker.dialect, 503)
             assert asker.error_in(answer)["code"] == "overloaded"
@@ -210,13 +217,17 @@ def test_clients_of_messages_find_the_id_where_they_look_for_it() -> None:
         (f"/v1beta/models?key={KEY}", {}),
     ],
 )
-def test_a_key_is_taken_where_each_api_puts_it_and_is_written_nowhere(path: str, headers: dict[str, str], tmp_path: Path) -> None:
+def test_a_key_is_taken_where_each_api_puts_it_and_is_written_nowhere(
+    path: str, headers: dict[str, str], tmp_path: Path
+) -> None:
     """HTTP-6."""
     asker = next(asker for asker in reversed(ASKERS) if path.startswith(asker.path[:11]))
     with ChatServer(lambda _: HELLO) as upstream:
         config = replace(with_key(one_upstream(upstream.base_url)), trace=TraceConfig(dir=str(tmp_path)))
         with running(config, environ={"ALICE": KEY}) as gateway:
-            answer = gateway.get(path) if path.startswith("/v1beta/models?") else gateway.post(asker.asked, path, **headers)
+            answer = (
+                gateway.get(path) if path.startswith("/v1beta/models?") else gateway.post(asker.asked, path, **headers)
+            )
             assert answer.status_code == 200, answer.text
             assert gateway.requests(1)[0]["owner"] == "alice"
         assert KEY not in gateway.written
@@ -288,7 +299,9 @@ def test_tokens_are_counted_in_the_form_of_the_clients_own_api(asker: Asker) -> 
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         answers = [gateway.post(body, asker.count_path)]
         if asker is GEMINI:
-            answers.append(gateway.post({"generateContentRequest": {"model": "models/mock-1", **body}}, asker.count_path))
+            answers.append(
+                gateway.post({"generateContentRequest": {"model": "models/mock-1", **body}}, asker.count_path)
+            )
         wrong = gateway.post(b"{", asker.count_path)
     for answer in answers:
         assert (answer.status_code, answer.headers["antiphon-estimated"]) == (200, "true")

@@ -33,7 +33,9 @@ AGENTS: Final = (
 
 
 def scope(style: str | None = None, **headers: str) -> Scope:
-    named = {name.replace("_", "-"): value for name, value in headers.items()} | ({"antiphon-style": style} if style else {})
+    named = {name.replace("_", "-"): value for name, value in headers.items()} | (
+        {"antiphon-style": style} if style else {}
+    )
     return {"headers": [(name.encode(), value.encode()) for name, value in named.items()]}
 
 
@@ -50,7 +52,9 @@ def test_style_is_of_header_then_key_then_server_then_default(
 def test_style_does_not_depend_on_who_the_client_says_it_is(agent: str) -> None:
     """API-6: neither by its User-Agent nor by the header that some clients send on a WebSocket."""
     assert requested_style(scope(user_agent=agent), None, None) == "default"
-    assert requested_style(scope(user_agent=agent, openai_beta="responses_websockets=2026-02-06"), None, None) == "default"
+    assert (
+        requested_style(scope(user_agent=agent, openai_beta="responses_websockets=2026-02-06"), None, None) == "default"
+    )
     assert requested_style(scope(user_agent=agent), None, "older") == "older"
 
 

@@ -101,7 +101,10 @@ def test_events_are_flushed_one_by_one() -> None:
     gate = Gate()
     said = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
     with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        with httpx2.Client(timeout=60) as client, client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer:
+        with (
+            httpx2.Client(timeout=60) as client,
+            client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer,
+        ):
             seen = b""
             pieces = answer.iter_raw()
             while b'"delta":"Hel"' not in seen:
@@ -124,7 +127,11 @@ def test_events_are_flushed_one_by_one() -> None:
         (testing.error(400, "maximum context length is 10 tokens"), 400, "context_length_exceeded"),
         (testing.error(404, "no such model", code="model_not_found"), 404, "model_not_found"),
         (testing.exactly(testing.SSE_HEAD, b"data: not json\n\n"), 502, "upstream_invalid_response"),
-        (testing.exactly(testing.SSE_HEAD, b'data: {"error":{"message":"slow down","code":429}}\n\n'), 429, "rate_limit_exceeded"),
+        (
+            testing.exactly(testing.SSE_HEAD, b'data: {"error":{"message":"slow down","code":429}}\n\n'),
+            429,
+            "rate_limit_exceeded",
+        ),
         (
             testing.exactly(b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"),
             502,
@@ -171,7 +178,10 @@ def test_an_upstream_that_says_nothing_is_504() -> None:
 def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
     """STR-8: `error`, then `response.failed`, then `[DONE]`."""
     said = turn(testing.text("Hel"), testing.end(how))
-    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url, timeouts=Timeouts(idle=0.3))) as gateway:
+    with (
+        ChatServer([said]) as upstream,
+        running(one_upstream(upstream.base_url, timeouts=Timeouts(idle=0.3))) as gateway,
+    ):
         answer = gateway.post(STREAMED)
         (line,) = gateway.requests(1)
     events = events_of(answer)
@@ -257,7 +267,9 @@ def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> Non
 def style_in(stream: str) -> str:
     """Which style a stream with reasoning and an error is written in."""
     (name,) = (name for name in ("reasoning", "reasoning_text") if f"event: response.{name}.delta" in stream)
-    errors = [msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(stream.encode()) if frame.event == "error"]
+    errors = [
+        msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(stream.encode()) if frame.event == "error"
+    ]
     parts = (name, "error" in errors[0], stream.endswith("data: [DONE]\n\n"))
     return {
         ("reasoning_text", True, True): "default",
@@ -276,15 +288,25 @@ def test_style_is_chosen_by_header_key_and_server(server: SelectableEventStyle |
     keys = [KeyConfig(name="alice", env="PLAIN"), KeyConfig(name="alice", env="OLDER", style="older")]
     with ChatServer(lambda _: FAILS) as upstream:
         config = replace(one_upstream(upstream.base_url), keys=keys, server=ServerConfig(style=server))
-        with running(config, environ={"PLAIN": PLAIN, "OLDER": OLDER}) as gateway, httpx2.Client(timeout=BOUND) as client:
+        with (
+            running(config, environ={"PLAIN": PLAIN, "OLDER": OLDER}) as gateway,
+            httpx2.Client(timeout=BOUND) as client,
+        ):
 
             def styles(key: str, **headers: str) -> list[str]:
-                named = {name.replace("_", "-"): value for name, value in headers.items()} | {"authorization": f"Bearer {key}"}
-                return [style_in(client.post(f"{gateway.url}/v1/responses", json=STREAMED, headers=named).text) for _ in range(2)]
+                named = {name.replace("_", "-"): value for name, value in headers.items()} | {
+                    "authorization": f"Bearer {key}"
+                }
+                return [
+                    style_in(client.post(f"{gateway.url}/v1/responses", json=STREAMED, headers=named).text)
+                    for _ in range(2)
+                ]
 
             assert styles(PLAIN) == styles(PLAIN, user_agent="OpenAI/Python 3.49.0") == [unchosen] * 2
             assert styles(OLDER) == ["older"] * 2
-            assert styles(OLDER, antiphon_style="standard") == styles(PLAIN, antiphon_style="standard") == ["standard"] * 2
+            assert (
+                styles(OLDER, antiphon_style="standard") == styles(PLAIN, antiphon_style="standard") == ["standard"] * 2
+            )
             assert styles(PLAIN, antiphon_style="older") == ["older"] * 2
             wrong = gateway.post(STREAMED, authorization=f"Bearer {PLAIN}", antiphon_style="newest")
     assert (wrong.status_code, error_of(wrong)["param"]) == (400, "antiphon-style")
@@ -400,8 +422,9 @@ def test_a_client_that_leaves_in_the_middle_cancels_the_upstream() -> None:
 def leave_after(gateway: Running, asked: Any, seen: bytes, reached: Any = None) -> None:
     """Sends a request and goes away once these bytes came, or once `reached` returns."""
     body = msgspec.json.encode(asked)
-    head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(
-        body
+    head = (
+        b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        % len(body)
     )
     with gateway.connect() as connection:
         connection.sendall(head + body)

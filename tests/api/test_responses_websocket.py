@@ -33,7 +33,7 @@ from tests.running import BOUND, until
 from tests.websocket_client import Closed, frame
 
 from antiphon import testing
-from antiphon.api.responses_websocket import MAX_WAITING_BYTES, MAX_WAITING, ResponsesConnection
+from antiphon.api.responses_websocket import MAX_WAITING, MAX_WAITING_BYTES, ResponsesConnection
 from antiphon.config import Config, TraceConfig
 from antiphon.gateway import turn_lifecycle
 from antiphon.http.websocket import WebSocket
@@ -147,7 +147,8 @@ def test_a_binary_message_gets_an_error_and_the_socket_stays(here: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"stream_options": value} for value in ({}, None, {"include_obfuscation": True})] + [{"background": True}]
+    "fields",
+    [{"stream_options": value} for value in ({}, None, {"include_obfuscation": True})] + [{"background": True}],
 )
 def test_frame_with_stream_options_or_background_is_refused(here: Lab, fields: dict[str, Any]) -> None:
     """WS-2."""
@@ -159,9 +160,18 @@ def test_frame_with_stream_options_or_background_is_refused(here: Lab, fields: d
 
 @pytest.mark.parametrize("style", [None, "standard", "older"])
 @pytest.mark.parametrize(
-    "fields", [{"stream": True}, {"stream": False}, {"background": False}, {"stream": True, "background": False}, {"stream": None}]
+    "fields",
+    [
+        {"stream": True},
+        {"stream": False},
+        {"background": False},
+        {"stream": True, "background": False},
+        {"stream": None},
+    ],
 )
-def test_frame_with_fields_that_change_nothing_is_answered(here: Lab, fields: dict[str, Any], style: str | None) -> None:
+def test_frame_with_fields_that_change_nothing_is_answered(
+    here: Lab, fields: dict[str, Any], style: str | None
+) -> None:
     """WS-2: every turn on a WebSocket is told as events, whatever `stream` says."""
     with here.socket(*([("antiphon-style", style)] if style else [])) as talk:
         talk.send("Go.", **fields)
@@ -182,13 +192,18 @@ def test_frame_with_ignored_field_of_wrong_type_is_refused(here: Lab, fields: di
         talk.settle()
 
 
-@pytest.mark.parametrize(("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")])
+@pytest.mark.parametrize(
+    ("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")]
+)
 def test_socket_names_reasoning_events_by_style(here: Lab, style: str | None, name: str) -> None:
     """API-6, STR-10."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     with here.socket(*([("antiphon-style", style)] if style else [])) as talk:
         kinds = [event["type"] for event in talk.ask("Go.")]
-    assert [kind for kind in kinds if kind.startswith("response.reasoning")] == [f"response.{name}.delta", f"response.{name}.done"]
+    assert [kind for kind in kinds if kind.startswith("response.reasoning")] == [
+        f"response.{name}.delta",
+        f"response.{name}.done",
+    ]
 
 
 def test_socket_refuses_style_that_does_not_exist_with_every_turn(here: Lab) -> None:
@@ -241,7 +256,9 @@ def test_a_failure_after_it_is_response_failed_alone(here: Lab, ending: Any) -> 
         begun = talk.until("response.output_text.delta")
         gate.open()
         events = talk.events_to_end()
-        assert [event["sequence_number"] for event in events] == [begun["sequence_number"] + 1 + at for at in range(len(events))]
+        assert [event["sequence_number"] for event in events] == [
+            begun["sequence_number"] + 1 + at for at in range(len(events))
+        ]
         assert events[-1]["type"] == "response.failed"
         assert "error" not in {event["type"] for event in events}
         failed = events[-1]["response"]
@@ -464,7 +481,11 @@ def test_a_warm_up_takes_the_input_in_and_asks_nobody(here: Lab) -> None:
         with here.socket(CODEX) as talk:
             here.chat.received.clear()
             events = talk.ask("A long prompt.", generate=False, instructions="Be brief.", tools=TOOLS, **settings)
-            assert [event["type"] for event in events] == ["response.created", "response.in_progress", "response.completed"]
+            assert [event["type"] for event in events] == [
+                "response.created",
+                "response.in_progress",
+                "response.completed",
+            ]
             warm = events[-1]["response"]
             assert (warm["status"], warm["output"]) == ("completed", [])
             assert here.chat.received == []
@@ -477,7 +498,10 @@ def test_a_warm_up_takes_the_input_in_and_asks_nobody(here: Lab) -> None:
 def test_a_warm_up_that_could_not_be_asked_is_refused(here: Lab) -> None:
     with here.socket() as talk:
         assert talk.refused("x", generate=False, model="nobody-1")["code"] == "model_not_found"
-        assert talk.refused("x", generate=False, previous_response_id="resp_never")["code"] == "previous_response_not_found"
+        assert (
+            talk.refused("x", generate=False, previous_response_id="resp_never")["code"]
+            == "previous_response_not_found"
+        )
         talk.settle()
 
 
@@ -537,7 +561,10 @@ def test_what_cannot_be_kept_fails_and_evicts() -> None:
         first = talk.told("One", store=False)
         end = talk.ask("Two", previous_response_id=first["id"])[-1]
         assert (end["type"], end["response"]["error"]["code"]) == ("response.failed", "storage_unavailable")
-        assert talk.refused("Three", store=False, previous_response_id=first["id"])["code"] == "previous_response_not_found"
+        assert (
+            talk.refused("Three", store=False, previous_response_id=first["id"])["code"]
+            == "previous_response_not_found"
+        )
         assert talk.ask("x", generate=False)[-1]["type"] == "response.failed"
         assert text_of(talk.told("Four", store=False)) == "Hello."
         assert here.count() == 0
@@ -778,7 +805,9 @@ def test_an_upstream_is_used_again_from_turn_to_turn(monkeypatch: pytest.MonkeyP
     with lab() as here, here.socket() as talk:
         network = here.gateway.services.transport
         assert isinstance(network, HttpTransport)
-        here.says.append(testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(said), said), testing.wait(gate), b"0\r\n\r\n"))
+        here.says.append(
+            testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(said), said), testing.wait(gate), b"0\r\n\r\n")
+        )
         talk.told("One")
         gate.open()
         until(lambda: network.connections_in_use == 0)
@@ -809,7 +838,12 @@ def test_each_turn_has_a_line_in_the_log(here: Lab) -> None:
         talk.client.send("nonsense")
         talk.events()
         first, second = here.gateway.requests(lines + 2)[-2:]
-    assert (first["method"], first["path"], first["status"], first["owner"]) == ("WEBSOCKET", "/v1/responses", 200, "alice")
+    assert (first["method"], first["path"], first["status"], first["owner"]) == (
+        "WEBSOCKET",
+        "/v1/responses",
+        200,
+        "alice",
+    )
     assert (first["response_id"], first["input_tokens"], first["upstream"]) == (told["id"], 5, "chat")
     assert (second["status"], second["error"]) == (400, "invalid_json")
     assert first["request_id"] != second["request_id"]

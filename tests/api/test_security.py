@@ -123,12 +123,29 @@ def test_fields_that_may_hold_anything_lead_nowhere(place: Probed, bird: Canary)
     for members in (
         {"metadata": {"base_url": url, "api_base": url}},
         {"client_metadata": {"base_url": url}},
-        {"extra_body": {"base_url": url}, "extra_headers": {"host": f"127.0.0.1:{bird.port}"}, "extra_query": {"base_url": url}},
+        {
+            "extra_body": {"base_url": url},
+            "extra_headers": {"host": f"127.0.0.1:{bird.port}"},
+            "extra_query": {"base_url": url},
+        },
         {"user": url, "safety_identifier": url, "prompt_cache_key": url},
         {"tools": [{"type": "mcp", "server_label": "x", "server_url": url, "headers": {"authorization": "x"}}]},
         {"tools": [{"type": "web_search", "base_url": url}]},
-        {"tools": [{"type": "function", "name": "f", "url": url, "parameters": {"type": "object", "$ref": url, "$schema": url}}]},
-        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object", "$ref": url, "$id": url}}}},
+        {
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "f",
+                    "url": url,
+                    "parameters": {"type": "object", "$ref": url, "$schema": url},
+                }
+            ]
+        },
+        {
+            "text": {
+                "format": {"type": "json_schema", "name": "n", "schema": {"type": "object", "$ref": url, "$id": url}}
+            }
+        },
         {"input": [{"type": "item_reference", "id": url}]},
         {"previous_response_id": url},
         {"conversation": url},
@@ -323,7 +340,9 @@ def named(path: str) -> str:
 def asked_at(path: str) -> bytes:
     """A turn in the form of whose path it is."""
     if dialect_at_path(path).name == "vscode":
-        return msgspec.json.encode({"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False})
+        return msgspec.json.encode(
+            {"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False}
+        )
     asker = next((asker for asker in ASKERS if dialect_at_path(path).name == asker.dialect), None)
     return msgspec.json.encode(asker.asked if asker else ASKED)
 
@@ -376,7 +395,9 @@ def test_on_one_connection_every_key_is_its_owner_s(guarded: Probed) -> None:
 
 @pytest.mark.parametrize(("path", "method"), every_call())
 @pytest.mark.parametrize(("key", "owner"), [(ALICE, "alice"), (BOB, "bob")])
-def test_each_tenant_is_served_under_its_own_name(guarded: Probed, path: str, method: str, key: str, owner: str) -> None:
+def test_each_tenant_is_served_under_its_own_name(
+    guarded: Probed, path: str, method: str, key: str, owner: str
+) -> None:
     """Security: every route × another tenant's key. A key is good for its owner's things only, so the owner must be right."""
     before = len(guarded.gateway.requests(0))
     assert answer_to(guarded, method, path, with_key(key))[0] == (404 if path in KEPT else 200)
@@ -387,7 +408,17 @@ def test_each_tenant_is_served_under_its_own_name(guarded: Probed, path: str, me
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_without_a_key_a_path_that_exists_is_like_one_that_does_not(guarded: Probed, method: str) -> None:
     """Security: routes fail closed, whatever the method."""
-    paths = ["/v1/responses", "/v1/models", "/v1/nothing", "/x", "/metrics", "/admin", "/docs", "/v1/responses/resp_1", "/.env"]
+    paths = [
+        "/v1/responses",
+        "/v1/models",
+        "/v1/nothing",
+        "/x",
+        "/metrics",
+        "/admin",
+        "/docs",
+        "/v1/responses/resp_1",
+        "/.env",
+    ]
     answers = set()
     for path in paths:
         answer = guarded.raw(head(method, path, ("host", "localhost"), ("connection", "close")))
@@ -457,7 +488,11 @@ ODD_KEYS: dict[str, list[tuple[str, str | bytes]]] = {
     "60,000 letters": [("authorization", "Bearer " + "x" * 60_000)],
     "two headers, both right": [("authorization", f"Bearer {ALICE}"), ("authorization", f"Bearer {ALICE}")],
     "two headers, one right": [("authorization", "Bearer x"), ("authorization", f"Bearer {ALICE}")],
-    "two headers of one name, and another that is right": [("authorization", "a"), ("authorization", "b"), ("x-api-key", ALICE)],
+    "two headers of one name, and another that is right": [
+        ("authorization", "a"),
+        ("authorization", "b"),
+        ("x-api-key", ALICE),
+    ],
     "two of the other kind": [("x-api-key", ALICE), ("x-api-key", BOB)],
     "the other kind, empty": [("x-api-key", "")],
     "the other kind, wrong": [("x-api-key", "x")],
@@ -468,7 +503,9 @@ ODD_KEYS: dict[str, list[tuple[str, str | bytes]]] = {
 
 
 @pytest.mark.parametrize("headers", ODD_KEYS.values(), ids=ODD_KEYS)
-def test_every_odd_key_gets_the_one_answer_that_all_get(guarded: Probed, headers: list[tuple[str, str | bytes]]) -> None:
+def test_every_odd_key_gets_the_one_answer_that_all_get(
+    guarded: Probed, headers: list[tuple[str, str | bytes]]
+) -> None:
     """HTTP-6. Security: odd `Authorization` values, non-ASCII, two headers: 401, one body for all."""
     assert answer_to(guarded, "POST", "/v1/responses", *headers) == answer_to(guarded, "POST", "/v1/responses")
     assert answer_to(guarded, "POST", "/v1/responses")[0] == 401
@@ -607,12 +644,17 @@ def test_a_websocket_is_for_those_who_may_ask(guarded: Probed) -> None:
         (403, "forbidden_host", [with_key(ALICE), ("host", "evil.example")]),
         (403, "forbidden_host", [with_key(ALICE), ("host", "")]),
         (403, "forbidden_origin", [("origin", "https://evil.example")]),
-        *((403, "forbidden_origin", [with_key(ALICE), ("origin", origin)]) for origin in ("https://evil.example", "null", "*")),
+        *(
+            (403, "forbidden_origin", [with_key(ALICE), ("origin", origin)])
+            for origin in ("https://evil.example", "null", "*")
+        ),
         (426, "upgrade_required", [with_key(ALICE), ("sec-websocket-version", "12")]),
         (400, "invalid_value", [with_key(ALICE), ("sec-websocket-key", "short")]),
     ],
 )
-def test_a_websocket_is_refused_to_all_others(guarded: Probed, status: int, code: str, headers: list[tuple[str, str]]) -> None:
+def test_a_websocket_is_refused_to_all_others(
+    guarded: Probed, status: int, code: str, headers: list[tuple[str, str]]
+) -> None:
     """Security: foreign `Origin` on the WebSocket upgrade, no key, another host; told in plain HTTP, and no CORS header."""
     with pytest.raises(Refused) as refused, open_websocket(guarded.gateway.port, "/v1/responses", *headers):
         pass
@@ -680,7 +722,11 @@ CLIENTS_OWN = [
 def test_the_upstream_gets_exactly_the_headers_on_the_list(guarded: Probed, stream: bool) -> None:
     """Security: client's `Authorization`, cookies, hop-by-hop headers. The whole of what is sent, to the letter."""
     body = msgspec.json.encode({**ASKED, "stream": stream})
-    lines = [("host", "localhost"), ("content-type", "application/json; charset=utf-8"), ("content-length", str(len(body)))]
+    lines = [
+        ("host", "localhost"),
+        ("content-type", "application/json; charset=utf-8"),
+        ("content-length", str(len(body))),
+    ]
     named = ("connection", "close, x-custom, authorization, content-length")
     assert guarded.raw(head("POST", "/v1/responses?a=b", *lines, named, *CLIENTS_OWN) + body).status == 200
     [received] = guarded.seen
@@ -706,7 +752,9 @@ def test_a_list_of_models_is_asked_for_with_the_same_headers() -> None:
 
 
 JSON_POST = [("host", "localhost"), ("content-type", "application/json")]
-SMUGGLED = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+SMUGGLED = (
+    b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+)
 AMBIGUOUS: dict[str, list[tuple[str, str | bytes]]] = {
     "length and chunks": [("content-length", "5"), ("transfer-encoding", "chunked")],
     "chunks and length": [("transfer-encoding", "chunked"), ("content-length", "5")],
@@ -726,7 +774,9 @@ AMBIGUOUS: dict[str, list[tuple[str, str | bytes]]] = {
 
 
 @pytest.mark.parametrize("framing", AMBIGUOUS.values(), ids=AMBIGUOUS)
-def test_ambiguous_framing_is_refused_and_the_connection_closed(place: Probed, framing: list[tuple[str, str | bytes]]) -> None:
+def test_ambiguous_framing_is_refused_and_the_connection_closed(
+    place: Probed, framing: list[tuple[str, str | bytes]]
+) -> None:
     """Security: ambiguous framing: 400 and close; nothing behind it is a request."""
     answer = place.raw(head("POST", "/v1/responses", *JSON_POST, *framing) + b"0\r\n\r\n" + SMUGGLED)
     answer.tells(400, "invalid_value")

@@ -145,12 +145,23 @@ def test_an_id_that_never_was_is_gone_or_is_somebody_elses_is_one_and_the_same(h
     until(lambda: here.count() == 0)
     foreign = here.told("One", key=BOB)
     before = len(here.chat.received)
-    answers = [here.ask("Go on.", previous_response_id=id) for id in (NEVER, deleted["id"], expired["id"], foreign["id"])]
-    bodies = {answer.text.replace(json.loads(answer.text)["error"]["message"].split("'")[1], "ID") for answer in answers}
-    heads = {tuple(sorted((name, value) for name, value in answer.headers.items() if name != "x-request-id")) for answer in answers}
+    answers = [
+        here.ask("Go on.", previous_response_id=id) for id in (NEVER, deleted["id"], expired["id"], foreign["id"])
+    ]
+    bodies = {
+        answer.text.replace(json.loads(answer.text)["error"]["message"].split("'")[1], "ID") for answer in answers
+    }
+    heads = {
+        tuple(sorted((name, value) for name, value in answer.headers.items() if name != "x-request-id"))
+        for answer in answers
+    }
     assert len(bodies) == len(heads) == 1
     error = error_in(answers[0])
-    assert (error["status"], error["code"], error["param"]) == (400, "previous_response_not_found", "previous_response_id")
+    assert (error["status"], error["code"], error["param"]) == (
+        400,
+        "previous_response_not_found",
+        "previous_response_id",
+    )
     assert error["type"] == "invalid_request"
     assert len(here.chat.received) == before  # nobody was asked
 
@@ -227,7 +238,12 @@ def test_a_chain_moves_from_one_server_to_another_and_back(here: Lab) -> None:
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "tool", "assistant", "tool"]
     four = here.told("And?", previous_response_id=three["id"], model="other-2", tools=TOOLS)
     spoken = [item for item in here.items if item["type"] != "reasoning"]
-    assert [item.get("call_id") for item in spoken if item["type"].startswith("function_call")] == ["c1", "c1", "c2", "c2"]
+    assert [item.get("call_id") for item in spoken if item["type"].startswith("function_call")] == [
+        "c1",
+        "c1",
+        "c2",
+        "c2",
+    ]
     assert spoken[-1]["content"] in ("And?", [{"type": "input_text", "text": "And?"}])
     assert here.kept(four["id"]) == four
     assert [here.kept(turn["id"])["model"] for turn in (one, two, three)] == ["mock-1", "other-1", "mock-2"]
@@ -360,7 +376,9 @@ def test_no_end_is_told_before_the_response_is_kept(stream: bool) -> None:
 
 def request(**settings: Any) -> bytes:
     body = msgspec.json.encode({"model": "mock-1", "input": "Go.", **settings})
-    head = f"host: localhost\r\nauthorization: Bearer {ALICE}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    head = (
+        f"host: localhost\r\nauthorization: Bearer {ALICE}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    )
     return b"POST /v1/responses HTTP/1.1\r\n" + head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
@@ -420,7 +438,9 @@ def protocols() -> list[HttpProtocol]:
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
-def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(here: Lab, stream: bool, said: Any, seen: bytes) -> None:
+def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
+    here: Lab, stream: bool, said: Any, seen: bytes
+) -> None:
     """Client: the upstream is cancelled; afterwards there is one record with a terminal status, with what had come."""
     gate = Gate()
     here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never"), stream=True))
@@ -608,7 +628,9 @@ def test_input_items_are_paged_in_both_orders_from_everywhere(here: Lab) -> None
                 assert page["has_more"] == (len(rest) > limit)
                 assert (page["first_id"], page["last_id"]) == ((rest[0], rest[:limit][-1]) if rest else (None, None))
     usual = here.get(path).json()
-    assert [item["id"] for item in usual["data"]] == [f"msg_{number}" for number in range(6, -1, -1)]  # the newest first
+    assert [item["id"] for item in usual["data"]] == [
+        f"msg_{number}" for number in range(6, -1, -1)
+    ]  # the newest first
 
 
 def test_a_page_has_twenty_items_unless_asked_otherwise(here: Lab) -> None:
@@ -626,8 +648,15 @@ def test_listed_items_look_as_the_specification_has_them(here: Lab) -> None:
     told = here.told("Hi")
     [item] = here.get(f"{told['id']}/input_items").json()["data"]
     assert item.pop("id").startswith("msg_")
-    assert item == {"type": "message", "role": "user", "status": "completed", "content": [{"type": "input_text", "text": "Hi"}]}
-    told = here.told([message("user", "a"), message("assistant", "b"), {"type": "acme:note", "text": "c"}, message("user", "d")])
+    assert item == {
+        "type": "message",
+        "role": "user",
+        "status": "completed",
+        "content": [{"type": "input_text", "text": "Hi"}],
+    }
+    told = here.told(
+        [message("user", "a"), message("assistant", "b"), {"type": "acme:note", "text": "c"}, message("user", "d")]
+    )
     listed = here.get(f"{told['id']}/input_items?order=asc").json()["data"]
     assert [part["type"] for item in listed if "content" in item for part in item["content"]] == [
         "input_text", "output_text", "input_text",
@@ -686,7 +715,23 @@ def test_a_page_that_cannot_be_meant_is_refused(here: Lab, query: str, param: st
 
 
 ODD_IDS = [
-    *("%00", "resp%00", "%2F", "a%2Fb", "..", "%2E%2E", ".", "%20", "+", "%25", "%FF%FE", "%ED%A0%80", "é", "日本語", "🎻"),
+    *(
+        "%00",
+        "resp%00",
+        "%2F",
+        "a%2Fb",
+        "..",
+        "%2E%2E",
+        ".",
+        "%20",
+        "+",
+        "%25",
+        "%FF%FE",
+        "%ED%A0%80",
+        "é",
+        "日本語",
+        "🎻",
+    ),
     *("'", '"', "%22%27--", "{id}", "*", "a" * 1000, "%F0%9F%8E%BB" * 2000, "resp_", "null", "-1", "a;b", "a\\b"),
     *("%0D%0Ax-evil:%201", "input_items", "cancel"),
 ]
@@ -705,7 +750,9 @@ def test_no_id_is_so_odd_that_it_is_more_than_unknown(here: Lab, id: str) -> Non
 
 
 def raw(here: Lab, method: str, target: str) -> bytes:
-    head = f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ALICE}\r\nconnection: close\r\n\r\n"
+    head = (
+        f"{method} {target} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ALICE}\r\nconnection: close\r\n\r\n"
+    )
     return here.gateway.raw(head.encode())
 
 

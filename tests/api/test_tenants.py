@@ -156,7 +156,9 @@ def test_what_is_alices_is_for_bob_what_never_was(here: Lab, hers: Hers, name: s
 
 
 def alices(here: Lab, hers: Hers) -> list[str]:
-    return [here.get(path, key=ALICE).text for path in (hers["response"], hers["latest"], f"{hers['response']}/input_items")]
+    return [
+        here.get(path, key=ALICE).text for path in (hers["response"], hers["latest"], f"{hers['response']}/input_items")
+    ]
 
 
 def test_the_matrix_would_notice(here: Lab, hers: Hers) -> None:

@@ -87,7 +87,10 @@ def test_it_counts_tokens_itself_where_it_can(dialect: str, profile: str, asker:
 
 
 def test_names_of_betas_go_from_messages_clients_to_messages_servers_and_to_nobody_else() -> None:
-    betas = {"anthropic-beta": "context-management-2025-06-27,interleaved-thinking-2025-05-14", "anthropic-version": "2023-06-01"}
+    betas = {
+        "anthropic-beta": "context-management-2025-06-27,interleaved-thinking-2025-05-14",
+        "anthropic-version": "2023-06-01",
+    }
     with meeting("messages", profile="anthropic") as (gateway, upstream):
         assert MESSAGES.ask(gateway, **betas).status_code == 200
         assert upstream.received[-1].headers["anthropic-beta"] == betas["anthropic-beta"]
@@ -136,8 +139,17 @@ def test_what_an_answer_loses_is_told_under_any_setting() -> None:
         "logprobs": {"content": [logprobs]},
         "finish_reason": "stop",
     }
-    body = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice, {**choice, "index": 1}]}
-    with ChatServer([testing.whole(body)]) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
+    body = {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice, {**choice, "index": 1}],
+    }
+    with (
+        ChatServer([testing.whole(body)]) as upstream,
+        running(one_upstream(upstream.base_url, losses="strict")) as gateway,
+    ):
         answer = CHAT.ask(gateway)
     assert (answer.status_code, CHAT.text_in(answer.json())) == (200, "Hello.")
     assert "choices[1]" in answer.headers["antiphon-losses"]

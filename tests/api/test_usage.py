@@ -41,7 +41,11 @@ def test_an_owner_sees_what_it_used_and_nobody_else_does(here: Lab) -> None:
     assert (told["object"], told["by"]) == ("list", "model")
     assert day <= told["until"] <= datetime.now(UTC).date().isoformat()  # it may be midnight
     by_model = {entry["model"]: entry for entry in told["data"]}
-    assert (by_model["mock-1"]["requests"], by_model["mock-1"]["input_tokens"], by_model["mock-1"]["output_tokens"]) == (2, 10, 4)
+    assert (
+        by_model["mock-1"]["requests"],
+        by_model["mock-1"]["input_tokens"],
+        by_model["mock-1"]["output_tokens"],
+    ) == (2, 10, 4)
     assert by_model["other-1"]["requests"] == 1
     assert [entry["requests"] for entry in used(here, key=BOB)["data"]] == [1]
     assert [entry["requests"] for entry in used(here, "?by=upstream")["data"]] == [2, 1, 1]

@@ -21,8 +21,14 @@ from antiphon.trace.reader import read_trace
 
 CHAT, COUNT, MODELS = "/v1/vscode/chat", "/v1/vscode/count_tokens", "/v1/vscode/models"
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
-CALLING = turn(testing.text("Looking."), testing.tool_call("call_1", "look", '{"path":', '"a.py"}'), testing.usage(5, 2))
-TOOL = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
+CALLING = turn(
+    testing.text("Looking."), testing.tool_call("call_1", "look", '{"path":', '"a.py"}'), testing.usage(5, 2)
+)
+TOOL = {
+    "name": "look",
+    "description": "Looks.",
+    "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
 ASKED: dict[str, Any] = {"model": "mock-1", "messages": [message(USER, "Say hello.")]}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "vscode.md"
 KEY = "alice-key-that-nobody-may-see-0123456789"
@@ -71,7 +77,10 @@ def test_a_conversation_with_a_system_prompt_tools_and_results_reaches_a_strict_
 def test_thinking_comes_with_a_seal_that_its_maker_gets_back() -> None:
     """A-8, RSN-2."""
     thought = turn(testing.reasoning("Hm."), testing.text("So."), testing.usage(5, 2))
-    with MessagesServer([thought, HELLO]) as upstream, running(one_upstream(upstream.base_url, dialect="messages")) as gateway:
+    with (
+        MessagesServer([thought, HELLO]) as upstream,
+        running(one_upstream(upstream.base_url, dialect="messages")) as gateway,
+    ):
         options = {"modelOptions": {"reasoning": {"effort": "low"}}}
         *parts, _ = lines_in(gateway.post({**ASKED, "options": options}, CHAT).content)
         assert [part["type"] for part in parts if part["value"]] == ["thinking", "text"]
@@ -166,7 +175,11 @@ def test_models_are_listed_with_all_that_the_editor_shows() -> None:
             context={"mock-large-*": 200_000},
         )
         blind = UpstreamConfig(
-            name="blind", dialect="responses", base_url=upstream.base_url, models=["mock-*"], profile="vercel-ai-gateway-2026-01"
+            name="blind",
+            dialect="responses",
+            base_url=upstream.base_url,
+            models=["mock-*"],
+            profile="vercel-ai-gateway-2026-01",
         )
         with running(replace(one_upstream(upstream.base_url), upstreams=[big, blind])) as gateway:
             listed = gateway.get(MODELS).json()["models"]
@@ -206,7 +219,10 @@ def test_a_text_or_a_message_alone_is_estimated_and_no_upstream_is_asked(text: A
 
 def test_a_whole_conversation_is_counted_as_it_would_be_sent() -> None:
     """API-3."""
-    with MessagesServer() as upstream, running(one_upstream(upstream.base_url, dialect="messages", profile="anthropic")) as gateway:
+    with (
+        MessagesServer() as upstream,
+        running(one_upstream(upstream.base_url, dialect="messages", profile="anthropic")) as gateway,
+    ):
         answer = gateway.post({**ASKED, "options": {"tools": [TOOL]}}, COUNT)
         assert upstream.refusals == []
         [asked] = upstream.received
@@ -218,7 +234,10 @@ def test_a_whole_conversation_is_counted_as_it_would_be_sent() -> None:
 def test_what_cannot_be_counted_is_refused() -> None:
     """ERR-3."""
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        assert gateway.post({"model": "mock-1", "text": {"role": 1}}, COUNT).json()["error"]["param"] == "messages[0].content"
+        assert (
+            gateway.post({"model": "mock-1", "text": {"role": 1}}, COUNT).json()["error"]["param"]
+            == "messages[0].content"
+        )
         assert gateway.post(b"{", COUNT).json()["error"]["code"] == "invalid_json"
         bad = message(USER, {"mimeType": "image/png", "data": base64.b64encode(b"x").decode()[:-1]})
         assert gateway.post({"model": "mock-1", "text": bad}, COUNT).status_code == 400

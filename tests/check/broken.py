@@ -185,7 +185,13 @@ def _flat_error(frames: list[Json]) -> list[Json]:
 
 
 def _bare_refusal(frames: list[Json]) -> list[Json]:
-    delta = {"type": "response.refusal.delta", "sequence_number": 2, "item_id": "m", "output_index": 0, "content_index": 0}
+    delta = {
+        "type": "response.refusal.delta",
+        "sequence_number": 2,
+        "item_id": "m",
+        "output_index": 0,
+        "content_index": 0,
+    }
     return [*frames[:2], delta, *frames[2:]]
 
 
@@ -365,8 +371,18 @@ BROKEN: dict[str, tuple[Break, str]] = {
 
 #: More ways to break what a case looks at from several sides: case, server, row, words of the finding.
 MORE: list[tuple[str, Break, str, str]] = [
-    ("models.list", lambda told: setattr(told, "status", 404) if told.asked.method == "GET" else None, "API-5", "status 404"),
-    ("models.list", lambda told: setattr(told, "body", b"[]") if told.asked.method == "GET" else None, "API-5", "is no list"),
+    (
+        "models.list",
+        lambda told: setattr(told, "status", 404) if told.asked.method == "GET" else None,
+        "API-5",
+        "status 404",
+    ),
+    (
+        "models.list",
+        lambda told: setattr(told, "body", b"[]") if told.asked.method == "GET" else None,
+        "API-5",
+        "is no list",
+    ),
     ("http.broken-json", error_field(message=""), "HTTP-1", "error.message is empty"),
     ("http.whole-answer", header(content_type="text/plain"), "HTTP-2", "wanted application/json"),
     ("http.whole-answer", whole(lambda body: body.update(store="yes")), "HTTP-2", "store: got"),
@@ -379,7 +395,12 @@ MORE: list[tuple[str, Break, str, str]] = [
         "`event: created`",
     ),
     ("http.stream", stream_bytes(lambda body: body + b"event: ping\n\n"), "HTTP-3", "has no data: line"),
-    ("http.stream", stream_bytes(lambda body: b"event: ping\ndata: pong\n\n" + body), "HTTP-3", "no JSON object with a type"),
+    (
+        "http.stream",
+        stream_bytes(lambda body: b"event: ping\ndata: pong\n\n" + body),
+        "HTTP-3",
+        "no JSON object with a type",
+    ),
     ("http.done", stream_bytes(lambda body: body + b"event: late\ndata: {}\n\n"), "HTTP-4", "comes after"),
     ("stream.opening", stream_bytes(lambda body: body[:0]), "STR-1", "without any event"),
     (
@@ -402,7 +423,9 @@ MORE: list[tuple[str, Break, str, str]] = [
     ("stream.same-response", without("response."), "STR-14", "no response in its last event"),
     (
         "stream.incomplete",
-        each_event(lambda frame: frame["response"].update(incomplete_details={"reason": "length"}), "response.incomplete"),
+        each_event(
+            lambda frame: frame["response"].update(incomplete_details={"reason": "length"}), "response.incomplete"
+        ),
         "REQ-3",
         "'length'",
     ),
@@ -410,14 +433,29 @@ MORE: list[tuple[str, Break, str, str]] = [
     ("input.string", whole(lambda body: body.update(status="failed")), "ITEM-8", "status is 'failed'"),
     ("input.string", lambda told: setattr(told, "body", b"[]") if told.is_turn else None, "ITEM-8", "cannot be read"),
     ("output.items", whole(lambda body: body.update(output=body["output"] * 2)), "ITEM-6", "share an id"),
-    ("output.items", whole(lambda body: [each.pop("id") for each in body["output"]]), "ITEM-2", "output[0].id is missing"),
+    (
+        "output.items",
+        whole(lambda body: [each.pop("id") for each in body["output"]]),
+        "ITEM-2",
+        "output[0].id is missing",
+    ),
     ("output.incomplete", whole(_other_reason), "REQ-3", "'length'"),
-    ("output.incomplete", whole(lambda body: body.update(output=body["output"] * 2)), "ITEM-3", "in the last item only"),
+    (
+        "output.incomplete",
+        whole(lambda body: body.update(output=body["output"] * 2)),
+        "ITEM-3",
+        "in the last item only",
+    ),
     ("tools.required", item(name="get_news"), "TOOL-2", "'get_news'"),
     ("tools.required", item(call_id=""), "TOOL-2", "empty call_id"),
     ("tools.required", item(arguments="[]"), "TOOL-2", "wanted a JSON object"),
     ("settings.labels", whole(lambda body: body.update(text={"format": {"type": "text"}})), "REQ-5", "verbosity"),
-    ("settings.json-schema", whole(lambda body: body.update(text={"format": {"type": "text"}})), "REQ-1", "is echoed as"),
+    (
+        "settings.json-schema",
+        whole(lambda body: body.update(text={"format": {"type": "text"}})),
+        "REQ-1",
+        "is echoed as",
+    ),
     ("usage.whole", whole(lambda body: body["usage"].update(total_tokens=1)), "REQ-4", "usage.total_tokens is 1"),
     ("usage.stream", without("response."), "REQ-4", "no response in any event"),
     ("previous.not-stored", whole(lambda body: body.update(store=True)), "PREV-4", "store is echoed as true"),

@@ -55,7 +55,9 @@ class Told(msgspec.Struct):
 
     @frames.setter
     def frames(self, events: Iterable[dict[str, Any]]) -> None:
-        written = [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)) for event in events]
+        written = [
+            b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)) for event in events
+        ]
         self.body = b"".join(written) + b"data: [DONE]\n\n"
 
 
@@ -77,7 +79,9 @@ class JudgedServer(ResponsesServer):
         elif told.is_turn and told.is_stream:
             _pad(told)
         self._breaks(told)
-        head = f"HTTP/1.1 {told.status} Said\r\n" + "".join(f"{name}: {value}\r\n" for name, value in told.headers.items())
+        head = f"HTTP/1.1 {told.status} Said\r\n" + "".join(
+            f"{name}: {value}\r\n" for name, value in told.headers.items()
+        )
         yield f"{head}content-length: {len(told.body)}\r\n\r\n".encode("latin-1") + (b"" if told.ending else told.body)
         if told.ending is not None:
             yield told.ending

@@ -97,7 +97,9 @@ def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
     assert row in outcome.case.rows
     assert outcome.verdict == ("fail" if level_of(row) == "must" else "warn"), outcome
     assert {finding.row for finding in outcome.findings} <= set(outcome.case.rows)
-    assert any(finding.row == row and finding.sent and finding.received for finding in outcome.findings), outcome.findings
+    assert any(finding.row == row and finding.sent and finding.received for finding in outcome.findings), (
+        outcome.findings
+    )
 
 
 @pytest.mark.parametrize(("id", "breaks", "row", "words"), MORE)
@@ -113,7 +115,9 @@ def _turns_without_calls(told: Told) -> None:
         told.json = {**told.json, "output": [message]}
     elif told.is_turn:
         empty = [
-            frame for frame in told.frames if frame["type"] in ("response.created", "response.in_progress", "response.completed")
+            frame
+            for frame in told.frames
+            if frame["type"] in ("response.created", "response.in_progress", "response.completed")
         ]
         for frame in empty:
             frame["response"]["output"] = []

@@ -72,7 +72,8 @@ def test_decoding_fails_without_a_known_type(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [{"type": 5}, {}, {"type": "response.output_item.added", "sequence_number": 0, "output_index": 0, "item": "x"}]
+    "value",
+    [{"type": 5}, {}, {"type": "response.output_item.added", "sequence_number": 0, "output_index": 0, "item": "x"}],
 )
 def test_an_event_that_cannot_be_read_is_a_problem(value: dict[str, Any]) -> None:
     _, problems = decode_with_problems(msgspec.json.encode(value), decode_event)
@@ -89,7 +90,8 @@ def test_a_place_that_is_not_there_cannot_be_filled() -> None:
 @pytest.mark.parametrize("depth", range(900, 1100, 7))
 def test_no_depth_breaks_the_reading(depth: int) -> None:
     decode_with_problems(
-        msgspec.json.encode({**WHOLE, "metadata": 5}).replace(b":5", b":" + b"[" * depth + b"]" * depth), decode_response
+        msgspec.json.encode({**WHOLE, "metadata": 5}).replace(b":5", b":" + b"[" * depth + b"]" * depth),
+        decode_response,
     )
 
 

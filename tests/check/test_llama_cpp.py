@@ -56,7 +56,9 @@ def test_through_the_gateway_it_passes(llama_cpp: EmbeddedModel) -> None:
     config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama.cpp", api_key_env="LLAMA_KEY")
     with running(config, environ={"LLAMA_KEY": llama_cpp.key}) as gateway:
         assert _stream_flaws(f"{gateway.url}/v1", "any") == []
-        outcomes = check(f"{gateway.url}/v1", [*QUICK, "input.string", "usage.stream", "settings.unknown"], model="local")
+        outcomes = check(
+            f"{gateway.url}/v1", [*QUICK, "input.string", "usage.stream", "settings.unknown"], model="local"
+        )
         image = check(f"{gateway.url}/v1", ["input.image"], model="local")["input.image"]
     assert {id: outcome.findings for id, outcome in outcomes.items() if outcome.verdict != "pass"} == {}
     assert (image.verdict, image.findings) == ("skip", [])  # it cannot see, and says so

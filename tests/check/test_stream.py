@@ -21,7 +21,9 @@ def recorded(*pieces: str, fails: bool = False) -> bytes:
     """A stream as a good server writes it."""
     frames: list[bytes] = []
     request = Request(model="m", input="hi", stream=True)
-    writer = ResponseWriter(initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps())
+    writer = ResponseWriter(
+        initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
+    )
     for piece in pieces:
         writer.text("m", piece)
     if fails:
@@ -37,7 +39,9 @@ def _rows(flaws: list[Flaw]) -> set[str]:
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 def test_a_good_stream_has_no_flaw_whatever_ends_its_lines(ending: bytes) -> None:
-    stream = judge_stream(b"\xef\xbb\xbf: comment\n\n".replace(b"\n", ending) + recorded("Hel", "lo").replace(b"\n", ending))
+    stream = judge_stream(
+        b"\xef\xbb\xbf: comment\n\n".replace(b"\n", ending) + recorded("Hel", "lo").replace(b"\n", ending)
+    )
     assert stream.flaws == []
     assert stream.response is not None
     assert stream.response.status == "completed"

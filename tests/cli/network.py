@@ -16,9 +16,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
 from antiphon.protocol.writer import ResponseWriter
 
-MODELS = (
-    b'{"object":"list","data":[{"id":"mock-1","object":"model","created":0,"owned_by":"lab"},{"id":"local","owned_by":"embedded"}]}'
-)
+MODELS = b'{"object":"list","data":[{"id":"mock-1","object":"model","created":0,"owned_by":"lab"},{"id":"local","owned_by":"embedded"}]}'
 USAGE = Usage(
     input_tokens=12,
     output_tokens=34,
@@ -69,7 +67,9 @@ class FakeNetwork:
         self.sent: list[Sent] = []
         self.closed = False
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> FakeAnswer:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> FakeAnswer:
         assert timeouts.total > 0
         self.sent.append(Sent(method, url, headers, body))
         answer = self._answers[url.rpartition("/")[2]]
@@ -85,7 +85,9 @@ def stream(write: Callable[[ResponseWriter], None], **headers: str) -> FakeAnswe
     """An event stream that says what `write` tells the writer."""
     frames: list[bytes] = []
     request = Request(model="mock-1", input="hi", stream=True)
-    writer = ResponseWriter(initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps())
+    writer = ResponseWriter(
+        initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
+    )
     write(writer)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return FakeAnswer(*frames, headers={"content-type": "text/event-stream", "x-request-id": "req_7", **named})
@@ -102,7 +104,9 @@ def says(*deltas: str, usage: Usage | None = USAGE) -> Callable[[ResponseWriter]
     return write
 
 
-def refusal(status: int, type: str, code: str | None, message: str, param: str | None = None, **headers: str) -> FakeAnswer:
+def refusal(
+    status: int, type: str, code: str | None, message: str, param: str | None = None, **headers: str
+) -> FakeAnswer:
     """A gateway that does not want to."""
     body = msgspec.json.encode({"error": {"type": type, "code": code, "message": message, "param": param}})
     named = {name.replace("_", "-"): value for name, value in headers.items()}

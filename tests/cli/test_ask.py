@@ -29,10 +29,14 @@ class Asked(NamedTuple):
         return body
 
 
-def _ask(*words: str, answer: FakeAnswer | Exception | None = None, models: bytes = MODELS, stdin: TextIO | None = None) -> Asked:
+def _ask(
+    *words: str, answer: FakeAnswer | Exception | None = None, models: bytes = MODELS, stdin: TextIO | None = None
+) -> Asked:
     out, err = io.StringIO(), io.StringIO()
     network = FakeNetwork(models=FakeAnswer(models), responses=answer or stream(says("Hello")))
-    code = ask.run(make_parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network)
+    code = ask.run(
+        make_parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network
+    )
     return Asked(code, out.getvalue(), err.getvalue(), network)
 
 
@@ -148,7 +152,9 @@ def test_a_stream_without_an_id_or_an_end_is_told_without_an_id() -> None:
 
 
 def test_no_gateway_is_told_with_what_to_do() -> None:
-    with pytest.raises(CommandFailed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"):
+    with pytest.raises(
+        CommandFailed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"
+    ):
         _ask("hi", "--model", "m", answer=nobody())
 
 

@@ -25,7 +25,11 @@ FOLDER = Path(__file__).parents[1] / "recordings" / "codex"
 
 def run(lines: BinaryIO, *words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    return bridge.run(make_parser().parse_args(["bridge", *words]), out, err, lines=lines), out.getvalue(), err.getvalue()
+    return (
+        bridge.run(make_parser().parse_args(["bridge", *words]), out, err, lines=lines),
+        out.getvalue(),
+        err.getvalue(),
+    )
 
 
 def recorded(name: str) -> BinaryIO:
@@ -52,7 +56,8 @@ def test_lines_of_json_are_the_same_events_without_their_frames() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "end"), [("chat", {"choices": [], "object": "chat.completion.chunk"}), ("messages", {"type": "message_stop"})]
+    ("target", "end"),
+    [("chat", {"choices": [], "object": "chat.completion.chunk"}), ("messages", {"type": "message_stop"})],
 )
 def test_other_apis_are_told_too_and_what_they_have_no_place_for_is_said(target: str, end: dict[str, Any]) -> None:
     """E-6, F-4."""

@@ -22,7 +22,9 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.transport import Transport
 
 
-def _run(*words: str, out: io.StringIO | None = None, transport: Transport | None = None, **environ: str) -> tuple[int, str, str]:
+def _run(
+    *words: str, out: io.StringIO | None = None, transport: Transport | None = None, **environ: str
+) -> tuple[int, str, str]:
     out, err = out or io.StringIO(), io.StringIO()
     code = run(make_parser().parse_args(["check", *words]), out, err, environ=environ, transport=transport)
     return code, out.getvalue(), err.getvalue()
@@ -34,7 +36,9 @@ def _json(text: str) -> Any:
 
 def test_a_good_server_is_conformant_and_ends_with_0() -> None:
     with JudgedServer(key=KEY) as server:
-        code, out, err = _run(server.base_url, "--key-env", "LAB", "--case", "http.done", "--case", "previous.chain", LAB=KEY)
+        code, out, err = _run(
+            server.base_url, "--key-env", "LAB", "--case", "http.done", "--case", "previous.chain", LAB=KEY
+        )
     assert code == 0
     assert err == f"{server.base_url}, model mock-1, 2 cases\n"
     assert "pass  http.done " in out
@@ -45,7 +49,9 @@ def test_a_good_server_is_conformant_and_ends_with_0() -> None:
 
 def test_a_broken_server_is_told_what_to_mend_and_ends_with_1() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
-        code, out, _ = _run(server.base_url.removesuffix("/v1"), "--case", "http.done", "--model", "mock-1", "--timeout", "20")
+        code, out, _ = _run(
+            server.base_url.removesuffix("/v1"), "--case", "http.done", "--model", "mock-1", "--timeout", "20"
+        )
     assert code == 1
     assert "FAIL  http.done" in out
     assert "      HTTP-4  the stream ends without `data: [DONE]`; wanted that as its last line\n" in out

@@ -30,7 +30,9 @@ LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0
 
 def _environ(more: dict[str, str] | None = None) -> dict[str, str]:
     """The surroundings of a process, without what the machine's owner has set for this command."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name != "NO_COLOR"}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name != "NO_COLOR"
+    }
     return {**kept, "TERM": "xterm", **(more or {})}
 
 
@@ -39,7 +41,9 @@ def _started(
     *words: str, cwd: Path | None = None, out: int = PIPE, err: int = PIPE, more: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
     """A process of the command, which does not outlive the test."""
-    with subprocess.Popen([*ANTIPHON, *words], stdout=out, stderr=err, text=True, cwd=cwd, env=_environ(more)) as process:
+    with subprocess.Popen(
+        [*ANTIPHON, *words], stdout=out, stderr=err, text=True, cwd=cwd, env=_environ(more)
+    ) as process:
         try:
             yield process
         finally:
@@ -47,7 +51,9 @@ def _started(
 
 
 def _run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ANTIPHON, *words], capture_output=True, text=True, cwd=cwd, env=_environ(), timeout=60, check=False)
+    return subprocess.run(
+        [*ANTIPHON, *words], capture_output=True, text=True, cwd=cwd, env=_environ(), timeout=60, check=False
+    )
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +111,9 @@ def test_no_command_is_answered_with_help_and_2(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("words", [["sreve"], ["serve", "--prot", "1"], ["config"], ["ask", "hi", "--mod", "x"]])
-def test_a_command_line_that_is_not_understood_ends_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_line_that_is_not_understood_ends_with_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 2
     assert "usage: antiphon" in capsys.readouterr().err
 
@@ -212,7 +220,9 @@ def _answer_once(server: socket.socket, body: bytes) -> None:
     with connection:
         connection.settimeout(60)
         assert connection.recv(4000)
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
+        connection.sendall(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
 
 
 def _all_of(terminal: int) -> str:

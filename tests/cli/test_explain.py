@@ -83,7 +83,11 @@ def test_a_trace_has_the_body_that_went_out_and_what_was_said_to_it(tmp_path: Pa
     answer = record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
     message = json.loads(answer)["error"]["message"]
     assert message.startswith("Unexpected role Diagnosis: input[0].role: not every server knows the role `developer`; ")
-    notes = [each for each in read_trace(tmp_path, "last").records if isinstance(each, TraceNote) and each.name == "diagnosis"]
+    notes = [
+        each
+        for each in read_trace(tmp_path, "last").records
+        if isinstance(each, TraceNote) and each.name == "diagnosis"
+    ]
     assert any("developer" in str(note.value) for note in notes)
     code, told = run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")
     first = json.loads(told)["findings"][0]

@@ -27,7 +27,9 @@ URL = "http://gateway:8080"
 QUESTION = Request(model="mock-1", input="hi", stream=True)
 
 
-def _call(network: FakeNetwork, call: Callable[[GatewayClient], Awaitable[Any]], environ: dict[str, str] | None = None) -> Any:
+def _call(
+    network: FakeNetwork, call: Callable[[GatewayClient], Awaitable[Any]], environ: dict[str, str] | None = None
+) -> Any:
     got: list[Any] = []
 
     async def keep(gateway: GatewayClient) -> None:
@@ -147,7 +149,9 @@ def test_events_come_with_the_bytes_they_came_in_and_end_with_done() -> None:
 
 @pytest.mark.parametrize("end", [b"", b"data: [DONE]"])
 def test_the_last_event_counts_also_without_its_blank_line(end: bytes) -> None:
-    body = b"".join(piece for piece in stream(says("Hello"))._pieces if isinstance(piece, bytes)).removesuffix(b"data: [DONE]\n\n")
+    body = b"".join(piece for piece in stream(says("Hello"))._pieces if isinstance(piece, bytes)).removesuffix(
+        b"data: [DONE]\n\n"
+    )
     cut = body.removesuffix(b"\n") if not end else body + end
     told = _call(FakeNetwork(responses=FakeAnswer(cut, headers={"content-type": "text/event-stream"})), _told)
     assert isinstance(told[-1].event, ResponseCompleted)
@@ -166,7 +170,9 @@ def test_an_answer_that_is_no_stream_is_no_gateways() -> None:
 
 
 def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
-    answer = FakeAnswer(b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"})
+    answer = FakeAnswer(
+        b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"}
+    )
     with pytest.raises(CommandFailed, match="the answer of http://gateway:8080 cannot be read: "):
         _call(FakeNetwork(responses=answer), _told)
 
@@ -175,12 +181,18 @@ def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
     ("fault", "told"),
     [
         (nobody(), "no gateway answers at http://gateway:8080; start one with `antiphon serve`"),
-        (UpstreamFault("x", code="upstream_timeout", status=504), "the gateway at http://gateway:8080 did not answer in time"),
+        (
+            UpstreamFault("x", code="upstream_timeout", status=504),
+            "the gateway at http://gateway:8080 did not answer in time",
+        ),
         (
             UpstreamFault("x", code="upstream_disconnected"),
             "the gateway at http://gateway:8080 broke off before its answer was whole",
         ),
-        (UpstreamFault("x", code="upstream_invalid_response"), "the gateway at http://gateway:8080 sends what is no HTTP"),
+        (
+            UpstreamFault("x", code="upstream_invalid_response"),
+            "the gateway at http://gateway:8080 sends what is no HTTP",
+        ),
     ],
 )
 def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, told: str) -> None:

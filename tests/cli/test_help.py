@@ -12,7 +12,9 @@ from antiphon.cli.help import HELP_FORMAT
 def test_paragraphs_are_wrapped_and_examples_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     example = "examples:\n  antiphon ask --model local --image cat.png 'What is this?'"
-    parser = argparse.ArgumentParser(prog="x", description="one paragraph that is too long " * 3, epilog=example, **HELP_FORMAT)
+    parser = argparse.ArgumentParser(
+        prog="x", description="one paragraph that is too long " * 3, epilog=example, **HELP_FORMAT
+    )
     told = parser.format_help()
     assert example in told
     assert all(len(line) < 40 for line in told.partition("examples:")[0].splitlines())

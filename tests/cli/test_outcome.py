@@ -82,6 +82,9 @@ def test_a_stream_that_just_stops_broke_off() -> None:
 
 
 def test_ends_without_a_reason_are_told_as_such() -> None:
-    assert _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault() == "the answer failed, and no reason was given"
+    assert (
+        _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault()
+        == "the answer failed, and no reason was given"
+    )
     cut = _outcome([ResponseIncomplete(sequence_number=0, response=OPENING)])
     assert cut.fault() == "the answer is not complete: no reason was given"

@@ -94,7 +94,10 @@ def test_a_summary_of_reasoning_is_shown_as_reasoning() -> None:
         writer.summary("r", "and again", part=1)
         writer.complete()
 
-    assert _shown(write, io.StringIO(), Terminal(), {"TERM": "dumb"}) == ("", "[reasoning] In short\n\n[reasoning] and again\n")
+    assert _shown(write, io.StringIO(), Terminal(), {"TERM": "dumb"}) == (
+        "",
+        "[reasoning] In short\n\n[reasoning] and again\n",
+    )
 
 
 def test_two_messages_stand_apart_also_in_a_pipe() -> None:
@@ -141,7 +144,10 @@ def test_a_refusal_is_no_answer_and_stays_out_of_a_pipe() -> None:
 
 def test_tokens_of_reasoning_are_counted_out() -> None:
     usage = replace(USAGE, output_tokens_details=OutputTokensDetails(reasoning_tokens=30))
-    assert _shown(says("x", usage=usage), io.StringIO(), io.StringIO())[1] == "12 tokens in, 34 out, 30 of them reasoning\n"
+    assert (
+        _shown(says("x", usage=usage), io.StringIO(), io.StringIO())[1]
+        == "12 tokens in, 34 out, 30 of them reasoning\n"
+    )
 
 
 def test_losses_are_said_before_the_answer() -> None:

@@ -29,7 +29,9 @@ NOW = 1_700_000_000
 
 def run(cwd: Path, *argv: str) -> tuple[int, str]:
     out = io.StringIO()
-    code = store.run(make_parser().parse_args(["store", *argv]), out, io.StringIO(), environ={}, cwd=cwd, now=lambda: NOW + 0.5)
+    code = store.run(
+        make_parser().parse_args(["store", *argv]), out, io.StringIO(), environ={}, cwd=cwd, now=lambda: NOW + 0.5
+    )
     return code, out.getvalue()
 
 
@@ -146,7 +148,10 @@ def test_store_verify_fails_for_a_damaged_store(tmp_path: Path) -> None:
     run(tmp_path, "stats", "--config", "mine.toml")
     with closing(apsw.Connection(str(tmp_path / "kept.db"))) as db:
         db.execute("INSERT INTO found_by VALUES (x'00', 0, x'00', 7)")
-    assert run(tmp_path, "verify", "--config", "mine.toml") == (FAILED, "ids that lead to no response of their owner: 1\n")
+    assert run(tmp_path, "verify", "--config", "mine.toml") == (
+        FAILED,
+        "ids that lead to no response of their owner: 1\n",
+    )
 
 
 def test_where_nothing_is_kept_there_is_nothing_to_do(tmp_path: Path) -> None:
@@ -156,11 +161,15 @@ def test_where_nothing_is_kept_there_is_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_without_a_configuration_it_is_the_users_own(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither HOME nor XDG_DATA_HOME is set"):  # the environment of these tests is empty
+    with pytest.raises(
+        ConfigError, match="neither HOME nor XDG_DATA_HOME is set"
+    ):  # the environment of these tests is empty
         run(tmp_path, "stats")
 
 
-@pytest.mark.parametrize("argv", [["--days", "-1"], ["--days", "nan"], ["--days", "soon"], ["--keep", "-1"], ["--keep", "1.5"]])
+@pytest.mark.parametrize(
+    "argv", [["--days", "-1"], ["--days", "nan"], ["--days", "soon"], ["--keep", "-1"], ["--keep", "1.5"]]
+)
 def test_a_limit_is_a_number(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "prune", *argv]) == INVALID_USAGE
     assert f"{argv[1]!r} is no number of " in capsys.readouterr().err

@@ -36,7 +36,9 @@ STREAM = [
 ASKED = {"model": "mock-1", "input": "Hi", "stream": True}
 
 
-def run(cwd: Path, *argv: str, environ: Mapping[str, str] | None = None, out: io.StringIO | None = None) -> tuple[int, str, str]:
+def run(
+    cwd: Path, *argv: str, environ: Mapping[str, str] | None = None, out: io.StringIO | None = None
+) -> tuple[int, str, str]:
     out, err = out or io.StringIO(), io.StringIO()
     code = trace.run(make_parser().parse_args(["trace", *argv]), out, err, environ=environ or {}, cwd=cwd)
     return code, out.getvalue(), err.getvalue()
@@ -49,7 +51,9 @@ def recorded(cwd: Path) -> str:
 
 
 def put(folder: Path, *records: TraceRecord) -> None:
-    summary = TraceSummary(at=0.0, id="req_1", time=1.0, duration=2.0, model=None, upstream=None, status=None, losses=0, error=None)
+    summary = TraceSummary(
+        at=0.0, id="req_1", time=1.0, duration=2.0, model=None, upstream=None, status=None, losses=0, error=None
+    )
     write_file(folder, trace_file_name("req_1", 1.0), [encode_record(each) for each in (summary, *records)])
 
 
@@ -198,7 +202,9 @@ def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path
     assert used() == "traces"
 
 
-def test_the_whole_command_ends_with_two_for_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_command_ends_with_two_for_what_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["trace", "show", "x", "--dir", str(tmp_path)]) == INVALID_USAGE
     assert "there are no traces in" in capsys.readouterr().err
     assert main(["trace", "list", "--dir", str(tmp_path)]) == OK

@@ -36,7 +36,9 @@ ANSWERS = {
     "messages": "text_and_a_call",
     "gemini": "text_and_call_in_one_chunk",
 }
-every_pair = pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
+every_pair = pytest.mark.parametrize(
+    ("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS]
+)
 
 
 class Piped(io.BytesIO):
@@ -46,7 +48,9 @@ class Piped(io.BytesIO):
         return True
 
 
-def run(data: bytes | Path, source: str, target: str, *argv: str, err: io.StringIO | None = None) -> tuple[int, str, str]:
+def run(
+    data: bytes | Path, source: str, target: str, *argv: str, err: io.StringIO | None = None
+) -> tuple[int, str, str]:
     file = [str(data)] if isinstance(data, Path) else []
     args = make_parser().parse_args(["translate", "--from", source, "--to", target, *argv, *file])
     out, err = io.StringIO(), err or io.StringIO()
@@ -101,10 +105,16 @@ def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target
     """STR-14: read back, it gives the call that the plain answer gives."""
     code, out, _ = run(answer(source, streams=True), source, target)
     assert code == OK
-    events = [decode_event(frame.data) for frame in frames(run(out.encode(), target, "responses")[1]) if frame.data != sse.DONE]
+    events = [
+        decode_event(frame.data)
+        for frame in frames(run(out.encode(), target, "responses")[1])
+        if frame.data != sse.DONE
+    ]
     assert find_violations(events) == []
     [call] = [item for item in fold(events).output if isinstance(item, FunctionCall)][:1]
-    assert (call.name, msgspec.json.decode(call.arguments)) == call_of(run(answer(source), source, "responses")[1].encode())
+    assert (call.name, msgspec.json.decode(call.arguments)) == call_of(
+        run(answer(source), source, "responses")[1].encode()
+    )
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -138,7 +148,9 @@ def test_a_stream_may_come_as_an_array() -> None:
 
 def test_translate_takes_the_kind_from_an_option() -> None:
     """A chat answer with no choices looks like a request."""
-    code, out, _ = run(b'{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}', "chat", "messages", "--response")
+    code, out, _ = run(
+        b'{"choices":[{"message":{"content":"Hi."},"finish_reason":"stop"}]}', "chat", "messages", "--response"
+    )
     assert (code, msgspec.json.decode(out)["content"]) == (OK, [{"type": "text", "text": "Hi."}])
     with pytest.raises(ClientFault, match="messages"):
         run(b'{"choices":[]}', "chat", "messages", "--request")
@@ -211,7 +223,10 @@ def test_on_a_terminal_losses_stand_out() -> None:
 def test_a_profile_says_what_the_server_of_a_request_takes() -> None:
     asked = body({**REQUESTS["chat"], "reasoning_effort": "high"})
     assert msgspec.json.decode(run(asked, "chat", "messages")[1])["thinking"]["type"] == "enabled"
-    assert msgspec.json.decode(run(asked, "chat", "messages", "--profile", "anthropic")[1])["thinking"]["type"] == "adaptive"
+    assert (
+        msgspec.json.decode(run(asked, "chat", "messages", "--profile", "anthropic")[1])["thinking"]["type"]
+        == "adaptive"
+    )
 
 
 def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
@@ -225,19 +240,24 @@ def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
 
 
 def test_a_profile_of_another_dialect_is_refused() -> None:
-    with pytest.raises(InvalidUsage, match=r"'anthropic' is for servers of dialect 'messages'; the server here speaks 'chat'"):
+    with pytest.raises(
+        InvalidUsage, match=r"'anthropic' is for servers of dialect 'messages'; the server here speaks 'chat'"
+    ):
         run(body(REQUESTS["messages"]), "messages", "chat", "--profile", "anthropic")
     assert run(answer("messages"), "messages", "chat", "--profile", "anthropic")[0] == OK
 
 
 def test_the_model_is_the_one_that_is_named_else_the_one_that_the_input_names() -> None:
-    assert msgspec.json.decode(run(body(REQUESTS["chat"]), "chat", "messages", "--model", "other")[1])["model"] == "other"
+    assert (
+        msgspec.json.decode(run(body(REQUESTS["chat"]), "chat", "messages", "--model", "other")[1])["model"] == "other"
+    )
     assert "model" not in msgspec.json.decode(run(body(REQUESTS["gemini"]), "gemini", "chat")[1])
     assert msgspec.json.decode(run(answer("gemini"), "gemini", "chat", "--model", "other")[1])["model"] == "other"
     for source in DIALECTS:
         said = msgspec.json.decode(run(answer(source), source, "chat")[1])["model"]
         told = {
-            msgspec.json.decode(frame.data)["model"] for frame in frames(run(answer(source, streams=True), source, "chat")[1])[:-1]
+            msgspec.json.decode(frame.data)["model"]
+            for frame in frames(run(answer(source, streams=True), source, "chat")[1])[:-1]
         }
         assert (told, said != translate.NO_MODEL) == ({said}, True), source
 
@@ -247,7 +267,10 @@ def test_a_request_that_names_no_model_has_no_address() -> None:
 
 
 def test_an_answer_that_names_no_model_is_given_a_name() -> None:
-    assert msgspec.json.decode(run(b'{"candidates":[]}', "gemini", "chat", "--stream")[1].split("\n")[0][6:])["model"] == "unknown"
+    assert (
+        msgspec.json.decode(run(b'{"candidates":[]}', "gemini", "chat", "--stream")[1].split("\n")[0][6:])["model"]
+        == "unknown"
+    )
 
 
 def test_the_same_input_gives_the_same_output() -> None:
@@ -269,7 +292,9 @@ def test_an_answer_is_shown_with_all_that_a_request_could_have_asked_for(target:
 
 @pytest.mark.parametrize("target", DIALECTS)
 def test_an_error_is_an_answer_too(target: str) -> None:
-    code, out, _ = run(b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}', "messages", target)
+    code, out, _ = run(
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}', "messages", target
+    )
     assert (code, msgspec.json.decode(out)["error"]["message"]) == (OK, "Slow down.")
 
 

@@ -43,12 +43,20 @@ def fill(cwd: Path, *rows: UsageRow) -> None:
 
 
 def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int = 100) -> UsageRow:
-    return UsageRow(day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2)
+    return UsageRow(
+        day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2
+    )
 
 
 def test_a_table_has_a_row_for_each_and_bars_as_long_as_their_share(cwd: Path) -> None:
     """C-5."""
-    fill(cwd, row(tokens=2380), row(model="small\x1b[2J"), row(model="none", tokens=-20), row(day=TODAY - 31, model="old"))
+    fill(
+        cwd,
+        row(tokens=2380),
+        row(model="small\x1b[2J"),
+        row(model="none", tokens=-20),
+        row(day=TODAY - 31, model="old"),
+    )
     code, out, _ = run(cwd)
     heading, big, small, none, total = out.splitlines()
     assert code == OK

@@ -57,7 +57,10 @@ def test_settings_are_the_fields_of_a_request_and_items_may_be_typed_or_not() ->
     """B-9."""
 
     async def work(client: AsyncClient) -> None:
-        said: list[Any] = [MessageParam(role="user", content="Hi."), {"type": "message", "role": "assistant", "content": "Yes?"}]
+        said: list[Any] = [
+            MessageParam(role="user", content="Hi."),
+            {"type": "message", "role": "assistant", "content": "Yes?"},
+        ]
         await client.create([*said, {"role": "user", "content": "Go."}], instructions="Be brief.", temperature=0.5)
 
     with ResponsesServer([HELLO]) as server:

@@ -38,7 +38,10 @@ def test_pieces_come_as_they_come() -> None:
 
 
 def test_a_stream_that_failed_is_raised_behind_its_text() -> None:
-    with ResponsesServer([turn(testing.text("Hel"), testing.end("rst"))]) as server, client_of(server.base_url) as client:
+    with (
+        ResponsesServer([turn(testing.text("Hel"), testing.end("rst"))]) as server,
+        client_of(server.base_url) as client,
+    ):
         pieces = client.stream("Hi.").texts()
         assert next(pieces) == "Hel"
         with pytest.raises(UpstreamFault):

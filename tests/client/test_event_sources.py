@@ -27,7 +27,9 @@ LONG = [f"word{number} " for number in range(60)]
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    with laboratory(f"sqlite:///{tmp_path}/store.db", says={"long": turn(testing.text(*LONG), testing.usage(5, 60))}) as lab:
+    with laboratory(
+        f"sqlite:///{tmp_path}/store.db", says={"long": turn(testing.text(*LONG), testing.usage(5, 60))}
+    ) as lab:
         yield lab
         lab.open_gates()
 
@@ -162,7 +164,9 @@ def test_streams_one_after_the_other_share_a_connection() -> None:
         asked(server.base_url, work)
 
 
-def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_next_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_next_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Though nobody holds the stream any more."""
     monkeypatch.setattr(
         "antiphon.client.event_sources.LINGER", BOUND
@@ -197,7 +201,10 @@ def test_a_server_that_does_not_hang_up_after_the_end_is_let_go_of(monkeypatch: 
 
 
 def test_a_stream_whose_server_was_away_can_be_entered_again() -> None:
-    with ResponsesServer([testing.error(503), turn(testing.text("Hello."))]) as server, client_of(server.base_url) as client:
+    with (
+        ResponsesServer([testing.error(503), turn(testing.text("Hello."))]) as server,
+        client_of(server.base_url) as client,
+    ):
         stream = client.stream("Hi.")
         with pytest.raises(UpstreamFault):
             stream.__enter__()

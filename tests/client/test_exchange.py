@@ -30,7 +30,10 @@ def refused(reply: Any, **settings: Any) -> ApiError:
 def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
     """B-9: `Retry-After` in each of its forms, and a guess without."""
     sleeps = Sleeps()
-    busy = [testing.error(status, headers={"retry-after": "7"}), testing.error(status, headers={"retry-after-ms": "250"})]
+    busy = [
+        testing.error(status, headers={"retry-after": "7"}),
+        testing.error(status, headers={"retry-after-ms": "250"}),
+    ]
     with ResponsesServer([*busy, HELLO]) as server, client_of(server.base_url, retries=sleeps.retries()) as client:
         assert output_text(client.create("Hi.")) == "Hello."
         assert len({received.body for received in server.received}) == 1
@@ -39,7 +42,10 @@ def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
 
 def test_without_a_word_each_wait_is_longer_than_the_one_before() -> None:
     sleeps = Sleeps()
-    with ResponsesServer([testing.error(503)] * 6) as server, client_of(server.base_url, retries=sleeps.retries(5)) as client:
+    with (
+        ResponsesServer([testing.error(503)] * 6) as server,
+        client_of(server.base_url, retries=sleeps.retries(5)) as client,
+    ):
         with pytest.raises(UpstreamFault) as caught:
             client.create("Hi.")
         assert (caught.value.code, caught.value.status) == ("overloaded", 503)
@@ -61,7 +67,9 @@ def test_what_is_the_request_s_fault_is_not_asked_again(status: int) -> None:
     assert (error.status, sleeps.taken) == (status, [])
 
 
-@pytest.mark.parametrize(("status", "code"), [(401, "invalid_api_key"), (402, "payment_required"), (403, "access_denied")])
+@pytest.mark.parametrize(
+    ("status", "code"), [(401, "invalid_api_key"), (402, "payment_required"), (403, "access_denied")]
+)
 def test_a_key_that_is_refused_is_the_caller_s_own_affair(status: int, code: str) -> None:
     """ERR-4: told in the server's own words, unlike the key of a gateway."""
     error = refused(testing.error(status, "Incorrect API key."))
@@ -122,5 +130,6 @@ def test_nonsense_is_no_answer() -> None:
         == "upstream_invalid_response"
     )
     assert (
-        refused(PlainReply(status=200, body=b"{", headers={"content-type": "application/json"})).code == "upstream_invalid_response"
+        refused(PlainReply(status=200, body=b"{", headers={"content-type": "application/json"})).code
+        == "upstream_invalid_response"
     )

@@ -53,7 +53,13 @@ def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
     assert (tool.name, tool.param.description) == ("forecast", "The weather of the next days.\n\nIt may rain.")
     schema: Any = tool.param.parameters
     assert (schema["type"], schema["required"], schema["additionalProperties"]) == ("object", ["place"], False)
-    assert schema["properties"]["days"] == {"type": "integer", "minimum": 1, "maximum": 7, "description": "how many", "default": 1}
+    assert schema["properties"]["days"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 7,
+        "description": "how many",
+        "default": 1,
+    }
     assert schema["properties"]["place"]["description"] == "where, with its country if in doubt"
     assert schema["properties"]["unit"]["default"] == "metric"
     assert schema["properties"]["detail"]["enum"] == ["long", "short"]
@@ -73,7 +79,10 @@ def test_arguments_become_what_the_signature_wants() -> None:
 
 def test_words_in_the_other_style_and_notes_on_types() -> None:
     def move(  # type: ignore[no-untyped-def]
-        metres: Annotated[float, "how far"], heading: Annotated[int, "in degrees", Meta(ge=0)], anything=None, odd: object = ...
+        metres: Annotated[float, "how far"],
+        heading: Annotated[int, "in degrees", Meta(ge=0)],
+        anything=None,
+        odd: object = ...,
     ) -> None:
         """Moves.
 

@@ -21,7 +21,9 @@ def answer(received: ReceivedRequest) -> Reply:
     return turn(testing.text("One ", "two ", "three."))
 
 
-def test_the_python_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """B-9."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     with gateway(answer, store=f"sqlite:///{tmp_path}/store.db") as running:

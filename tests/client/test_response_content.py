@@ -16,5 +16,7 @@ def test_text_calls_and_output_as_input() -> None:
     with ResponsesServer([said]) as server, client_of(server.base_url) as client:
         response = client.create("Look.", tools=[tool])
     assert output_text(response) == "One moment."
-    assert [(call.name, call.arguments, call.call_id) for call in function_calls(response)] == [("look", '{"at": "it"}', "call_1")]
+    assert [(call.name, call.arguments, call.call_id) for call in function_calls(response)] == [
+        ("look", '{"at": "it"}', "call_1")
+    ]
     assert [type(item).__name__ for item in as_input(response.output)] == ["MessageParam", "FunctionCallParam"]

@@ -27,8 +27,14 @@ def test_an_address_may_lack_its_version(url: str, dialect: Any, base: str) -> N
 
 def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> None:
     """B-9: takes a profile, by name, by path or as it is."""
-    server = server_at("https://host", "secret", profile="anthropic", headers={"x-mine": "1"}, timeouts=Timeouts(idle=3))
-    assert (server.profile.dialect, server.headers["x-api-key"], server.headers["x-mine"]) == ("messages", "secret", "1")
+    server = server_at(
+        "https://host", "secret", profile="anthropic", headers={"x-mine": "1"}, timeouts=Timeouts(idle=3)
+    )
+    assert (server.profile.dialect, server.headers["x-api-key"], server.headers["x-mine"]) == (
+        "messages",
+        "secret",
+        "1",
+    )
     assert "anthropic-version" in server.headers
     assert server.timeouts.idle == 3
     same = server_at("https://host", "secret", profile=load_profile("openai"))

@@ -40,7 +40,10 @@ def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
 
 def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
     """WS-3, WS-10."""
-    with gateway([HELLO, testing.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab, client_of(lab.url) as client:
+    with (
+        gateway([HELLO, testing.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab,
+        client_of(lab.url) as client,
+    ):
         with client.connect() as socket:
             assert output_text(socket.create("Hi.")) == "Hello."
             with pytest.raises(UpstreamFault) as caught:

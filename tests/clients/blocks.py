@@ -11,5 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def block(containing: str, page: str = "clients.md") -> str:
     """The one block of a page that has these words."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    (found,) = [block for block in re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if containing in block]
+    (found,) = [
+        block for block in re.findall(r"^```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE) if containing in block
+    ]
     return str(found)

@@ -28,7 +28,9 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.tools import FunctionToolParam
 
-SAFETY = types.SafetySetting(category=types.HarmCategory.HARM_CATEGORY_HARASSMENT, threshold=types.HarmBlockThreshold.BLOCK_NONE)
+SAFETY = types.SafetySetting(
+    category=types.HarmCategory.HARM_CATEGORY_HARASSMENT, threshold=types.HarmBlockThreshold.BLOCK_NONE
+)
 SLOWLY = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
@@ -115,7 +117,11 @@ def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[St
     names = [(call.name.rpartition("__")[2], call.args) for part in parts if (call := part.function_call)]
     told = [(name, {"input": given} if kind == "custom" else given) for kind, _, name, _, given in calls_of(events)]
     assert names == told
-    has_failed = not events or not isinstance(events[-1], TerminalEvent) or any(isinstance(event, ErrorEvent) for event in events)
+    has_failed = (
+        not events
+        or not isinstance(events[-1], TerminalEvent)
+        or any(isinstance(event, ErrorEvent) for event in events)
+    )
     assert (error is not None) is has_failed
     if error is None:
         assert answers[-1].candidates[0].finish_reason
@@ -154,7 +160,9 @@ def test_the_sdk_tells_usage_as_it_was_told() -> None:
         (UpstreamFault("late", code="upstream_timeout", status=504), "ServerError", "DEADLINE_EXCEEDED"),
     ],
 )
-def test_the_sdk_raises_errors_with_their_words(served: Served, client: Any, error: Any, kind: str, status: str) -> None:
+def test_the_sdk_raises_errors_with_their_words(
+    served: Served, client: Any, error: Any, kind: str, status: str
+) -> None:
     """ERR-2."""
     code, body = error_from_hub(error)
     served.answers.append((code, "application/json", body))
@@ -195,7 +203,8 @@ def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) ->
     served.answers += [(200, "text/event-stream", life.client_stream().data)] * 2
     list(chat.send_message_stream("look"))
     results = [
-        types.Part(function_response=types.FunctionResponse(id=id, name="look", response={"output": id})) for id in ("c_a", "c_b")
+        types.Part(function_response=types.FunctionResponse(id=id, name="look", response={"output": id}))
+        for id in ("c_a", "c_b")
     ]
     list(chat.send_message_stream(results))
     items = served.asked().input
@@ -223,7 +232,9 @@ def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) ->
 def test_everything_the_sdk_can_ask_for_is_understood(served: Served, client: Any) -> None:
     """REQ-7: nothing of it is lost on the way to the hub."""
     schema = types.Schema(
-        type=types.Type.OBJECT, properties={"place": types.Schema(type=types.Type.STRING, min_length=1)}, required=["place"]
+        type=types.Type.OBJECT,
+        properties={"place": types.Schema(type=types.Type.STRING, min_length=1)},
+        required=["place"],
     )
     look = types.FunctionDeclaration(name="look", description="Looks at a place.", parameters=schema)
     image = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")

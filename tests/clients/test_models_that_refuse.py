@@ -63,7 +63,9 @@ def text_by(gateway: Running, client: str, model: str) -> str | None:
 @pytest.mark.parametrize("profile", ["openai", "azure"])
 @pytest.mark.parametrize("client", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("model", ["gpt-4o", "ft:gpt-4o-2024-08-06:acme::1"])
-def test_a_model_that_does_not_reason_is_not_asked_for_encrypted_reasoning(profile: str, client: str, model: str) -> None:
+def test_a_model_that_does_not_reason_is_not_asked_for_encrypted_reasoning(
+    profile: str, client: str, model: str
+) -> None:
     """RSN-2: the profile knows the name."""
     with over_responses(profile) as (gateway, server):
         assert text_by(gateway, client, model) == "Hello."
@@ -157,7 +159,9 @@ def test_thinking_of_the_anthropic_sdk_reaches_each_model_in_a_form_that_it_take
 @pytest.mark.parametrize("profile", ["anthropic", "messages"])
 @pytest.mark.parametrize("client", ["chat", "responses"])
 @pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh"])
-@pytest.mark.parametrize("model", ["claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-fable-5"])
+@pytest.mark.parametrize(
+    "model", ["claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-fable-5"]
+)
 def test_effort_of_the_openai_sdk_reaches_each_model_in_a_form_that_it_takes(
     profile: str, client: str, effort: Any, model: str
 ) -> None:
@@ -175,7 +179,12 @@ def test_effort_of_the_openai_sdk_reaches_each_model_in_a_form_that_it_takes(
 @pytest.mark.parametrize("profile", ["anthropic", "messages"])
 def test_effort_of_the_anthropic_sdk_is_kept_where_the_model_knows_the_word(profile: str) -> None:
     """RSN-4: the nearest word elsewhere; none where the model knows no words."""
-    asked = [("claude-opus-4-6", "xhigh"), ("claude-opus-4-7", "xhigh"), ("claude-opus-4-5", "max"), ("claude-haiku-4-5", "high")]
+    asked = [
+        ("claude-opus-4-6", "xhigh"),
+        ("claude-opus-4-7", "xhigh"),
+        ("claude-opus-4-5", "max"),
+        ("claude-haiku-4-5", "high"),
+    ]
     with over_messages(profile) as (gateway, server), anthropic_sdk(gateway) as sdk:
         for model, effort in asked:
             config: Any = {"effort": effort}
@@ -197,7 +206,10 @@ def test_the_name_that_is_sent_upstream_says_what_the_model_takes() -> None:
 
 @pytest.mark.parametrize(
     ("profile", "takes", "first", "second"),
-    [("anthropic", ["enabled", "disabled"], "adaptive", "enabled"), ("messages", ["adaptive", "disabled"], "enabled", "adaptive")],
+    [
+        ("anthropic", ["enabled", "disabled"], "adaptive", "enabled"),
+        ("messages", ["adaptive", "disabled"], "enabled", "adaptive"),
+    ],
 )
 def test_thinking_in_a_form_that_is_refused_is_repeated_in_the_other_and_remembered(
     profile: str, takes: list[str], first: str, second: str

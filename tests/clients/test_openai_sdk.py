@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
-from openai.types.responses import ParsedResponse, ResponseFunctionToolCall, ResponseOutputMessage, ResponseReasoningItem
+from openai.types.responses import (
+    ParsedResponse,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseReasoningItem,
+)
 from pydantic import BaseModel
 from tests.clients.blocks import block
 from tests.running import BOUND, Running, running
@@ -22,7 +27,12 @@ from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ASKED: Any = {"model": "mock-1", "input": "Say hello."}
 TOOLS: Any = [
-    {"type": "function", "name": name, "strict": False, "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
+    {
+        "type": "function",
+        "name": name,
+        "strict": False,
+        "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+    }
     for name in ("first", "second")
 ]
 

@@ -45,7 +45,9 @@ def test_a_call_of_a_server_that_sends_an_empty_custom_member_arrives() -> None:
     """Snowflake's calls have a member for each form."""
     function = {"name": "look", "arguments": '{"at": 1}'}
     call = {"id": "call_1", "type": "function", "function": function, "custom": {"name": "", "input": ""}}
-    tools: Any = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+    tools: Any = [
+        {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    ]
     with sdk_over(completion({"content": "", "tool_calls": [call]})) as sdk:
         calls = sdk.chat.completions.create(model="m", messages=SAID, tools=tools).choices[0].message.tool_calls or []
         found = [(each.id, each.function.name, each.function.arguments) for each in calls if each.type == "function"]
@@ -53,7 +55,12 @@ def test_a_call_of_a_server_that_sends_an_empty_custom_member_arrives() -> None:
 
 
 def cited(number: int) -> dict[str, Any]:
-    place = {"start_index": number, "end_index": number + 1, "url": f"https://example.org/{number}", "title": f"page {number}"}
+    place = {
+        "start_index": number,
+        "end_index": number + 1,
+        "url": f"https://example.org/{number}",
+        "title": f"page {number}",
+    }
     return {"type": "url_citation", "url_citation": place}
 
 
@@ -64,7 +71,10 @@ def chunk(**delta: Any) -> Any:
 def test_citations_of_a_stream_are_put_together_by_the_sdk() -> None:
     """TOOL-7, STR-14: all of them, whether the server sends them together or one by one."""
     pieces = [chunk(annotations=[cited(0)]), testing.text("lo."), chunk(annotations=[cited(1), cited(2)])]
-    with sdk_over(turn(testing.text("Hel"), *pieces)) as sdk, sdk.chat.completions.stream(model="m", messages=SAID) as stream:
+    with (
+        sdk_over(turn(testing.text("Hel"), *pieces)) as sdk,
+        sdk.chat.completions.stream(model="m", messages=SAID) as stream,
+    ):
         message = stream.get_final_completion().choices[0].message
         assert message.content == "Hello."
         found = [each.url_citation.model_dump() for each in message.annotations or []]

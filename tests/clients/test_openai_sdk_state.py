@@ -36,7 +36,12 @@ AGAIN = turn(testing.text("Hello ", "again."))
 CALL = turn(testing.reasoning("I look."), testing.tool_call("c1", "look", '{"a":', "1}"))
 ASKED: Any = {"model": "mock-1", "input": "Say hello."}
 TOOLS: Any = [
-    {"type": "function", "name": "look", "strict": False, "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}}
+    {
+        "type": "function",
+        "name": "look",
+        "strict": False,
+        "parameters": {"type": "object", "properties": {"a": {"type": "number"}}},
+    }
 ]
 SEEN: Any = {"type": "function_call_output", "call_id": "c1", "output": "42"}
 NEVER = "resp_0000000000000000000000000000000000000000"
@@ -113,7 +118,13 @@ def test_a_response_is_continued(meet: Meet) -> None:
             third = stream.until_done().get_final_response()
     assert (second.output_text, second.previous_response_id) == ("Hello again.", first.id)
     assert (third.output_text, third.previous_response_id) == ("Hello.", second.id)
-    assert [said for _, said in told(upstream.received[2])] == ["Say hello.", "Hello.", "And again.", "Hello again.", "Say hello."]
+    assert [said for _, said in told(upstream.received[2])] == [
+        "Say hello.",
+        "Hello.",
+        "And again.",
+        "Hello again.",
+        "Say hello.",
+    ]
     assert {received.json.get("previous_response_id") for received in upstream.received} == {None}
 
 
@@ -158,7 +169,9 @@ def test_a_response_is_retrieved_as_it_was(meet: Meet) -> None:
         with client.responses.stream(**ASKED) as stream:
             streamed = stream.until_done().get_final_response()
         assert client.responses.retrieve(created.id) == created
-        assert client.responses.retrieve(streamed.id).to_dict() == streamed.to_dict() | {"output": _plain(streamed.output)}
+        assert client.responses.retrieve(streamed.id).to_dict() == streamed.to_dict() | {
+            "output": _plain(streamed.output)
+        }
 
 
 def _plain(output: list[Any]) -> list[dict[str, Any]]:
@@ -208,7 +221,12 @@ def test_input_items_are_listed_page_by_page(meet: Meet) -> None:
         assert isinstance(item, kind)
         assert item.id
     assert whole[4].output == "42"
-    assert [item.content[0].text for item in whole if item.type == "message"] == ["Be brief.", "Look.", "I will.", "And?"]
+    assert [item.content[0].text for item in whole if item.type == "message"] == [
+        "Be brief.",
+        "Look.",
+        "I will.",
+        "And?",
+    ]
     assert (len(page.data), page.has_more) == (4, True)
     assert [item.id for item in backwards] == [item.id for item in reversed(whole)]
     assert own.content[0].text == "Say hello."
@@ -341,7 +359,10 @@ def test_websocket_turn_ignores_stream_and_background_false(meet: Meet) -> None:
 
 
 def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path: Path) -> None:
-    with meet(HELLO, trace=TraceConfig(dir=str(tmp_path / "traces"))) as (client, _, _), client.responses.connect() as connection:
+    with (
+        meet(HELLO, trace=TraceConfig(dir=str(tmp_path / "traces"))) as (client, _, _),
+        client.responses.connect() as connection,
+    ):
         connection.response.create(**ASKED)
         turn_of(connection)
         connection.response.create(**ASKED, previous_response_id=NEVER)
@@ -354,7 +375,10 @@ def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path
 
 def test_a_turn_that_breaks_off_over_a_websocket_is_a_failed_response(meet: Meet) -> None:
     """WS-3."""
-    with meet(turn(testing.text("Hel"), testing.end("rst")), HELLO) as (client, _, _), client.responses.connect() as connection:
+    with (
+        meet(turn(testing.text("Hel"), testing.end("rst")), HELLO) as (client, _, _),
+        client.responses.connect() as connection,
+    ):
         connection.response.create(**ASKED)
         failed = turn_of(connection)[-1]
         connection.response.create(**ASKED)

@@ -27,7 +27,10 @@ SAID: Any = [{"role": "user", "content": "Say hello."}]
 
 @contextmanager
 def over(script: Any, **settings: Any) -> Iterator[Running]:
-    with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url), **settings) as gateway:
+    with (
+        ChatServer(script, models=["mock-1"]) as upstream,
+        running(one_upstream(upstream.base_url), **settings) as gateway,
+    ):
         yield gateway
 
 
@@ -76,8 +79,16 @@ def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(ap
                 with of_messages(gateway) as client:
                     asked: Any = {"model": "mock-1", "max_tokens": 100, "tools": [anthropic.beta_tool(look).to_dict()]}
                     calling = client.messages.create(messages=SAID, **asked)
-                    result = {"type": "tool_result", "tool_use_id": "call_1", "content": "no such file", "is_error": True}
-                    more: Any = [{"role": "assistant", "content": calling.content}, {"role": "user", "content": [result]}]
+                    result = {
+                        "type": "tool_result",
+                        "tool_use_id": "call_1",
+                        "content": "no such file",
+                        "is_error": True,
+                    }
+                    more: Any = [
+                        {"role": "assistant", "content": calling.content},
+                        {"role": "user", "content": [result]},
+                    ]
                     message = client.messages.create(messages=[*SAID, *more], **asked)
                     said = message.content[0].text
             else:
@@ -95,7 +106,9 @@ def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(ap
 @pytest.mark.parametrize("server", ["chat", "responses", "messages", "gemini"])
 def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> None:
     """REQ-1, TOOL-1: in every field for a schema; strict servers take what becomes of them."""
-    make: Any = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}[server]
+    make: Any = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}[
+        server
+    ]
     schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
     profile = {"messages": "anthropic", "gemini": "google"}.get(server)
     with make(lambda _: turn(testing.text('{"city": "Rome"}'))) as upstream:
@@ -103,7 +116,10 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
             client = of_gemini(gateway)
             for field in ("response_schema", "response_json_schema"):
                 asked: Any = {"response_mime_type": "application/json", field: schema}
-                assert client.models.generate_content(model="mock-1", contents="Where?", config=asked).text == '{"city": "Rome"}'
+                assert (
+                    client.models.generate_content(model="mock-1", contents="Where?", config=asked).text
+                    == '{"city": "Rome"}'
+                )
             for field in ("parameters", "parameters_json_schema"):
                 offered: Any = {"tools": [{"function_declarations": [{"name": "find", field: schema}]}]}
                 client.models.generate_content(model="mock-1", contents="Where?", config=offered)
@@ -112,10 +128,14 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
         assert upstream.refusals == []
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"])
+@pytest.mark.parametrize(
+    "reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
+)
 def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -> None:
     """REQ-3, F-4: a text and a whole call, then a call that the server could not use; whole answers and streams."""
-    said = turn(testing.text("Let me look."), testing.tool_call("call_1", "find", '{"path": "/here"}'), testing.finish(reason))
+    said = turn(
+        testing.text("Let me look."), testing.tool_call("call_1", "find", '{"path": "/here"}'), testing.finish(reason)
+    )
     with GeminiServer(lambda _: said) as upstream:
         with running(one_upstream(upstream.base_url, dialect="gemini", profile="google")) as gateway:
             ends = [*_of_openai(gateway), *_of_messages(gateway), *_of_gemini(gateway)]
@@ -137,7 +157,11 @@ End = tuple[str, list[str], str]
 
 def _of_openai(gateway: Running) -> Iterator[End]:
     with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any", max_retries=0, timeout=BOUND) as client:
-        asked: Any = {"model": "mock-1", "input": "Find it.", "tools": [{"type": "function", "name": "find", "parameters": PATH}]}
+        asked: Any = {
+            "model": "mock-1",
+            "input": "Find it.",
+            "tools": [{"type": "function", "name": "find", "parameters": PATH}],
+        }
         whole = client.responses.create(**asked)
         *_, last = client.responses.create(**asked, stream=True)
         for response in (whole, last.response):
@@ -155,7 +179,12 @@ def _of_openai(gateway: Running) -> Iterator[End]:
 
 def _of_messages(gateway: Running) -> Iterator[End]:
     with of_messages(gateway) as client:
-        asked: Any = {"model": "mock-1", "max_tokens": 100, "messages": SAID, "tools": [{"name": "find", "input_schema": PATH}]}
+        asked: Any = {
+            "model": "mock-1",
+            "max_tokens": 100,
+            "messages": SAID,
+            "tools": [{"name": "find", "input_schema": PATH}],
+        }
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             streamed = stream.get_final_message()
@@ -193,7 +222,9 @@ def test_tool_runner_of_the_messages_sdk_goes_on_without_threads(streams: bool) 
             else:
                 message = client.beta.messages.tool_runner(**asked).until_done()
             with pytest.raises(anthropic.BadRequestError) as caught:
-                client.beta.messages.count_tokens(model="mock-1", messages=SAID, extra_body={"thread": {"type": "create"}})
+                client.beta.messages.count_tokens(
+                    model="mock-1", messages=SAID, extra_body={"thread": {"type": "create"}}
+                )
             client.beta.messages.count_tokens(model="mock-1", messages=SAID, extra_body={"thread": None})
         assert [line["status"] for line in gateway.requests(5)] == [400, 200, 200, 400, 200]
         assert upstream.refusals == []
@@ -232,7 +263,10 @@ def test_silence_in_a_stream_is_nothing_to_an_sdk(api: str) -> None:
         timer = threading.Timer(0.1, gate.open)
         timer.start()
         if api == "messages":
-            with of_messages(gateway) as client, client.messages.stream(model="mock-1", max_tokens=10, messages=SAID) as stream:
+            with (
+                of_messages(gateway) as client,
+                client.messages.stream(model="mock-1", max_tokens=10, messages=SAID) as stream,
+            ):
                 told = "".join(stream.text_stream)
         else:
             gemini = of_gemini(gateway)

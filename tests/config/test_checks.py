@@ -7,7 +7,16 @@ from hashlib import sha256
 import pytest
 from msgspec.structs import replace
 
-from antiphon.config import CompactionConfig, Config, KeyConfig, ModelRule, ServerConfig, UpstreamConfig, check_config, is_loopback
+from antiphon.config import (
+    CompactionConfig,
+    Config,
+    KeyConfig,
+    ModelRule,
+    ServerConfig,
+    UpstreamConfig,
+    check_config,
+    is_loopback,
+)
 from antiphon.config.checks import find_problems
 from antiphon.errors import ConfigError
 
@@ -30,7 +39,12 @@ def test_a_good_configuration_has_no_problems() -> None:
         server=ServerConfig(
             host="0.0.0.0",
             allowed_hosts=["gateway.example.com", "10.0.0.7", "::1", "*"],
-            allowed_origins=["https://App.example.com", "http://localhost:3000", "http://[::1]:3000", "vscode-webview://panel"],
+            allowed_origins=[
+                "https://App.example.com",
+                "http://localhost:3000",
+                "http://[::1]:3000",
+                "vscode-webview://panel",
+            ],
         ),
         upstreams=[replace(LAB, api_key_env="LAB_KEY"), LOCAL],
         keys=[KEY, KeyConfig(name="bob", env="LAB_KEY")],
@@ -57,7 +71,12 @@ def test_a_loopback_address_needs_no_keys(host: str) -> None:
 def test_a_public_address_without_keys_is_refused_and_says_what_to_do(host: str) -> None:
     """Without keys anybody who reaches the address could ask."""
     (said,) = said_of(Config(server=ServerConfig(host=host)))
-    for words in (f'server.host: "{host}" can be reached', 'Listen on "127.0.0.1"', "[[keys]]", 'printf %s "$KEY" | sha256sum'):
+    for words in (
+        f'server.host: "{host}" can be reached',
+        'Listen on "127.0.0.1"',
+        "[[keys]]",
+        'printf %s "$KEY" | sha256sum',
+    ):
         assert words in said
     assert said_of(Config(server=ServerConfig(host=host), keys=[KEY])) == []
 
@@ -73,7 +92,9 @@ def test_an_allowed_host_is_a_name_alone(host: str) -> None:
     assert said.startswith("server.allowed_hosts[1]: got ")
 
 
-@pytest.mark.parametrize("origin", ["", "*", "null", "app.example.com", "https://app.example.com/", "https://app.example.com/x"])
+@pytest.mark.parametrize(
+    "origin", ["", "*", "null", "app.example.com", "https://app.example.com/", "https://app.example.com/x"]
+)
 def test_an_allowed_origin_is_spelled_as_browsers_send_it(origin: str) -> None:
     (said,) = said_of(Config(server=ServerConfig(allowed_origins=[origin])))
     assert said.startswith("server.allowed_origins[0]: got ")
@@ -125,7 +146,9 @@ def test_a_bad_base_url_is_told_without_showing_what_may_be_a_key(url: str, said
 
 def test_the_embedded_model_has_no_address_no_key_and_one_dialect() -> None:
     assert said_of(Config(upstreams=[LOCAL])) == []
-    odd = replace(LOCAL, base_url="http://127.0.0.1:1", api_key_env="LAB_KEY", dialect="responses", profile="open-responses")
+    odd = replace(
+        LOCAL, base_url="http://127.0.0.1:1", api_key_env="LAB_KEY", dialect="responses", profile="open-responses"
+    )
     assert [said.partition(":")[0] for said in said_of(Config(upstreams=[odd]))] == [
         "upstreams[0].base_url",
         "upstreams[0].api_key_env",
@@ -166,7 +189,10 @@ def test_a_key_in_place_of_its_variable_is_told_and_not_shown(slip: str) -> None
         (["a", ""], "upstreams[0].models[1]: is empty"),
         ([ModelRule(from_="", to="a")], "upstreams[0].models[0]: has an empty name"),
         ([ModelRule(from_="a", to="")], "upstreams[0].models[0]: has an empty name"),
-        ([ModelRule(from_="a", to="*")], 'upstreams[0].models[0]: to = "*" has a * that stands for no single * in from = "a"'),
+        (
+            [ModelRule(from_="a", to="*")],
+            'upstreams[0].models[0]: to = "*" has a * that stands for no single * in from = "a"',
+        ),
         ([ModelRule(from_="*/*", to="*")], "upstreams[0].models[0]: to = "),
         ([ModelRule(from_="*", to="**")], "upstreams[0].models[0]: to = "),
     ],

@@ -132,8 +132,12 @@ def test_a_profile_beside_the_configuration_is_meant_by_its_name(tmp_path: Path)
     config = parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
     assert config.upstreams[0].profile == str(folder / "chat.toml")
     assert parse_config(LAB + 'profile = "groq"\n', tmp_path / "antiphon.toml", {}).upstreams[0].profile == "groq"
-    (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\nquirks = ["drop_reasonin"]\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"profiles/chat\.toml, line 3: quirks: 'drop_reasonin' is no known quirk; did you mean"):
+    (folder / "chat.toml").write_text(
+        'about = "mine"\nextends = "chat"\nquirks = ["drop_reasonin"]\n', encoding="utf-8"
+    )
+    with pytest.raises(
+        ConfigError, match=r"profiles/chat\.toml, line 3: quirks: 'drop_reasonin' is no known quirk; did you mean"
+    ):
         parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
 
 
@@ -158,7 +162,9 @@ def test_without_a_file_the_embedded_model_is_served_and_nothing_else() -> None:
 
 
 def test_a_provider_whose_variable_is_set_is_served_too() -> None:
-    assert [upstream.name for upstream in default_config({"GROQ_API_KEY": "gsk-1", "OPENAI_API_KEY": ""}).upstreams] == [
+    assert [
+        upstream.name for upstream in default_config({"GROQ_API_KEY": "gsk-1", "OPENAI_API_KEY": ""}).upstreams
+    ] == [
         "local",
         "groq",
     ]
@@ -175,7 +181,9 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
     with pytest.raises(ConfigError, match="the environment variable GROQ_API_KEY has blanks") as caught:
         default_config({"GROQ_API_KEY": "gsk 1"})
     assert "gsk 1" not in str(caught.value)
-    assert refusal("[server]\n", {"GROQ_API_KEY": "gsk 1"}).startswith("antiphon.toml: upstreams[1].api_key_env: the environment")
+    assert refusal("[server]\n", {"GROQ_API_KEY": "gsk 1"}).startswith(
+        "antiphon.toml: upstreams[1].api_key_env: the environment"
+    )
 
 
 # How it complains
@@ -188,7 +196,11 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         ("[sever]\nport = 80", 1, "sever is no known setting; did you mean 'server'?"),
         ("[server]\nport = 65536", 2, "server.port: got 65536, wanted an integer from 0 to 65535"),
         ('[server]\nport = "80"', 2, 'server.port: got "80", wanted an integer from 0 to 65535'),
-        ('[server]\nlog = "jsno"', 2, 'server.log: got "jsno", wanted one of "auto", "json", "pretty"; did you mean \'json\'?'),
+        (
+            '[server]\nlog = "jsno"',
+            2,
+            'server.log: got "jsno", wanted one of "auto", "json", "pretty"; did you mean \'json\'?',
+        ),
         ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: got [1], wanted an array of strings"),
         ("[server]\ngrace = -1", 2, "server.grace: got -1, wanted a number from 0 to 3600"),
         ("server = 3", 1, "server: got 3, wanted a table"),
@@ -212,8 +224,16 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         (LAB + "models = [\n'a',\n{ to = 'c' },\n]", 7, "upstreams[0].models[1].from is missing: wanted a string"),
         (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: got 3, wanted a string or a table"),
         (LAB + "models = 'a'", 5, 'upstreams[0].models: got "a", wanted an array of strings or tables'),
-        (LAB + "[upstreams.timeouts]\nfirst = 3", 6, "upstreams[0].timeouts.first is no known setting; did you mean 'first_byte'?"),
-        (LAB + "[upstreams.timeouts]\nidle = 0", 6, "upstreams[0].timeouts.idle: got 0, wanted a number above 0, at most 86400"),
+        (
+            LAB + "[upstreams.timeouts]\nfirst = 3",
+            6,
+            "upstreams[0].timeouts.first is no known setting; did you mean 'first_byte'?",
+        ),
+        (
+            LAB + "[upstreams.timeouts]\nidle = 0",
+            6,
+            "upstreams[0].timeouts.idle: got 0, wanted a number above 0, at most 86400",
+        ),
         ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: got inf, wanted a number above 0, at most 86400"),
         ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, wanted a number above 0"),
         ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, wanted a number above 0"),
@@ -222,7 +242,11 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
         (LAB + LAB, 6, "upstreams[1].name: 'lab' is taken by another upstream"),
         (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: no profile is named 'chatt'; did you mean 'chat'?"),
-        ('[[upstreams]]\nname = "x"\ndialect = "chat"', 1, "upstreams[0].base_url: is missing: wanted the URL of a server"),
+        (
+            '[[upstreams]]\nname = "x"\ndialect = "chat"',
+            1,
+            "upstreams[0].base_url: is missing: wanted the URL of a server",
+        ),
         (LAB + '[server]\nhost = "0.0.0.0"', 6, 'server.host: "0.0.0.0" can be reached from other machines'),
         (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: key 'alice' has neither sha256 nor env"),
     ],

@@ -72,13 +72,18 @@ def test_a_key_that_is_held_twice_is_one_secret() -> None:
 def test_clients_are_known_by_the_hashes_of_their_keys() -> None:
     """HTTP-6: a hash in the file and a key in the environment are the same to whoever compares."""
     owners = Config(keys=[ALICE, BOB]).key_hashes({"BOB_KEY": "sk-client"})
-    assert {hash: key.name for hash, key in owners.items()} == {key_hash(b"open sesame"): "alice", key_hash(b"sk-client"): "bob"}
+    assert {hash: key.name for hash, key in owners.items()} == {
+        key_hash(b"open sesame"): "alice",
+        key_hash(b"sk-client"): "bob",
+    }
     assert key_hash(b"open sesame") == sha256(b"open sesame").digest()
 
 
 def test_a_key_that_is_gone_is_an_error_and_not_one_key_less() -> None:
     """Without any key everybody may ask: a variable that is missing in a worker must not open the door."""
-    with pytest.raises(ConfigError, match="the key of 'bob' is not there: wanted it in the environment variable BOB_KEY"):
+    with pytest.raises(
+        ConfigError, match="the key of 'bob' is not there: wanted it in the environment variable BOB_KEY"
+    ):
         Config(keys=[BOB]).key_hashes({"BOB_KEY": ""})
 
 

@@ -15,7 +15,11 @@ LOCAL = UpstreamConfig(name="local", dialect="chat", embedded=True, models=["loc
 
 
 def test_it_says_what_is_served_from_where_and_to_whom() -> None:
-    keys = [KeyConfig(name="alice", sha256="0" * 64), KeyConfig(name="bob", env="BOB_KEY"), KeyConfig(name="alice", env="OTHER")]
+    keys = [
+        KeyConfig(name="alice", sha256="0" * 64),
+        KeyConfig(name="bob", env="BOB_KEY"),
+        KeyConfig(name="alice", env="OTHER"),
+    ]
     assert describe_config(Config(upstreams=[LAB, LOCAL], keys=keys, trace=TraceConfig(dir="traces"))) == [
         "lab    responses  http://127.0.0.1:9001/v1  mock-*, fast → mock-1",
         "local  chat       embedded                  local",

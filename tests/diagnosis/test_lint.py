@@ -25,11 +25,17 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "
 
 
 def wrong(dialect: Dialect, body: Any) -> list[tuple[str, str]]:
-    return [(finding.rule, finding.path) for finding in lint_body(json.dumps(body).encode(), dialect) if finding.certain]
+    return [
+        (finding.rule, finding.path) for finding in lint_body(json.dumps(body).encode(), dialect) if finding.certain
+    ]
 
 
 def perhaps(dialect: Dialect, body: Any) -> dict[str, tuple[str, ...]]:
-    return {finding.path: finding.settings for finding in lint_body(json.dumps(body).encode(), dialect) if not finding.certain}
+    return {
+        finding.path: finding.settings
+        for finding in lint_body(json.dumps(body).encode(), dialect)
+        if not finding.certain
+    }
 
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
@@ -42,11 +48,19 @@ def test_lint_accepts_what_strict_servers_accept(dialect: Dialect, rule: str) ->
 WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
     "a chat body at responses": ("responses", {"model": "m", "messages": [USER]}, ("missing_field", "input")),
     "a responses body at chat": ("chat", {"model": "m", "input": "hi"}, ("missing_field", "messages")),
-    "a responses body at messages": ("messages", {"model": "m", "max_tokens": 1, "input": "hi"}, ("missing_field", "messages")),
+    "a responses body at messages": (
+        "messages",
+        {"model": "m", "max_tokens": 1, "input": "hi"},
+        ("missing_field", "messages"),
+    ),
     "a chat body at gemini": ("gemini", {"messages": [USER]}, ("missing_field", "contents")),
     "chat's schema at responses": (
         "responses",
-        {"model": "m", "input": "hi", "text": {"format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}}},
+        {
+            "model": "m",
+            "input": "hi",
+            "text": {"format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}},
+        },
         ("schema", "text.format.json_schema"),
     ),
     "a call of messages at responses": (
@@ -54,7 +68,11 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
         {"model": "m", "input": [{"type": "tool_use"}]},
         ("discriminator", "input[0].type"),
     ),
-    "a slip in a type": ("responses", {"model": "m", "input": [{"type": "mesage"}]}, ("discriminator", "input[0].type")),
+    "a slip in a type": (
+        "responses",
+        {"model": "m", "input": [{"type": "mesage"}]},
+        ("discriminator", "input[0].type"),
+    ),
     "a call_id that is a number": (
         "responses",
         {"model": "m", "input": [{"type": "function_call", "call_id": 1, "name": "f", "arguments": "{}"}]},
@@ -70,10 +88,18 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
         {"model": "m", "messages": [USER], "tools": [{"function_declarations": [{"name": "f"}]}]},
         ("tool_form", "tools[0]"),
     ),
-    "a tool without a type": ("responses", {"model": "m", "input": "hi", "tools": [{}]}, ("discriminator", "tools[0].type")),
+    "a tool without a type": (
+        "responses",
+        {"model": "m", "input": "hi", "tools": [{}]},
+        ("discriminator", "tools[0].type"),
+    ),
     "a schema that is none": (
         "chat",
-        {"model": "m", "messages": [USER], "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": 1}}},
+        {
+            "model": "m",
+            "messages": [USER],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": 1}},
+        },
         ("schema", "response_format.json_schema.schema"),
     ),
     "properties that are none": (
@@ -96,7 +122,9 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
                     "name": "f",
                     "parameters": {
                         "type": "object",
-                        "properties": {"a": {"anyOf": [{"type": "array", "items": {"type": "object", "required": ["b"]}}]}},
+                        "properties": {
+                            "a": {"anyOf": [{"type": "array", "items": {"type": "object", "required": ["b"]}}]}
+                        },
                     },
                 }
             ],
@@ -110,12 +138,18 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
     ),
     "a call without its type": (
         "chat",
-        {"model": "m", "messages": [USER, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}]},
+        {
+            "model": "m",
+            "messages": [USER, {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f"}}]}],
+        },
         ("discriminator", "messages[1].tool_calls[0].type"),
     ),
     "a flat call": (
         "chat",
-        {"model": "m", "messages": [USER, {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "name": "f"}]}]},
+        {
+            "model": "m",
+            "messages": [USER, {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "name": "f"}]}],
+        },
         ("tool_form", "messages[1].tool_calls[0]"),
     ),
     "a call without an id at messages": (
@@ -154,7 +188,10 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
             "tools": [
                 {
                     "functionDeclarations": [
-                        {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": ["string"]}, "b": 1}}},
+                        {
+                            "name": "f",
+                            "parameters": {"type": "object", "properties": {"a": {"type": ["string"]}, "b": 1}},
+                        },
                         {"name": "g", "parameters": None},
                     ]
                 }
@@ -177,7 +214,11 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
         {"contents": {"parts": {"text": "a", "fileData": {}}}},
         ("combination", "contents[0].parts[0]"),
     ),
-    "a system content": ("gemini", {"contents": [{"role": "system", "parts": [{"text": "a"}]}] * 2}, ("role", "contents[0].role")),
+    "a system content": (
+        "gemini",
+        {"contents": [{"role": "system", "parts": [{"text": "a"}]}] * 2},
+        ("role", "contents[0].role"),
+    ),
 }
 
 
@@ -193,10 +234,16 @@ def test_lint_reports_traits_with_the_settings_that_remove_them() -> None:
     body = {
         "model": "m",
         "messages": [
-            {"role": "developer", "content": [{"type": "text", "text": "a", "cache_control": {}}, {"type": "text", "text": "b"}]},
+            {
+                "role": "developer",
+                "content": [{"type": "text", "text": "a", "cache_control": {}}, {"type": "text", "text": "b"}],
+            },
             {
                 "role": "user",
-                "content": [{"type": "image_url", "image_url": {"url": "https://a/b"}}, {"type": "file", "file": {"file_id": "f"}}],
+                "content": [
+                    {"type": "image_url", "image_url": {"url": "https://a/b"}},
+                    {"type": "file", "file": {"file_id": "f"}},
+                ],
             },
             {"role": "assistant", "content": None, "tool_calls": [CALL], "reasoning_content": "hm"},
             {"role": "tool", "tool_call_id": "c1", "content": "1"},
@@ -211,7 +258,9 @@ def test_lint_reports_traits_with_the_settings_that_remove_them() -> None:
     assert found["messages[0].content[0].cache_control"] == ("quirks: strip_cache_control",)
     assert found["messages[4]"] == ('wire.system = "first"',)
     assert found["messages[2].reasoning_content"] == ("quirks: drop_reasoning",)
-    assert {"messages[0].role", "messages[1].content[0]", "messages[1].content[1]", "tools[0].function.strict"} <= set(found)
+    assert {"messages[0].role", "messages[1].content[0]", "messages[1].content[1]", "tools[0].function.strict"} <= set(
+        found
+    )
 
 
 def test_traits_of_the_other_dialects() -> None:
@@ -229,15 +278,24 @@ def test_traits_of_the_other_dialects() -> None:
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "1"},
     ]
-    found = perhaps("responses", {"model": "m", "input": history, "instructions": "a", "tools": [{"type": "web_search"}]})
-    assert {"input[0].id", "input[0].status", "input[1].phase", "input[2]", "input[3]", "instructions", "tools[0].type"} <= set(
-        found
+    found = perhaps(
+        "responses", {"model": "m", "input": history, "instructions": "a", "tools": [{"type": "web_search"}]}
     )
+    assert {
+        "input[0].id",
+        "input[0].status",
+        "input[1].phase",
+        "input[2]",
+        "input[3]",
+        "instructions",
+        "tools[0].type",
+    } <= set(found)
     thought = {"type": "thinking", "thinking": "a", "signature": "s"}
     tool = {"name": "f", "input_schema": {"type": "object"}, "strict": True}
     messages = [USER, {"role": "assistant", "content": [thought, {"type": "text", "text": "a"}]}, USER, USER]
     found = perhaps(
-        "messages", {"model": "m", "max_tokens": 1, "messages": messages, "tools": [tool], "thinking": {"type": "adaptive"}}
+        "messages",
+        {"model": "m", "max_tokens": 1, "messages": messages, "tools": [tool], "thinking": {"type": "adaptive"}},
     )
     assert {"messages[1].content[0]", "messages[3]", "tools[0].strict", "thinking"} <= set(found)
     part = {"functionCall": {"id": "1", "name": "f"}, "thoughtSignature": "c2ln"}
@@ -249,7 +307,9 @@ def test_traits_of_the_other_dialects() -> None:
     tools = [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object"}}], "googleSearch": {}}]
     config = {"responseMimeType": "application/json", "thinkingConfig": {}}
     found = perhaps("gemini", {"contents": contents, "tools": tools, "generationConfig": config})
-    assert {"contents[0].parts[0]", "contents[1].parts[0].functionCall.id", "generationConfig.responseMimeType"} <= set(found)
+    assert {"contents[0].parts[0]", "contents[1].parts[0].functionCall.id", "generationConfig.responseMimeType"} <= set(
+        found
+    )
 
 
 @pytest.mark.parametrize("name", TRAIT_KINDS)
@@ -271,8 +331,29 @@ def _takes(kind: type[Any], wire: dict[str, Any]) -> bool:
 
 WORDS = ["", "user", "assistant", "text", "input_text", "function", "c1"]
 NAMES = [
-    *("role", "content", "type", "text", "parts", "tool_calls", "function", "name", "parameters", "properties", "required"),
-    *("functionCall", "functionResponse", "functionDeclarations", "input_schema", "call_id", "id", "tool_choice", "anyOf"),
+    *(
+        "role",
+        "content",
+        "type",
+        "text",
+        "parts",
+        "tool_calls",
+        "function",
+        "name",
+        "parameters",
+        "properties",
+        "required",
+    ),
+    *(
+        "functionCall",
+        "functionResponse",
+        "functionDeclarations",
+        "input_schema",
+        "call_id",
+        "id",
+        "tool_choice",
+        "anyOf",
+    ),
 ]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 99) | st.sampled_from(WORDS),
@@ -280,7 +361,18 @@ JSON = st.recursive(
     max_leaves=12,
 )
 FIELDS = [
-    *("model", "input", "messages", "contents", "tools", "tool_choice", "text", "system", "generationConfig", "thinking"),
+    *(
+        "model",
+        "input",
+        "messages",
+        "contents",
+        "tools",
+        "tool_choice",
+        "text",
+        "system",
+        "generationConfig",
+        "thinking",
+    ),
     *("toolConfig", "response_format"),
 ]
 
@@ -308,7 +400,11 @@ def test_a_schema_without_an_end_is_looked_at_so_far() -> None:
 
 
 def with_tool(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", **schema}}]}
+    return {
+        "model": "m",
+        "input": "hi",
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", **schema}}],
+    }
 
 
 def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
@@ -329,7 +425,9 @@ def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
 def test_unknown_fields_are_named_up_to_a_bound() -> None:
     """Faults: for each of them the known name is looked for that was probably meant."""
     body = {"model": "m", "input": "hi", **{f"field_{number}": 1 for number in range(1000)}}
-    found = [finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"]
+    found = [
+        finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"
+    ]
     assert len(found) == MOST_FIELDS
 
 
@@ -354,7 +452,11 @@ def test_lint_reports_the_errors_of_the_gateway() -> None:
         ("missing_field", "response_format.json_schema")
     ]
     long = {**CALL, "id": "c" * 65}
-    history = [USER, {"role": "assistant", "tool_calls": [long]}, {"role": "tool", "tool_call_id": "c" * 65, "content": "1"}]
+    history = [
+        USER,
+        {"role": "assistant", "tool_calls": [long]},
+        {"role": "tool", "tool_call_id": "c" * 65, "content": "1"},
+    ]
     assert "messages[1].tool_calls[0].id" in perhaps("chat", {"model": "m", "messages": history})
 
 
@@ -372,14 +474,20 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
     found = lint_for_profile(json.dumps({"model": "m", "input": "hi", "temperature": 1}).encode(), "responses", plain)
     assert [finding.path for finding in found] == ["temperature"]
     assert lint_for_profile(b'{"model":"m","input":"hi"}', "responses", load_profile("open-responses")) == []
-    short = parse_profile('about = "a"\ndialect = "responses"\nquirks = [{name = "only_items", types = ["message"]}]\n', "short")
+    short = parse_profile(
+        'about = "a"\ndialect = "responses"\nquirks = [{name = "only_items", types = ["message"]}]\n', "short"
+    )
     thought = {"type": "reasoning", "summary": []}
     body = {"model": "m", "input": [{"role": "user", "content": "hi"}, thought]}
     assert [finding.path for finding in lint_for_profile(json.dumps(body).encode(), "responses", short)] == ["input[1]"]
     pictured = parse_profile(
         'about = "a"\ndialect = "chat"\nquirks = ["drop_item_ids"]\n[wire]\nfields = []\nimages = false\n', "pictured"
     )
-    body = {"model": "m", "input": [{"type": "message", "id": "msg_1", "role": "user", "content": "hi"}], "temperature": 1}
+    body = {
+        "model": "m",
+        "input": [{"type": "message", "id": "msg_1", "role": "user", "content": "hi"}],
+        "temperature": 1,
+    }
     found = lint_for_profile(json.dumps(body).encode(), "responses", pictured)
     assert [finding.path for finding in found] == ["input[0].id", "temperature"]
     system = parse_profile('about = "a"\ndialect = "responses"\nquirks = ["system_to_instructions"]\n', "system")

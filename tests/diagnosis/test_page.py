@@ -30,7 +30,9 @@ def test_the_example_says_what_the_page_says() -> None:
 
 def test_every_rule_is_in_the_table() -> None:
     table = PAGE.partition("## What is looked for")[2].partition("\n\nWhat is **wrong**")[0]
-    assert {rule for line in table.splitlines() for rule in re.findall(r"`(\w+)`", line.partition(" | ")[0])} == set(get_args(Rule))
+    assert {rule for line in table.splitlines() for rule in re.findall(r"`(\w+)`", line.partition(" | ")[0])} == set(
+        get_args(Rule)
+    )
 
 
 def test_the_profile_of_the_page_loads() -> None:

@@ -83,7 +83,9 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: Dialect, rule
     if param:
         place = resolve_server_path(param, json.loads(body))[0]
         # Where a call has no result, the server names what stands in the result's place, and we name the call.
-        assert any(paths_overlap(finding.path, place) or finding.rule == "unanswered_call" for finding in findings[:3]), findings
+        assert any(
+            paths_overlap(finding.path, place) or finding.rule == "unanswered_call" for finding in findings[:3]
+        ), findings
 
 
 @pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
@@ -114,13 +116,19 @@ def test_a_setting_that_the_profile_has_is_not_offered() -> None:
     body = json.dumps({"model": "m", "messages": [{"role": "developer", "content": "hi"}]}).encode()
     said = '{"error":{"message":"unknown role"}}'
     newer = parse_profile('about = "a"\ndialect = "chat"\n[wire]\ndeveloper = "developer"\n', "newer")
-    assert diagnose("chat", body, 400, said, newer)[0].settings == ('wire.developer = "system"', "quirks: developer_as_system")
+    assert diagnose("chat", body, 400, said, newer)[0].settings == (
+        'wire.developer = "system"',
+        "quirks: developer_as_system",
+    )
     mended = parse_profile('about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n', "mended")
     assert diagnose("chat", body, 400, said, mended)[0].settings == ()
 
 
 def test_a_server_that_says_nothing_leaves_suspects() -> None:
-    body = {"model": "m", "messages": [{"role": "developer", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
+    body = {
+        "model": "m",
+        "messages": [{"role": "developer", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}],
+    }
     rules = {finding.rule for finding in diagnose("chat", json.dumps(body).encode(), 422, "nope")}
     assert {"role", "discriminator"} <= rules
 

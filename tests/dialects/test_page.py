@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 from tools.dialect_features import Feature
-from tools.dialects_page import BEGIN, DIALECTS, END, PAGE, VanishedError, Verdict, broken_stream, contains, judged, page
+from tools.dialects_page import (
+    BEGIN,
+    DIALECTS,
+    END,
+    PAGE,
+    VanishedError,
+    Verdict,
+    broken_stream,
+    contains,
+    judged,
+    page,
+)
 
 from antiphon.protocol.losses import Loss
 
@@ -62,6 +73,8 @@ def test_what_is_wanted_may_stand_among_other_things_but_in_its_order(made: Any,
 
 
 @pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
-def test_a_stream_that_fails_in_the_middle_fails_in_every_dialect_with_the_servers_own_words(source: Any, target: Any) -> None:
+def test_a_stream_that_fails_in_the_middle_fails_in_every_dialect_with_the_servers_own_words(
+    source: Any, target: Any
+) -> None:
     """STR-8."""
     assert broken_stream(source, target)

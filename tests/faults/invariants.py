@@ -194,7 +194,9 @@ def request(*, stream: bool = False, model: str = "mock-1", close: bool = True, 
 
 
 @contextmanager
-def laboratory(dialect: Any, *others: UpstreamConfig, store: StoreConfig | None = None, **settings: Any) -> Iterator[Lab]:
+def laboratory(
+    dialect: Any, *others: UpstreamConfig, store: StoreConfig | None = None, **settings: Any
+) -> Iterator[Lab]:
     """A lab. `hasty-1` is the same upstream with little patience for silence, `short-1` with little time for the whole. `settings`
     are those of `running`."""
     lab: list[Lab] = []

@@ -320,7 +320,9 @@ def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Pa
     """Nobody hears of it any more from its runner, which finds out when it writes."""
     stall = Stall(method)
     with laboratory(
-        f"sqlite:///{tmp_path}/a.db", open_store=stall.open, background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)
+        f"sqlite:///{tmp_path}/a.db",
+        open_store=stall.open,
+        background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0),
     ) as lab:
         stall.is_on = True
         id = lab.begin()
@@ -332,7 +334,9 @@ def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Pa
 
 
 def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_path: Path) -> None:
-    with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)) as lab:
+    with laboratory(
+        f"sqlite:///{tmp_path}/a.db", background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)
+    ) as lab:
         gates = [lab.gate(), lab.gate()]
         lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo"), testing.wait(gates[1]))
         id = lab.begin(input="slow")
@@ -385,6 +389,8 @@ def test_work_can_be_ended_before_its_first_step_and_after_it_is_gone(tmp_path: 
             await job.task
 
         for is_cancelled in (False, True):
-            work = Work(owner="alice", id="resp_gone", request=b"{}", attempt=1, next_event=0, is_cancelled=is_cancelled)
+            work = Work(
+                owner="alice", id="resp_gone", request=b"{}", attempt=1, next_event=0, is_cancelled=is_cancelled
+            )
             asyncio.run_coroutine_threadsafe(run(work), runner._looking.get_loop()).result(20)
         assert not lab.upstream.received

@@ -77,7 +77,9 @@ def expect_cancelled(lab: Lab, abandoned: int, known: int, count: int = 1) -> No
 # Leaving
 
 
-def test_a_client_that_leaves_before_the_first_byte(lab: Lab, stream: bool, leave: Callable[[socket.socket], None]) -> None:
+def test_a_client_that_leaves_before_the_first_byte(
+    lab: Lab, stream: bool, leave: Callable[[socket.socket], None]
+) -> None:
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("Never."))
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -120,7 +122,9 @@ def test_a_client_that_leaves_in_the_middle(
         SSE_HEAD,
     ],
 )
-def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(lab: Lab, stream: bool, begun: bytes) -> None:
+def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(
+    lab: Lab, stream: bool, begun: bytes
+) -> None:
     gate = Gate()
     lab.says = exactly(begun, testing.wait(gate))
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -275,7 +279,10 @@ def test_pipelined_requests_are_answered_in_their_order_whatever_becomes_of_each
         answers = apart(read_all(client))
     assert [answer.status for answer in answers] == [200, 502, 200, 502]
     assert [answer.text for answer in answers if answer.status == 200] == ["one", "three"]
-    assert [answer.error["code"] for answer in answers if answer.status != 200] == ["upstream_error", "upstream_disconnected"]
+    assert [answer.error["code"] for answer in answers if answer.status != 200] == [
+        "upstream_error",
+        "upstream_disconnected",
+    ]
 
 
 def apart(data: bytes) -> list[Told]:
@@ -332,7 +339,9 @@ def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
     assert lab.upstream.received == []
 
 
-def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("one"))

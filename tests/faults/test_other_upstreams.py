@@ -49,7 +49,9 @@ def refusal(lab: Lab, status: int, message: str) -> PlainReply:
         (429, 429, "rate_limit_exceeded"),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: bool, theirs: int, status: int, code: str) -> None:
+def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
+    lab: Lab, stream: bool, theirs: int, status: int, code: str
+) -> None:
     """ERR-4, ERR-5: never a 401 to the client. Asked once."""
     lab.says = refusal(lab, theirs, f"no luck with api_key={UPSTREAM_KEY} at http://127.0.0.1:9/v1")
     answer = lab.ask(stream=stream)
@@ -61,7 +63,11 @@ def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: boo
 def test_the_time_to_wait_is_told_wherever_the_server_says_it(lab: Lab) -> None:
     """ERR-2: gemini has it in the body alone."""
     is_messages = lab.dialect == "messages"
-    lab.says = messages_error(429, headers={"retry-after": "30"}) if is_messages else gemini_error(429, details=[retry_info(30)])
+    lab.says = (
+        messages_error(429, headers={"retry-after": "30"})
+        if is_messages
+        else gemini_error(429, details=[retry_info(30)])
+    )
     answer = lab.ask()
     answer.tells(429, "rate_limit_exceeded")
     assert answer.headers["retry-after"] == "30"
@@ -95,7 +101,9 @@ def test_a_plain_answer_that_dies(lab: Lab) -> None:
 def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bool, how: str | None) -> None:
     """Never a hang, though the upstream keep its connection open."""
     frames = lab_frames(lab, turn(testing.text("Hel", "lo."), omit=["done", "usage"]), True)
-    lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD, b"".join(frames), end("hang"))
+    lab.says = (
+        exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD, b"".join(frames), end("hang"))
+    )
     answer = lab.ask(stream=stream, model="hasty-1" if how else "mock-1")
     assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
 
@@ -129,13 +137,17 @@ def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, spelling: str) 
 
 
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize(("code", "status"), [("overloaded", 503), ("rate_limit_exceeded", 429), ("upstream_error", 502)])
+@pytest.mark.parametrize(
+    ("code", "status"), [("overloaded", 503), ("rate_limit_exceeded", 429), ("upstream_error", 502)]
+)
 def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
     lab: Lab, stream: bool, begun: bool, code: str, status: int
 ) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     types = {"overloaded": "overloaded_error", "rate_limit_exceeded": "rate_limit_error", "upstream_error": "api_error"}
-    frame = error_event(types[code], "x") if lab.dialect == "messages" else error_frame({502: 500}.get(status, status), "x")
+    frame = (
+        error_event(types[code], "x") if lab.dialect == "messages" else error_frame({502: 500}.get(status, status), "x")
+    )
     before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
     lab.says = exactly(SSE_HEAD, before + frame, end("fin"))
     answer = lab.ask(stream=stream)

@@ -53,7 +53,9 @@ def storing(url: str, *, has_a_fault: bool, **settings: Any) -> Iterator[Lab]:
 
 def call(lab: Lab, method: str, id: str) -> Told:
     with lab.gateway.connect() as connection:
-        connection.sendall(head(method, f"/v1/responses/{id}", ("host", "localhost"), AUTHORIZED, ("connection", "close")))
+        connection.sendall(
+            head(method, f"/v1/responses/{id}", ("host", "localhost"), AUTHORIZED, ("connection", "close"))
+        )
         return Told(read_all(connection))
 
 
@@ -115,7 +117,9 @@ def small_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
 
 
 @pytest.mark.parametrize("limit", ["of the disk", "of the file"])
-def test_a_full_disk_is_told_and_heals_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+def test_a_full_disk_is_told_and_heals_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
     """The limit of a file is what is left where no disk can be mounted, and is tried everywhere."""
     with small_disk(tmp_path) if limit == "of the disk" else nullcontext() as make_room:
         if make_room is None:
@@ -204,7 +208,11 @@ class Crowd:
     def expect_more(self, *, kept: int = 0, unstored: int = 0) -> None:
         """Waits until so many more have been answered."""
         wanted = len(self.kept) + kept, self.unstored + unstored
-        until(lambda: (len(self.kept) >= wanted[0] and self.unstored >= wanted[1]) or any(one.done() for one in self._clients))
+        until(
+            lambda: (
+                (len(self.kept) >= wanted[0] and self.unstored >= wanted[1]) or any(one.done() for one in self._clients)
+            )
+        )
         assert not any(one.done() for one in self._clients), [one.exception() for one in self._clients if one.done()]
 
     def end(self) -> None:

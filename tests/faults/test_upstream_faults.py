@@ -98,7 +98,12 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     stranger.issue_cert("127.0.0.1").configure_cert(unknown)
     patch = pytest.MonkeyPatch()
     patch.setenv("SSL_CERT_FILE", str(trusted))
-    with nobody_answers() as silent, full_queue() as full, tls_server(wrong_name) as named, tls_server(unknown) as strange:
+    with (
+        nobody_answers() as silent,
+        full_queue() as full,
+        tls_server(wrong_name) as named,
+        tls_server(unknown) as strange,
+    ):
         urls = {
             "refused": "http://127.0.0.1:1/v1",
             "no-name": "http://no-such-host.invalid/v1",
@@ -174,7 +179,9 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
         ({}, "1"),
     ],
 )
-def test_every_form_of_retry_after_becomes_a_sane_one(lab: Lab, stream: bool, headers: dict[str, str], wait: str) -> None:
+def test_every_form_of_retry_after_becomes_a_sane_one(
+    lab: Lab, stream: bool, headers: dict[str, str], wait: str
+) -> None:
     """ERR-2: 429 stays 429, and nobody asks again by himself."""
     lab.says = testing.error(429, "slow down", headers=headers)
     answer = lab.ask(stream=stream)
@@ -197,7 +204,9 @@ def test_every_form_of_retry_after_becomes_a_sane_one(lab: Lab, stream: bool, he
         (204, 502, "upstream_invalid_response"),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(lab: Lab, stream: bool, theirs: int, status: int, code: str) -> None:
+def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
+    lab: Lab, stream: bool, theirs: int, status: int, code: str
+) -> None:
     """ERR-4, ERR-5: never a 401 to the client, though the upstream repeats the key it does not like. Asked once."""
     told = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
     lab.says = PlainReply(status=204, body=b"") if theirs == 204 else testing.error(theirs, told)
@@ -268,7 +277,9 @@ def test_garbage_is_no_answer(lab: Lab, stream: bool, garbage: bytes) -> None:
     assert len(lab.upstream.received) == 1
 
 
-@pytest.mark.parametrize("data", [b"data: not json\n\n", b"data: \xff\xfe\n\n", b"data: " + b"[" * 5000 + b"\n\n"], ids=range(3))
+@pytest.mark.parametrize(
+    "data", [b"data: not json\n\n", b"data: \xff\xfe\n\n", b"data: " + b"[" * 5000 + b"\n\n"], ids=range(3)
+)
 def test_frames_that_are_no_events_fail_the_response(lab: Lab, stream: bool, data: bytes) -> None:
     lab.says = exactly(SSE_HEAD, data, end("fin"))
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
@@ -319,7 +330,10 @@ def test_an_answer_with_two_ends_is_refused_or_read_once(lab: Lab, stream: bool)
     body = chunked(lab_frames(lab, HELLO, stream))
     kind = b"text/event-stream" if stream else b"application/json"
     lab.says = exactly(
-        b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\ncontent-length: 10\r\ntransfer-encoding: chunked\r\n\r\n" + body
+        b"HTTP/1.1 200 OK\r\ncontent-type: "
+        + kind
+        + b"\r\ncontent-length: 10\r\ntransfer-encoding: chunked\r\n\r\n"
+        + body
     )
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
@@ -359,7 +373,9 @@ def test_a_stream_that_dies_at_any_byte(lab: Lab, how: Any, framing: str) -> Non
     pieces = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames] if framing == "chunked" else frames
     start = CHUNKED_HEAD if framing == "chunked" else SSE_HEAD
     whole = start + b"".join(pieces) + (b"0\r\n\r\n" if framing == "chunked" else b"")
-    completing = [frame for frame in frames if b'"finish_reason":"' in frame or b'"type":"response.completed"' in frame][-1]
+    completing = [
+        frame for frame in frames if b'"finish_reason":"' in frame or b'"type":"response.completed"' in frame
+    ][-1]
     last = whole.index(completing) + len(completing.rstrip(b"\n"))
     first = len(start) + len(pieces[0].rstrip(b"\r")) - (2 if framing == "chunked" else 0)
     offsets = {0, 1, len(start) - 1, len(start), len(whole) - 1}
@@ -376,7 +392,9 @@ def test_a_stream_that_dies_at_any_byte(lab: Lab, how: Any, framing: str) -> Non
 def test_a_plain_answer_that_dies_at_any_byte(lab: Lab, how: Any) -> None:
     """502, and nothing of it is told."""
     whole = whole_answer(lab, CALLS, stream=False)
-    for at in sorted({0, 1, whole.index(b"\r\n\r\n") + 4, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 25))}):
+    for at in sorted(
+        {0, 1, whole.index(b"\r\n\r\n") + 4, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 25))}
+    ):
         lab.says = exactly(whole[:at], end(how)) if at else exactly(end(how))
         lab.ask().tells(502, "upstream_disconnected")
         lab.settle()
@@ -438,7 +456,10 @@ LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
     "silence, and no time": ("short-1", lambda: exactly(end("hang"))),
     "comments for ever": ("short-1", lambda: faults.endless(b": still here\n\n")),
     "blank lines for ever": ("short-1", lambda: faults.endless(b"\n")),
-    "spaces for ever": ("short-1", lambda: faults.endless(b" ", before=JSON_BEGUN.replace(b"content-length: 99\r\n", b""))),
+    "spaces for ever": (
+        "short-1",
+        lambda: faults.endless(b" ", before=JSON_BEGUN.replace(b"content-length: 99\r\n", b"")),
+    ),
     "chunks for ever": ("short-1", lambda: faults.endless(b"2;x=y\r\n:\n\r\n", before=CHUNKED_HEAD)),
     "interim answers for ever": ("short-1", lambda: faults.endless(b"HTTP/1.1 100 Continue\r\n\r\n", before=b"")),
     "one byte at a time": ("short-1", lambda: faults.drip(SSE_HEAD + b": " + b"x" * 10_000, 0.01)),
@@ -482,7 +503,9 @@ def test_an_answer_of_single_bytes_is_the_same_answer(lab: Lab, stream: bool) ->
 
 # Spelling
 
-ODD = 'é€😀 "\\ \u2028 \u2029 \x85 \x1c \x0b \n\ndata: [DONE]\n\nevent: response.completed\ndata: {}\n\n: end\r\n\r\n\0.'
+ODD = (
+    'é€😀 "\\ \u2028 \u2029 \x85 \x1c \x0b \n\ndata: [DONE]\n\nevent: response.completed\ndata: {}\n\n: end\r\n\r\n\0.'
+)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
@@ -499,10 +522,14 @@ def test_characters_split_over_chunks_are_whole(lab: Lab, stream: bool, size: in
     assert got.text == "é€😀 日本語"
 
 
-@pytest.mark.parametrize("spelling", ["crlf", "cr", "lines", "bom", "no blank line", "no line end", "comments", "no space"])
+@pytest.mark.parametrize(
+    "spelling", ["crlf", "cr", "lines", "bom", "no blank line", "no line end", "comments", "no space"]
+)
 def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, stream: bool, spelling: str) -> None:
     frames = lab_frames(lab, CALLS, True)
-    body = b"".join(frames[1:] if lab.dialect == "chat" else frames)  # chat's first frame says nothing, and would not be missed
+    body = b"".join(
+        frames[1:] if lab.dialect == "chat" else frames
+    )  # chat's first frame says nothing, and would not be missed
     lab.says = exactly(SSE_HEAD, body, end("fin"))
     want = lab.ask(stream=stream).gist
     lab.says = exactly(SSE_HEAD, respelled(body, spelling), end("fin"))
@@ -549,13 +576,21 @@ def test_text_that_looks_like_frames_stays_text(lab: Lab, stream: bool) -> None:
 ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
     "chat": [
         (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit_exceeded", 429),
-        (b'data: {"error":{"message":"slow down","type":"rate_limit_error","code":null}}\n\n', "rate_limit_exceeded", 429),
+        (
+            b'data: {"error":{"message":"slow down","type":"rate_limit_error","code":null}}\n\n',
+            "rate_limit_exceeded",
+            429,
+        ),
         (b'data: {"error":"boom"}\n\n', "upstream_error", 502),
         (b'event: error\ndata: {"message":"overloaded","type":"overloaded_error"}\n\n', "overloaded", 503),
         (b'data: {"object":"error","message":"boom","code":500}\n\n', "upstream_error", 502),
         (b'data: {"detail":"boom"}\n\n', "upstream_error", 502),
         (b'data: {"error":{"message":"no key","code":401}}\n\n', "upstream_auth_failed", 502),
-        (b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n', "upstream_error", 502),
+        (
+            b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n',
+            "upstream_error",
+            502,
+        ),
     ],
     "responses": [
         (
@@ -563,7 +598,11 @@ ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
             "rate_limit_exceeded",
             429,
         ),
-        (b'event: error\ndata: {"type":"error","code":"server_error","message":"x","param":null}\n\n', "upstream_error", 502),
+        (
+            b'event: error\ndata: {"type":"error","code":"server_error","message":"x","param":null}\n\n',
+            "upstream_error",
+            502,
+        ),
         (b'data: {"type":"error","error":{"type":"overloaded_error","message":"x"}}\n\n', "overloaded", 503),
         (b'data: {"error":{"message":"boom"}}\n\n', "upstream_error", 502),
         (b'data: {"type":"error","error":"boom"}\n\n', "upstream_error", 502),
@@ -581,7 +620,9 @@ ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
 
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(lab: Lab, stream: bool, number: int, begun: bool) -> None:
+def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
+    lab: Lab, stream: bool, number: int, begun: bool
+) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     frame, code, status = ERRORS[lab.dialect][number]
     before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
@@ -597,10 +638,16 @@ def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(lab: Lab, stream
     [
         ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit_exceeded", 429),
         ({"message": "boom", "type": "server_error"}, "upstream_error", 502),
-        ({"message": f"Incorrect API key provided: {UPSTREAM_KEY}", "code": "invalid_api_key"}, "upstream_auth_failed", 502),
+        (
+            {"message": f"Incorrect API key provided: {UPSTREAM_KEY}", "code": "invalid_api_key"},
+            "upstream_auth_failed",
+            502,
+        ),
     ],
 )
-def test_an_error_in_place_of_a_plain_answer(lab: Lab, stream: bool, error: dict[str, str], code: str, status: int) -> None:
+def test_an_error_in_place_of_a_plain_answer(
+    lab: Lab, stream: bool, error: dict[str, str], code: str, status: int
+) -> None:
     said = {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
     lab.says = testing.whole(said)
     answer = lab.ask(stream=stream)

@@ -125,7 +125,10 @@ def gateway_process(
     if memory_limit_mib is not None:
         command = ["prlimit", f"--as={memory_limit_mib << 20}", *command]
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    with log.open("wb") as lines, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, env=environ) as process:
+    with (
+        log.open("wb") as lines,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, env=environ) as process,
+    ):
         try:
             yield GatewayProcess(process, _address(process, log), log)
         finally:
@@ -144,14 +147,20 @@ def health_prober(gateway: GatewayProcess) -> Iterator[Health]:
     """
     health = Health()
     command = [sys.executable, "-m", "tests.faults_outside.health_prober", str(gateway.port)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n", "the prober did not reach the gateway"
             yield health
             printed, _ = process.communicate(timeout=2 * BOUND)
             measured = msgspec.json.decode(printed, type=Health)
-            health.worst_seconds, health.probes, health.failures = measured.worst_seconds, measured.probes, measured.failures
+            health.worst_seconds, health.probes, health.failures = (
+                measured.worst_seconds,
+                measured.probes,
+                measured.failures,
+            )
         finally:
             process.kill()
 

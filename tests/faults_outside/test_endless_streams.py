@@ -30,8 +30,15 @@ def encoded(event: dict[str, object]) -> bytes:
 FRAMES: dict[str, tuple[bytes, bytes]] = {
     "chat": (b"", encoded({"choices": [{"index": 0, "delta": {"content": X}}]})),
     "responses": (
-        encoded({"type": "response.created", "response": {"id": "r", "object": "response", "status": "in_progress", "output": []}}),
-        encoded({"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": X}),
+        encoded(
+            {
+                "type": "response.created",
+                "response": {"id": "r", "object": "response", "status": "in_progress", "output": []},
+            }
+        ),
+        encoded(
+            {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": X}
+        ),
     ),
     "messages": (
         encoded({"type": "message_start", "message": {"id": "m", "role": "assistant", "usage": {"input_tokens": 1}}}),
@@ -45,7 +52,10 @@ def last_event(gateway: GatewayProcess) -> dict[str, object]:
     """The terminal event of a stream of which only the newest bytes are kept."""
     decoder, last = sse.Decoder(1 << 30), b""
     body = {"model": "m", "input": "Hi", "stream": True, "store": False}
-    with httpx2.Client(timeout=BOUND) as client, client.stream("POST", gateway.url + "/v1/responses", json=body) as answer:
+    with (
+        httpx2.Client(timeout=BOUND) as client,
+        client.stream("POST", gateway.url + "/v1/responses", json=body) as answer,
+    ):
         for piece in answer.iter_bytes():
             for frame in decoder.feed(piece):
                 last = frame.data if frame.data != sse.DONE else last

@@ -26,7 +26,10 @@ MEMORY = 200  # MiB wanted beyond what the gateway has: the bound once as bytes,
 def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
     """A gateway with the bound that it has by default, 64 MiB."""
     store = f"sqlite:///{tmp_path}/antiphon.db" if request.param == "sqlite" else postgres_server.fresh_url()
-    with ChatServer() as upstream, gateway_process(tmp_path, upstream.base_url, store=store, memory_limit_mib=4096) as running:
+    with (
+        ChatServer() as upstream,
+        gateway_process(tmp_path, upstream.base_url, store=store, memory_limit_mib=4096) as running,
+    ):
         yield running
 
 
@@ -65,7 +68,8 @@ def test_a_thousand_references_to_one_stored_message_are_refused_at_once(gateway
     with measured(gateway):
         for _ in range(5):
             is_too_long(
-                gateway.post({"model": "mock-1", "input": [{"type": "item_reference", "id": "msg_large"}] * 1000}), "input[31].id"
+                gateway.post({"model": "mock-1", "input": [{"type": "item_reference", "id": "msg_large"}] * 1000}),
+                "input[31].id",
             )
 
 

@@ -109,7 +109,10 @@ def test_schema_of_a_gemini_client_does_not_stop_the_gateway(tmp_path: Path, fie
     """Ten megabytes, which are rewritten on their way in."""
     function = {"name": "f", field: object_of(300_000)}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"functionDeclarations": [function]}]}
-    with gateway_process(tmp_path, NOWHERE, memory_limit_mib=4096) as gateway, measured(gateway, DECODED, DECODED_MEMORY):
+    with (
+        gateway_process(tmp_path, NOWHERE, memory_limit_mib=4096) as gateway,
+        measured(gateway, DECODED, DECODED_MEMORY),
+    ):
         answer = gateway.post(body, "/v1beta/models/mock-1:generateContent")
         assert answer.status_code == 400
         assert "tools[0].functionDeclarations[0]." + field in answer.text
@@ -118,7 +121,12 @@ def test_schema_of_a_gemini_client_does_not_stop_the_gateway(tmp_path: Path, fie
 def test_diagnosis_of_a_refused_schema_does_not_stop_the_gateway(tmp_path: Path) -> None:
     """A strict schema of almost a megabyte, as large as a body may be that is looked through."""
     names = [f"m{number}" for number in range(40_000)]
-    schema = {"type": "object", "properties": {name: {} for name in names}, "required": names, "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": {name: {} for name in names},
+        "required": names,
+        "additionalProperties": False,
+    }
     with ChatServer([testing.error(400, "no such schema")] * 3) as upstream:
         with (
             gateway_process(tmp_path, upstream.base_url, memory_limit_mib=4096) as gateway,
@@ -132,6 +140,9 @@ def test_diagnosis_of_a_refused_schema_does_not_stop_the_gateway(tmp_path: Path)
 def test_count_of_the_tokens_of_a_schema_does_not_stop_the_gateway(tmp_path: Path) -> None:
     """Ten megabytes, for an upstream that does not count them itself."""
     body = {"model": "mock-1", "input": "Hi", "tools": [tool(object_of(300_000))]}
-    with gateway_process(tmp_path, NOWHERE, memory_limit_mib=4096) as gateway, measured(gateway, DECODED, DECODED_MEMORY):
+    with (
+        gateway_process(tmp_path, NOWHERE, memory_limit_mib=4096) as gateway,
+        measured(gateway, DECODED, DECODED_MEMORY),
+    ):
         answer = gateway.post(body, "/v1/responses/input_tokens")
         assert answer.status_code == 200, answer.text[:500]

@@ -17,7 +17,9 @@ RECORDINGS: Final = HERE.parent / "recordings"
 #: Bodies of `POST /v1/responses` by the client that sends such ones.
 BODIES: Final = {file.stem: file.read_bytes() for file in sorted((HERE / "bodies").glob("*.json"))}
 #: Bodies of clients that speak other dialects, by dialect and client.
-OTHER_BODIES: Final = {(file.parent.name, file.stem): file.read_bytes() for file in sorted((HERE / "bodies").glob("*/*.json"))}
+OTHER_BODIES: Final = {
+    (file.parent.name, file.stem): file.read_bytes() for file in sorted((HERE / "bodies").glob("*/*.json"))
+}
 #: Where a client of each dialect asks, for an answer of one piece and for a stream.
 PATHS: Final = {
     "responses": ("/v1/responses", "/v1/responses"),

@@ -117,7 +117,9 @@ def _swap(holder: Container, key: Any, chance: Random) -> None:
 
 def _wrap(holder: Container, key: Any, chance: Random) -> None:
     value = holder[key]
-    holder[key] = chance.choice(([value], {"type": value}, {"type": "text", "text": value}, [[value]], json.dumps(value)[:100_000]))
+    holder[key] = chance.choice(
+        ([value], {"type": value}, {"type": "text", "text": value}, [[value]], json.dumps(value)[:100_000])
+    )
 
 
 def _twist(holder: Container, key: Any, chance: Random) -> None:
@@ -219,7 +221,20 @@ STRINGS: Final = [
     "data: [DONE]\n\n",
 ]
 WORDS: Final = [
-    *("", " ", "auto", "none", "required", "function", "message", "user", "assistant", "developer", "tool", "item_reference"),
+    *(
+        "",
+        " ",
+        "auto",
+        "none",
+        "required",
+        "function",
+        "message",
+        "user",
+        "assistant",
+        "developer",
+        "tool",
+        "item_reference",
+    ),
     *(
         "reasoning",
         "function_call",
@@ -232,12 +247,58 @@ WORDS: Final = [
         "{}",
         "[]",
     ),
-    *("input_text", "output_text", "input_image", "input_file", "json_schema", "call_1", "data:image/png;base64,AAAA", "{}", "*"),
+    *(
+        "input_text",
+        "output_text",
+        "input_image",
+        "input_file",
+        "json_schema",
+        "call_1",
+        "data:image/png;base64,AAAA",
+        "{}",
+        "*",
+    ),
 ]
 NAMES: Final = [
-    *("type", "id", "role", "content", "text", "name", "arguments", "call_id", "output", "input", "status", "tools", "tool_choice"),
-    *("delta", "index", "choices", "tool_calls", "function", "finish_reason", "usage", "error", "item", "response", "output_index"),
-    *("content_index", "sequence_number", "item_id", "part", "annotations", "logprobs", "stream", "previous_response_id", "n"),
+    *(
+        "type",
+        "id",
+        "role",
+        "content",
+        "text",
+        "name",
+        "arguments",
+        "call_id",
+        "output",
+        "input",
+        "status",
+        "tools",
+        "tool_choice",
+    ),
+    *(
+        "delta",
+        "index",
+        "choices",
+        "tool_calls",
+        "function",
+        "finish_reason",
+        "usage",
+        "error",
+        "item",
+        "response",
+        "output_index",
+    ),
+    *(
+        "content_index",
+        "sequence_number",
+        "item_id",
+        "part",
+        "annotations",
+        "logprobs",
+        "stream",
+        "previous_response_id",
+        "n",
+    ),
 ]
 VALUES: Final[list[Any]] = [
     *(None, True, False, {}, [], [[]], {"": {}}, {"type": "acme:thing"}, [None], "@deep@", "@deeper@", "@deepest@"),

@@ -43,7 +43,9 @@ few = settings(max_examples=max(1, CASES // 100), suppress_health_check=list(Hea
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
     with TemporaryDirectory() as folder, ChatServer(lambda _: HELLO) as upstream:
-        config = msgspec.structs.replace(one_upstream(upstream.base_url), store=StoreConfig(url=f"sqlite:///{folder}/antiphon.db"))
+        config = msgspec.structs.replace(
+            one_upstream(upstream.base_url), store=StoreConfig(url=f"sqlite:///{folder}/antiphon.db")
+        )
         with running(config) as gateway:
             yield gateway
 
@@ -54,7 +56,9 @@ def document(gateway: Running) -> Any:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-def test_what_is_answered_to_a_turn_is_what_the_document_says(gateway: Running, document: Any, mode: GenerationMode) -> None:
+def test_what_is_answered_to_a_turn_is_what_the_document_says(
+    gateway: Running, document: Any, mode: GenerationMode
+) -> None:
     asked = fuzzed(document["/v1/responses"]["POST"], mode, gateway.url)
     # Valid ones are quickly made; invalid ones take six times as long.
     share = 2 if mode is GenerationMode.POSITIVE else 6
@@ -89,7 +93,8 @@ def test_what_is_answered_to_clients_of_other_dialects_is_what_the_document_says
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize(
-    ("path", "method"), [("/v1/responses/{id}", "GET"), ("/v1/responses/{id}/input_items", "GET"), ("/v1/responses/{id}", "DELETE")]
+    ("path", "method"),
+    [("/v1/responses/{id}", "GET"), ("/v1/responses/{id}/input_items", "GET"), ("/v1/responses/{id}", "DELETE")],
 )
 def test_what_is_answered_about_a_response_is_what_the_document_says(
     gateway: Running, document: Any, path: str, method: str, is_known: bool, mode: GenerationMode
@@ -104,7 +109,11 @@ def test_what_is_answered_about_a_response_is_what_the_document_says(
 
 
 def fuzzed(
-    operation: Any, mode: GenerationMode, url: str, known: Callable[[], str | None] = lambda: None, dialect: str = "responses"
+    operation: Any,
+    mode: GenerationMode,
+    url: str,
+    known: Callable[[], str | None] = lambda: None,
+    dialect: str = "responses",
 ) -> Callable[[], None]:
     """Asks what the document allows, or does not; `known` gives the id to ask about."""
 

@@ -26,7 +26,12 @@ from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
 
 HELLO = turn(testing.text("Hel", "lo."))
-KINDS: dict[str, Any] = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}
+KINDS: dict[str, Any] = {
+    "chat": ChatServer,
+    "responses": ResponsesServer,
+    "messages": MessagesServer,
+    "gemini": GeminiServer,
+}
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 # The other side always closes in the end: nothing should take so long.
@@ -69,7 +74,9 @@ def test_damaged_bytes_of_an_upstream_are_told_in_the_clients_shape(dialect: str
         for number in batch:
             with case(number) as chance:
                 wire = damaged_wire(dialect, chance)
-                replies.append(testing.exactly(*pieces(wire, chance), testing.end(chance.choice(("fin", "fin", "rst")))))
+                replies.append(
+                    testing.exactly(*pieces(wire, chance), testing.end(chance.choice(("fin", "fin", "rst"))))
+                )
                 wants_stream = chance.random() < 0.7
                 spoken = chance.choice(corpus.DIALECTS)
                 answer = client.post(question(spoken, stream=wants_stream), corpus.PATHS[spoken][wants_stream])

@@ -109,7 +109,9 @@ def check_stream(dialect: str, chance: Random) -> None:
     ending = chance.choice((None, None, CUT))
     found: list[Violation] = []
     turn = turn_of()
-    pipe = turn.make_pipe(responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=found.append)
+    pipe = turn.make_pipe(
+        responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=found.append
+    )
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
     told.check_stream("responses", out)
     frames = sse.Decoder().feed(out)

@@ -49,7 +49,9 @@ class ScriptedTransport:
         self.asked: list[Asked] = []
         self._answers = list(answers)
 
-    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> ScriptedAnswer:
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
+    ) -> ScriptedAnswer:
         assert timeouts.total > 0
         self.asked.append(Asked(method, url, dict(headers), body))
         answer = self._answers.pop(0)

@@ -39,7 +39,11 @@ RUNNING = 8
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def shared_lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    url = postgres_server.fresh_url() if request.param == "postgres" else f"sqlite:///{tmp_path_factory.mktemp('store')}/a.db"
+    url = (
+        postgres_server.fresh_url()
+        if request.param == "postgres"
+        else f"sqlite:///{tmp_path_factory.mktemp('store')}/a.db"
+    )
     with laboratory(url, config={"background": BackgroundConfig(running=RUNNING, waiting=20)}) as lab:
         yield lab
 
@@ -182,7 +186,10 @@ def test_queued_events_equal_the_stored_events() -> None:
     queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")
-    for event in (ResponseCreated(sequence_number=0, response=tiered), ResponseQueued(sequence_number=1, response=tiered)):
+    for event in (
+        ResponseCreated(sequence_number=0, response=tiered),
+        ResponseQueued(sequence_number=1, response=tiered),
+    ):
         assert decode_event(lines.feed(event)) == replace(event, response=queued)
     begun = ResponseInProgress(sequence_number=2, response=replace(tiered, status="in_progress"))
     assert decode_event(lines.feed(begun)) == begun
@@ -262,7 +269,9 @@ def test_a_response_made_in_the_background_can_be_continued_once_it_has_ended(la
 
 def metric(lab: Lab, name: str) -> float:
     text = lab.ask("GET", "/metrics").text
-    return float(next(line for line in text.splitlines() if line.startswith(f"antiphon_background_{name} ")).split()[-1])
+    return float(
+        next(line for line in text.splitlines() if line.startswith(f"antiphon_background_{name} ")).split()[-1]
+    )
 
 
 # Cancelling
@@ -329,7 +338,9 @@ def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> 
     id = lab.begin(input="slow")
     stranger, nobody = lab.bob.cancel(id), lab.bob.cancel("resp_" + "0" * 40)
     assert (stranger.status_code, stranger.json()["error"]["code"]) == (404, "not_found")
-    assert stranger.json()["error"]["message"].replace(id, "") == nobody.json()["error"]["message"].replace("resp_" + "0" * 40, "")
+    assert stranger.json()["error"]["message"].replace(id, "") == nobody.json()["error"]["message"].replace(
+        "resp_" + "0" * 40, ""
+    )
     assert lab.bob.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 404
     gate.open()
     ended = lab.wait(id)
@@ -342,7 +353,9 @@ def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize(("method", "status"), [("append", "cancelled"), ("get", "cancelled"), ("finish", "completed")])
-def test_a_cancel_in_the_middle_of_the_storing_leaves_one_end(tmp_path: Path, store: str, method: str, status: str) -> None:
+def test_a_cancel_in_the_middle_of_the_storing_leaves_one_end(
+    tmp_path: Path, store: str, method: str, status: str
+) -> None:
     """API-2: just claimed, and during the last save, when there is nothing left to be cancelled."""
     stall = Stall(method)
     url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"

@@ -35,7 +35,10 @@ def path_of(place: int) -> str:
 
 
 def compaction(
-    covered: list[ItemParam], summary: str = "sum", kept: list[ItemParam] | None = None, standing: list[ItemParam] | None = None
+    covered: list[ItemParam],
+    summary: str = "sum",
+    kept: list[ItemParam] | None = None,
+    standing: list[ItemParam] | None = None,
 ) -> CompactionParam:
     prints = frozenset(map(fingerprint, covered))
     contents = CompactionContents(
@@ -68,7 +71,10 @@ def test_compaction_drops_covered_items_and_keeps_others() -> None:
     unseen = items(says("developer", "new rules"), says("user", "cut…"))
     item = compaction(before, standing=items(says("system", "rules")))
     window = open_compactions(
-        [*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+        [*before[:2], *unseen, *before[2:], item, *items(says("user", "old"))],
+        UNSEALING,
+        path_of,
+        HistoryBudget(NO_LIMIT),
     )
     assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # behind it the same words are new
 
@@ -126,7 +132,10 @@ def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None
     lost = CompactionParam(encrypted_content="antiphon1.AAAA")
     newest = compaction([lost, *items(says("user", "a"))])
     window = open_compactions(
-        [lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+        [lost, *items(says("user", "a")), newest, newest, *items(says("user", "b"))],
+        UNSEALING,
+        path_of,
+        HistoryBudget(NO_LIMIT),
     )
     assert told(window) == ["sum", "b"]
 
@@ -135,15 +144,18 @@ def test_one_that_the_newest_never_saw_is_opened_too() -> None:
     first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
     second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
     window = open_compactions(
-        [first, *items(says("user", "c")), second, *items(says("user", "d"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+        [first, *items(says("user", "c")), second, *items(says("user", "d"))],
+        UNSEALING,
+        path_of,
+        HistoryBudget(NO_LIMIT),
     )
     assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
 
 
 def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
-    assert open_compactions([*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == items(
-        says("user")
-    )
+    assert open_compactions(
+        [*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
+    ) == items(says("user"))
 
 
 def test_compaction_that_cannot_be_opened_is_refused_with_its_path() -> None:
@@ -204,13 +216,23 @@ def test_last_user_message_and_open_calls_are_always_kept() -> None:
     """CMP-3: open tool calls."""
     long = "word " * 1000
     assert kept_of(
-        10, says("user", "old"), call("open"), says("assistant", long), says("user", long), call("a"), output("a"), custom("b")
+        10,
+        says("user", "old"),
+        call("open"),
+        says("assistant", long),
+        says("user", long),
+        call("a"),
+        output("a"),
+        custom("b"),
     ) == ([], [long, "open", "b"])
     assert kept_of(10, call("x"), call("y"), output("x")) == ([], ["x", "y", "x"])
 
 
 def test_an_older_summary_is_not_kept_for_the_new_one_has_it() -> None:
-    assert select_verbatim_items([summary_message("old"), *items(says("user", "last"))], 100) == ([], items(says("user", "last")))
+    assert select_verbatim_items([summary_message("old"), *items(says("user", "last"))], 100) == (
+        [],
+        items(says("user", "last")),
+    )
 
 
 def test_rules_that_are_said_again_are_kept_once() -> None:
@@ -231,4 +253,6 @@ def test_media_are_kept_unless_they_are_too_large_to_come_back() -> None:
     _, kept = select_verbatim_items(seen(MAX_VERBATIM_BYTES // 2), 10_000)
     assert "image omitted" in codec.encode(kept).decode()
     assert len(codec.encode(kept)) < 1000
-    assert [fingerprint(item) for item in kept[1:]] == [fingerprint(item) for item in small[1:]]  # still calls and outputs
+    assert [fingerprint(item) for item in kept[1:]] == [
+        fingerprint(item) for item in small[1:]
+    ]  # still calls and outputs

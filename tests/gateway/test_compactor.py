@@ -49,7 +49,9 @@ def answers(text: str, /, finish: Any = "stop", **usage: Any) -> ScriptedAnswer:
 
 
 def too_long() -> ScriptedAnswer:
-    return ScriptedAnswer([b'{"error":{"message":"maximum context length is 99","code":"context_length_exceeded"}}'], JSON, 400)
+    return ScriptedAnswer(
+        [b'{"error":{"message":"maximum context length is 99","code":"context_length_exceeded"}}'], JSON, 400
+    )
 
 
 def asked(*items: dict[str, Any], **fields: Any) -> Request:
@@ -93,7 +95,13 @@ def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_seale
     assert [message["role"] for message in sent["messages"]] == ["system", "user"]
     assert sent["messages"][0]["content"] == PROMPT
     text = sent["messages"][1]["content"]
-    for words in ("You are kind.", "The code word is slate.", "[the assistant called f, as a]\n{}", "[a gave]\n42", "Go on."):
+    for words in (
+        "You are kind.",
+        "The code word is slate.",
+        "[the assistant called f, as a]\n{}",
+        "[a gave]\n42",
+        "Go on.",
+    ):
         assert words in text
     assert not {"tools", "tool_choice", "temperature"} & set(sent)
     window = open_compactions([made.item], CompactionOpener(seal=SEAL, owner="alice"), path_of, HistoryBudget(NO_LIMIT))
@@ -109,8 +117,14 @@ def test_a_stream_and_another_dialect_give_the_same() -> None:
     made, _, _ = compact(asked(says("user")), ScriptedAnswer([streamed], SSE))
     assert (made.contents.summary, made.usage) == ("Notes.", None)
     message = {"type": "message", "id": "m", "status": "completed", "role": "assistant"}
-    body = {"id": "r", "status": "completed", "output": [{**message, "content": [{"type": "output_text", "text": "Notes."}]}]}
-    made, (sent,), _ = compact(asked(says("user")), ScriptedAnswer([msgspec.json.encode(body)], JSON), dialect="responses")
+    body = {
+        "id": "r",
+        "status": "completed",
+        "output": [{**message, "content": [{"type": "output_text", "text": "Notes."}]}],
+    }
+    made, (sent,), _ = compact(
+        asked(says("user")), ScriptedAnswer([msgspec.json.encode(body)], JSON), dialect="responses"
+    )
     assert made.contents.summary == "Notes."
     assert (sent["store"], sent["instructions"]) == (False, PROMPT)
 
@@ -131,7 +145,9 @@ def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
     assert lengths[1] <= lengths[0] // 2 + 50
     assert lengths[2] <= lengths[1] // 2 + 50
     assert made.contents.summary == "Notes."
-    assert losses == [f"input: {losses[0].split()[1]} of the oldest items (they did not fit into the transcript for the summary)"]
+    assert losses == [
+        f"input: {losses[0].split()[1]} of the oldest items (they did not fit into the transcript for the summary)"
+    ]
 
 
 def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:

@@ -49,7 +49,9 @@ def test_most_requests_name_none(named: Any) -> None:
     assert conversation_id_of(Request(conversation=named, previous_response_id="resp_1")) is None
 
 
-@pytest.mark.parametrize(("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")])
+@pytest.mark.parametrize(
+    ("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")]
+)
 def test_conversation_without_a_valid_id_is_refused(named: Any, param: str) -> None:
     with pytest.raises(ClientFault) as caught:
         conversation_id_of(Request(conversation=named))

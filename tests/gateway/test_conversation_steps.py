@@ -48,7 +48,13 @@ def steps(*told: dict[str, Any]) -> list[list[int]]:
 
 
 def test_every_message_is_a_step_of_its_own() -> None:
-    assert steps(says("user"), says("assistant"), says("assistant"), says("user"), says("system")) == [[0], [1], [2], [3], [4]]
+    assert steps(says("user"), says("assistant"), says("assistant"), says("user"), says("system")) == [
+        [0],
+        [1],
+        [2],
+        [3],
+        [4],
+    ]
 
 
 def test_a_call_goes_with_its_output_wherever_that_stands() -> None:

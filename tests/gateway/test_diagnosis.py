@@ -22,7 +22,9 @@ DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "co
 def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
     """What the client is told when the server says this."""
     request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
-    turn = UpstreamTurn(prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+    turn = UpstreamTurn(
+        prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None
+    )
     body = msgspec.json.encode({"error": {"message": said}})
     with pytest.raises(ApiError) as caught:
         asyncio.run(turn.send_request(ScriptedTransport(ScriptedAnswer([body], JSON, status))))

@@ -67,7 +67,10 @@ class Bench:
         found = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
         response = msgspec.structs.replace(
-            initial_response(request, id=id, created_at=1_760_000_000), output=items, status="completed", completed_at=1_760_000_001
+            initial_response(request, id=id, created_at=1_760_000_000),
+            output=items,
+            status="completed",
+            completed_at=1_760_000_001,
         )
         return await ResponseRecorder(self.store, owner, found.new_items, self._stamps).save(response)
 
@@ -125,7 +128,9 @@ async def test_a_long_chain_is_still_whole(bench: Bench) -> None:
     """PREV-1: however long."""
     previous: dict[str, Any] = {}
     for number in range(60):
-        await bench.keep(f"resp_{number}", asked(user(f"ask {number}"), **previous), [says(f"say {number}", f"msg_{number}")])
+        await bench.keep(
+            f"resp_{number}", asked(user(f"ask {number}"), **previous), [says(f"say {number}", f"msg_{number}")]
+        )
         previous = {"previous_response_id": f"resp_{number}"}
     found = await bench.resolve_history(asked(user("last"), **previous))
     assert isinstance(found.request.input, list)
@@ -208,7 +213,11 @@ async def test_in_a_chain_only_its_own_calls_count(bench: Bench) -> None:
 
 @on_every_store
 async def test_calls_inside_messages_are_calls(bench: Bench) -> None:
-    used = {"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}]}
+    used = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}],
+    }
     assert told((await bench.resolve_history(asked(used, OUTPUT))).new_items)[1] == OUTPUT
 
 
@@ -238,7 +247,9 @@ async def test_stored_turns_are_restored_byte_for_byte(bench: Bench) -> None:
     assert (record.input, record.output) == (turn.input, turn.output)
     kept = msgspec.json.decode(record.input)
     assert all(item["id"] for item in kept)
-    assert told(decode_past_turns(past_turns_of(turn)))[:3] == bare(user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]})
+    assert told(decode_past_turns(past_turns_of(turn)))[:3] == bare(
+        user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]}
+    )
 
 
 def test_most_requests_stand_alone() -> None:
@@ -255,7 +266,9 @@ def test_most_requests_stand_alone() -> None:
 def test_local_turns_take_precedence_over_the_store() -> None:
     """WS-5: without any store."""
     turn = StoredTurn(id="resp_1", input=codec.encode([user("one")]), output=codec.encode([says("1")]))
-    archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get)
+    archive = HistorySource(
+        owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get
+    )
     found = asyncio.run(resolve_history(asked(user("two"), previous_response_id="resp_1"), archive))
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
 
@@ -285,14 +298,24 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
 
     found = asyncio.run(grounded(user("old"), item, OUTPUT))
     assert isinstance(found.request.input, list)
-    assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]
-    assert [type(each).__name__ for each in found.new_items] == ["MessageParam", "CompactionParam", "FunctionCallOutputParam"]
+    assert [type(each).__name__ for each in found.request.input] == [
+        "MessageParam",
+        "FunctionCallParam",
+        "FunctionCallOutputParam",
+    ]
+    assert [type(each).__name__ for each in found.new_items] == [
+        "MessageParam",
+        "CompactionParam",
+        "FunctionCallOutputParam",
+    ]
     assert found.sealed_items == found.new_items
     chained = asyncio.run(grounded(OUTPUT, previous_response_id="resp_1"))
     assert chained.request.input == found.request.input
     assert len(chained.sealed_items) == 3
     broken = {**item, "encrypted_content": item["encrypted_content"][:-4]}
-    archive = HistorySource(owner="alice", store=None, limit=NO_LIMIT, find_local_turns=lambda _: [msgspec.json.encode([broken])])
+    archive = HistorySource(
+        owner="alice", store=None, limit=NO_LIMIT, find_local_turns=lambda _: [msgspec.json.encode([broken])]
+    )
     for items, fields, param in (
         ([user("a"), broken], {}, "input[1].encrypted_content"),
         ([user("a")], {"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -305,7 +328,9 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
 def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> None:
     """D-3."""
     seal = Seal(lambda: [b"k" * 32])
-    contents = CompactionContents(summary="sum", permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset())
+    contents = CompactionContents(
+        summary="sum", permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset()
+    )
     item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents.encode())}
 
     class OneCall:
@@ -318,6 +343,12 @@ def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> Non
             return StoredTurn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 
     archive = HistorySource(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
-    found = asyncio.run(resolve_history(asked(item, OUTPUT), archive, opener=CompactionOpener(seal=seal, owner="alice")))
+    found = asyncio.run(
+        resolve_history(asked(item, OUTPUT), archive, opener=CompactionOpener(seal=seal, owner="alice"))
+    )
     assert isinstance(found.request.input, list)
-    assert [type(each).__name__ for each in found.request.input] == ["MessageParam", "FunctionCallParam", "FunctionCallOutputParam"]
+    assert [type(each).__name__ for each in found.request.input] == [
+        "MessageParam",
+        "FunctionCallParam",
+        "FunctionCallOutputParam",
+    ]

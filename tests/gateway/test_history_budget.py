@@ -142,7 +142,9 @@ async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) ->
     assert told(found.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "get_turn": 1}
     limit = size_of(large) + size_of(small) - 1
-    found = await grounded(store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit)
+    found = await grounded(
+        store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit
+    )
     assert told(found.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "get_turn": 2}  # `large` came first, and took the room
 
@@ -178,7 +180,9 @@ async def test_with_truncation_the_oldest_references_are_dropped_without_being_r
     found = await grounded(store, request, 2 * size)
     assert told(found.new_items) == bare(user("between"), user("2" * 1000), user("3" * 1000))
     assert store.asked == {"find_items": 1, "get_turn": 3}  # the third does not fit, the fourth is never read
-    assert [(loss.path, loss.what) for loss in found.losses] == [("input[1].id", "this reference and those before it, 2 in all")]
+    assert [(loss.path, loss.what) for loss in found.losses] == [
+        ("input[1].id", "this reference and those before it, 2 in all")
+    ]
 
 
 @on_every_store
@@ -223,7 +227,9 @@ async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_b
     )
     assert store.read <= 3000
     assert found.past_turns == [(await bench.store.get_chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
-    assert [(loss.path, loss.what) for loss in found.losses] == [("previous_response_id", "the oldest part of the conversation")]
+    assert [(loss.path, loss.what) for loss in found.losses] == [
+        ("previous_response_id", "the oldest part of the conversation")
+    ]
     nothing = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
     assert told(nothing.request.input or []) == [user("so")]  # type: ignore[arg-type]
     assert nothing.past_turns == []
@@ -259,20 +265,26 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
     assert bench.store is not None
     items = [{**user(f"{number}" * 1000), "id": f"item_{number}"} for number in range(5)]
     entries = [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
-    await bench.store.create_conversation("alice", StoredConversation(id="conv_1", created_at=1, metadata=b"{}"), entries)
+    await bench.store.create_conversation(
+        "alice", StoredConversation(id="conv_1", created_at=1, metadata=b"{}"), entries
+    )
     size = sum(len(entry.item) + 1 for entry in entries)
     request = asked(user("so"), conversation="conv_1")
     assert len((await grounded(bench.store, request, size)).sealed_items) == 6
     error = await too_long(store := counting(bench), request, size - 1)
     assert error.param == "conversation"
-    assert f"the conversation 'conv_1' does not fit: with it the resolved conversation has {size} bytes" in error.message
+    assert (
+        f"the conversation 'conv_1' does not fit: with it the resolved conversation has {size} bytes" in error.message
+    )
     assert store.asked == {"all_entries": 1}
     assert store.read == 0
     shorter = asked(user("so"), conversation={"id": "conv_1"}, truncation="auto")
     found = await grounded(store := counting(bench), shorter, size // 2)
     assert told(found.sealed_items) == bare(*items[3:], user("so"))
     assert store.read <= size // 2
-    assert [(loss.path, loss.what) for loss in found.losses] == [("conversation", "the oldest part of the conversation")]
+    assert [(loss.path, loss.what) for loss in found.losses] == [
+        ("conversation", "the oldest part of the conversation")
+    ]
 
 
 def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
@@ -289,13 +301,18 @@ def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
         with pytest.raises(ClientFault) as caught:
             await continued(size - 1)
         assert (caught.value.code, caught.value.param) == ("context_length_exceeded", "previous_response_id")
-        assert f"the chain of 'resp_1' does not fit: with it the resolved conversation has {size} bytes" in caught.value.message
+        assert (
+            f"the chain of 'resp_1' does not fit: with it the resolved conversation has {size} bytes"
+            in caught.value.message
+        )
         for limit in range(0, size, 50):
             found = await continued(limit, truncation="auto")
             assert sum(map(len, found.past_turns)) <= limit
             assert (
                 told(found.sealed_items)
-                == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[-len(found.sealed_items) :]
+                == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[
+                    -len(found.sealed_items) :
+                ]
             )
         assert len(found.sealed_items) == 4
 
@@ -307,7 +324,9 @@ def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
 
 @on_every_store
 async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench: Bench) -> None:
-    calls = [{**CALL, "id": f"fc_{number}", "call_id": f"call_{number}", "arguments": "x" * 100} for number in range(20)]
+    calls = [
+        {**CALL, "id": f"fc_{number}", "call_id": f"call_{number}", "arguments": "x" * 100} for number in range(20)
+    ]
     await bench.keep("resp_1", asked(user("one")), calls)
     outputs = [{**OUTPUT, "call_id": call["call_id"]} for call in calls]
     store = counting(bench)
@@ -315,7 +334,9 @@ async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench
     assert store.asked == {"find_calls": 1, "get_turn": 1}
     error = await too_long(bench.store, asked(*outputs), 4 * size_of(calls[0]) - 1)
     assert error.param == "input[3].call_id"
-    await bench.keep("resp_2", asked(user("two")), [{**CALL, "call_id": "twice"}, {**CALL, "id": "fc_x", "call_id": "twice"}])
+    await bench.keep(
+        "resp_2", asked(user("two")), [{**CALL, "call_id": "twice"}, {**CALL, "id": "fc_x", "call_id": "twice"}]
+    )
     assert (await refused(bench, asked({**OUTPUT, "call_id": "twice"}))).code == "orphan_tool_output"
     lone = [{**OUTPUT, "call_id": "nobody's"}] * 100
     store = counting(bench)
@@ -363,7 +384,9 @@ def test_a_compaction_is_counted_before_it_is_decoded() -> None:
     def opened(limit: int, **fields: Any) -> ResolvedRequest:
         request = asked(user("old"), one, user("between"), two, user("so"), **fields)
         opener = CompactionOpener(seal=SEAL, owner="alice")
-        return asyncio.run(resolve_history(request, HistorySource(owner="alice", store=None, limit=limit), opener=opener))
+        return asyncio.run(
+            resolve_history(request, HistorySource(owner="alice", store=None, limit=limit), opener=opener)
+        )
 
     assert words(opened(2 * size)) == ["old", "111", "between", "222", "so"]
     with pytest.raises(ClientFault) as caught:
@@ -381,7 +404,9 @@ def test_a_compaction_has_room_before_what_it_stands_for() -> None:
     """With truncation: what is older than a compaction makes room for it."""
     item, size = compaction("1" * 1000, user("x" * 3000))
     past = [msgspec.json.encode([user("x" * 3000)]), msgspec.json.encode([user("unseen"), item])]
-    archive = HistorySource(owner="alice", store=None, limit=len(b",".join(past)) + size - 1, find_local_turns=lambda _: past)
+    archive = HistorySource(
+        owner="alice", store=None, limit=len(b",".join(past)) + size - 1, find_local_turns=lambda _: past
+    )
     request = asked(user("so"), previous_response_id="resp_1", truncation="auto")
     found = asyncio.run(resolve_history(request, archive, opener=CompactionOpener(seal=SEAL, owner="alice")))
     assert words(found) == ["111", "so"]

@@ -18,7 +18,15 @@ from antiphon.gateway.compactor import CompactionResult, Compactor
 from antiphon.gateway.managed_turn import ContextPlan, EmptyResponse, ManagedTurn, PrefixedStreamReader
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import is_json
-from antiphon.protocol.events import ItemAdded, OutputTextDelta, ResponseCreated, ResponseQueued, StreamEvent, TextRun, UnknownEvent
+from antiphon.protocol.events import (
+    ItemAdded,
+    OutputTextDelta,
+    ResponseCreated,
+    ResponseQueued,
+    StreamEvent,
+    TextRun,
+    UnknownEvent,
+)
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Compaction
@@ -103,7 +111,12 @@ def test_a_compaction_comes_first_however_the_upstream_answers() -> None:
 def test_the_upstream_is_asked_with_the_summary_in_place_of_what_it_sums_up() -> None:
     """CMP-3."""
     made = turn(
-        says("system", "Rules."), says("user", LONG), says("assistant", LONG), says("user", "Go on."), compacts=True, threshold=400
+        says("system", "Rules."),
+        says("user", LONG),
+        says("assistant", LONG),
+        says("user", "Go on."),
+        compacts=True,
+        threshold=400,
     )
     transport = ScriptedTransport(answers("Notes."), answers("Hello."))
     asyncio.run(made.send_request(transport))
@@ -150,12 +163,18 @@ def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> No
 @pytest.mark.parametrize(
     ("items", "settings", "answered"),
     [
-        ([says("user", LONG), says("user", "x")], {"truncates": True}, [too_long(), too_long()]),  # once more, and no more
+        (
+            [says("user", LONG), says("user", "x")],
+            {"truncates": True},
+            [too_long(), too_long()],
+        ),  # once more, and no more
         ([says("user", LONG)], {"truncates": True}, [too_long()]),  # nothing can go
         ([says("user", LONG), says("user", "x")], {}, [too_long()]),  # REQ-2: disabled never drops
     ],
 )
-def test_input_that_stays_too_long_is_an_error(items: list[Any], settings: dict[str, Any], answered: list[ScriptedAnswer]) -> None:
+def test_input_that_stays_too_long_is_an_error(
+    items: list[Any], settings: dict[str, Any], answered: list[ScriptedAnswer]
+) -> None:
     """REQ-2."""
     with pytest.raises(ApiError) as caught:
         asyncio.run(whole(turn(*items, **settings), *answered))
@@ -244,7 +263,10 @@ def test_every_kind_of_event_is_counted_on() -> None:
             ResponseCreated(sequence_number=0, response=response),
             ResponseQueued(sequence_number=1, response=response),
             *asyncio.run(events(turn(says("user")), ScriptedAnswer([STREAM], SSE)))[1:2] * 2,
-            *(UnknownEvent(kind="acme:x", raw=msgspec.Raw(msgspec.json.encode(raw)), sequence_number=3) for raw in raws),
+            *(
+                UnknownEvent(kind="acme:x", raw=msgspec.Raw(msgspec.json.encode(raw)), sequence_number=3)
+                for raw in raws
+            ),
             TextRun(4, "msg_1", 0, 0, ["a", "b"]),
         ),
         lambda: CompactionResult(item=item, contents=None, usage=None),  # type: ignore[arg-type]

@@ -68,7 +68,9 @@ def test_each_dialect_has_its_own_list() -> None:
         7,
     ]
     of_gemini = ScriptedAnswer([msgspec.json.encode({"models": rows})], JSON)
-    of_messages = ScriptedAnswer([b'{"data":[{"type":"model","id":"m","max_input_tokens":1000}],"has_more":false}'], JSON)
+    of_messages = ScriptedAnswer(
+        [b'{"data":[{"type":"model","id":"m","max_input_tokens":1000}],"has_more":false}'], JSON
+    )
     transport = ScriptedTransport(of_messages, of_gemini)
     routes = Routes(Config(upstreams=[messages, gemini]), {}, {})
     found = ModelCatalog(routes, transport, lambda: 0.0)
@@ -79,7 +81,10 @@ def test_each_dialect_has_its_own_list() -> None:
         return names, [await found.context_size(target) for target in targets]
 
     assert asyncio.run(look()) == (["m", "one", "two"], [1000, 4096, None])
-    assert [asked.url for asked in transport.asked] == ["http://a/v1/models?limit=1000", "http://b/v1beta/models?pageSize=1000"]
+    assert [asked.url for asked in transport.asked] == [
+        "http://a/v1/models?limit=1000",
+        "http://b/v1beta/models?pageSize=1000",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +142,8 @@ def test_a_context_is_what_the_configuration_says_else_what_the_upstream_tells()
 
 
 def test_a_server_of_one_model_may_call_it_as_it_likes() -> None:
-    transport = ScriptedTransport(ScriptedAnswer([b'{"data":[{"id":"/models/x.gguf","meta":{"n_ctx_train":8192}}]}'], JSON))
+    transport = ScriptedTransport(
+        ScriptedAnswer([b'{"data":[{"id":"/models/x.gguf","meta":{"n_ctx_train":8192}}]}'], JSON)
+    )
     routes = Routes(Config(upstreams=[lab("a", "*")]), {}, {})
     assert asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).context_size(routes.find("anything"))) == 8192

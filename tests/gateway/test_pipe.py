@@ -28,7 +28,14 @@ CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
     {"choices": [{"index": 0, "delta": {"content": "Hel"}}]},
     {"choices": [{"index": 0, "delta": {"content": "lo, wörld \u2028"}}]},
-    {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}}]},
+    {
+        "choices": [
+            {
+                "index": 0,
+                "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+            }
+        ]
+    },
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}},
 ]
@@ -109,7 +116,10 @@ def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
     pipe = make_pipe(reports_losses=True)
     events = read(pipe.feed(STREAM[:200]) + pipe.finish())
     assert find_violations(events) == []
-    assert [msgspec.json.decode(msgspec.json.encode(event)).get("type") for event in events[-2:]] == ["error", "response.failed"]
+    assert [msgspec.json.decode(msgspec.json.encode(event)).get("type") for event in events[-2:]] == [
+        "error",
+        "response.failed",
+    ]
     assert LOSSES_EVENT.encode() in msgspec.json.encode(events[-3])
 
 
@@ -156,13 +166,16 @@ DELTAS = st.one_of(
 )
 ASKED_IN_WAYS = [
     ASKED,
-    ASKED[:-1] + b', "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}}',
+    ASKED[:-1]
+    + b', "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]}}',
     ASKED[:-1] + b', "include": ["message.output_text.logprobs"], "parallel_tool_calls": false}',
 ]
 
 
 @given(deltas=st.lists(DELTAS, max_size=12), asked=st.sampled_from(ASKED_IN_WAYS), judged=st.booleans())
-def test_deltas_in_a_row_are_told_like_deltas_one_by_one(deltas: list[dict[str, object]], asked: bytes, judged: bool) -> None:
+def test_deltas_in_a_row_are_told_like_deltas_one_by_one(
+    deltas: list[dict[str, object]], asked: bytes, judged: bool
+) -> None:
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     frames = [b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks]
     found: list[Violation] = []
@@ -171,7 +184,9 @@ def test_deltas_in_a_row_are_told_like_deltas_one_by_one(deltas: list[dict[str, 
     one_by_one._reader._text_run = one_by_one._text_run = None  # no runs at all
     told = b"".join(map(one_by_one.feed, frames)) + one_by_one.finish()
     assert at_once.feed(b"".join(frames)) + at_once.finish() == told
-    assert pipe.write_events(reader.feed(b"".join(frames))) + pipe.write_events(reader.finish()) == told  # as single events
+    assert (
+        pipe.write_events(reader.feed(b"".join(frames))) + pipe.write_events(reader.finish()) == told
+    )  # as single events
     assert find_violations(read(told)) == []
     assert not found
 

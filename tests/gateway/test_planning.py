@@ -88,7 +88,10 @@ def test_without_a_threshold_most_of_the_context_is_one() -> None:
 
 def test_nothing_is_compacted_if_that_would_hardly_help() -> None:
     """Else every turn of a conversation with long rules would begin with a summary of nothing."""
-    for items in ([says("user", LONG)], [says("system", LONG * 5), says("user", "x"), says("assistant", "y"), says("user", "z")]):
+    for items in (
+        [says("user", LONG)],
+        [says("system", LONG * 5), says("user", "x"), says("assistant", "y"), says("user", "z")],
+    ):
         assert plan(asked(*items, **threshold(100)))[0].compactor is None
 
 
@@ -135,6 +138,8 @@ def test_a_trigger_alone_has_nothing_to_compact() -> None:
     models = ModelCatalog(Routes(Config(), {}, {}), ScriptedTransport(ScriptedAnswer([b"{}"], JSON)), lambda: 0.0)
     with pytest.raises(ApiError) as caught:
         asyncio.run(
-            ContextPlanner(seal=SEAL, models=models, stamps=stamps()).make_plan(empty, own, own, target(), "alice", Losses())
+            ContextPlanner(seal=SEAL, models=models, stamps=stamps()).make_plan(
+                empty, own, own, target(), "alice", Losses()
+            )
         )
     assert (caught.value.code, caught.value.param) == ("missing_field", "input")

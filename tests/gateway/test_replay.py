@@ -49,7 +49,9 @@ def asking(**fields: Any) -> dict[str, Any]:
     return {"model": "mock-1", "input": "Hi", "stream": True, "store": False, **fields}
 
 
-def recorded(folder: Path, body: Mapping[str, Any] | bytes, *answers: ScriptedAnswer | ApiError, **options: Any) -> RecordedTrace:
+def recorded(
+    folder: Path, body: Mapping[str, Any] | bytes, *answers: ScriptedAnswer | ApiError, **options: Any
+) -> RecordedTrace:
     record(folder, body, *answers, **options)
     return read_trace(folder, "last")
 
@@ -111,10 +113,16 @@ def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answe
 
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Path, asker: Asker, is_stream: bool) -> None:
+def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(
+    tmp_path: Path, asker: Asker, is_stream: bool
+) -> None:
     """The stream of a Gemini client that asks for none of the usual form is an array, and has no name that tells where it ends."""
     path, body = (asker.stream_path, asker.streamed) if is_stream else (asker.path, asker.asked)
-    answers = [stream(BEGUN, FINISHED), stream(BEGUN), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429)]
+    answers = [
+        stream(BEGUN, FINISHED),
+        stream(BEGUN),
+        ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429),
+    ]
     for answer in answers:
         trace = recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"})
         made = replay_trace(trace)
@@ -124,7 +132,9 @@ def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(tmp_path: Pa
         assert not made.is_cut_short
 
 
-@pytest.mark.parametrize(("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")])
+@pytest.mark.parametrize(
+    ("style", "name"), [(None, "reasoning_text"), ("standard", "reasoning"), ("older", "reasoning_text")]
+)
 def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, style: str | None, name: str) -> None:
     """API-6."""
     headers = {"antiphon-extensions": "other, Losses"} | ({"antiphon-style": style} if style else {})
@@ -144,7 +154,9 @@ def test_a_turn_over_the_responses_dialect_gives_the_same_again(tmp_path: Path) 
 
 def test_a_turn_that_was_repeated_without_a_refused_part_gives_the_same_again(tmp_path: Path) -> None:
     """RSN-3: the trace says what was left out, also of later turns."""
-    refusal = ScriptedAnswer([b'{"error":{"message":"Encrypted content is not supported with this model."}}'], JSON, status=400)
+    refusal = ScriptedAnswer(
+        [b'{"error":{"message":"Encrypted content is not supported with this model."}}'], JSON, status=400
+    )
     told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
     asked = asking(include=["reasoning.encrypted_content"])
     trace = recorded(tmp_path, asked, refusal, stream(told), dialect="responses")
@@ -193,9 +205,13 @@ def test_a_fault_of_the_network_is_taken_from_its_note(tmp_path: Path, pieces: t
 
 def test_differences_are_shown_from_their_first_byte(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON))
-    trace = changed(trace, UpstreamRequest, lambda each: replace(each, body=RawData(each.body.raw.replace(b"Hi", b"Ho"))))
+    trace = changed(
+        trace, UpstreamRequest, lambda each: replace(each, body=RawData(each.body.raw.replace(b"Hi", b"Ho")))
+    )
     trace = changed(trace, ClientHead, lambda each: replace(each, status=201))
-    trace = changed(trace, ClientPiece, lambda each: replace(each, data=RawData(each.data.raw.replace(b"Hello.", b"Bye."))))
+    trace = changed(
+        trace, ClientPiece, lambda each: replace(each, data=RawData(each.data.raw.replace(b"Hello.", b"Bye.")))
+    )
     request, status, answer = said(replay_trace(trace))
     assert request[0] == "the request to the upstream"
     assert '"content":"Ho"' in request[1]
@@ -237,7 +253,9 @@ def test_a_trace_that_lacks_a_part_says_which(tmp_path: Path, kind: type, said: 
 
 def test_a_trace_that_was_cut_says_what_is_missing(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
-    trace = replace(trace, records=[*trace.records, OmittedData(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})])
+    trace = replace(
+        trace, records=[*trace.records, OmittedData(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})]
+    )
     with pytest.raises(NotReplayable, match="lacks client_piece, upstream_piece"):
         replay_trace(trace)
 
@@ -298,7 +316,9 @@ def test_a_turn_that_asked_more_than_once_is_not_gone_through_again(tmp_path: Pa
 def test_truncated_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
     """REQ-2."""
     body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
-    trace = recorded(tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED))
+    trace = recorded(
+        tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED)
+    )
     made = replay_trace(trace)
     assert said(made) == []
     assert b"a a" not in (made.upstream_body or b"")

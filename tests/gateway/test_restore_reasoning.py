@@ -53,7 +53,17 @@ def test_thoughts_stand_before_the_calls_they_led_to() -> None:
     """RSN-2: each before its own, in every turn of the history."""
     first = [thought("rs_1"), call("a"), call("b"), thought("rs_2"), call("c")]
     second = [thought("rs_3"), call("d")]
-    history = [user("Go."), call("a"), call("b"), call("c"), result("a"), result("b"), result("c"), call("d"), result("d")]
+    history = [
+        user("Go."),
+        call("a"),
+        call("b"),
+        call("c"),
+        result("a"),
+        result("b"),
+        result("c"),
+        call("d"),
+        result("d"),
+    ]
     assert put_back(history, first, second) == ["user", "rs_1", "a", "b", "rs_2", "c", "a", "b", "c", "rs_3", "d", "d"]
 
 
@@ -64,7 +74,15 @@ def test_thoughts_stand_before_the_words_they_led_to_as_well() -> None:
         "rs_1", "msg_one", "rs_2", "msg_two", "rs_3", "a", "a",
     ]  # fmt: skip
     assert put_back([call("a"), result("a")], output) == ["rs_1", "rs_2", "rs_3", "a", "a"]
-    assert put_back([call("z"), says("two"), call("a"), result("a")], output) == ["z", "rs_1", "rs_2", "msg_two", "rs_3", "a", "a"]
+    assert put_back([call("z"), says("two"), call("a"), result("a")], output) == [
+        "z",
+        "rs_1",
+        "rs_2",
+        "msg_two",
+        "rs_3",
+        "a",
+        "a",
+    ]
 
 
 def test_a_client_that_sends_only_the_open_text_gets_the_sealed_form_in_its_place() -> None:
@@ -126,7 +144,12 @@ async def test_the_store_restores_what_the_client_dropped(bench: Bench) -> None:
     assert found.request.input == found.new_items
     lone = await bench.resolve_history(asked(user("Go."), result("call_1")), maker="lab")
     assert names(lone.new_items) == ["user", "rs_1", "call_1", "call_1"]
-    untouched: list[dict[str, Any]] = [{}, {"maker": "other"}, {"maker": "lab", "owner": "bob"}, {"maker": "lab", "limit": 1}]
+    untouched: list[dict[str, Any]] = [
+        {},
+        {"maker": "other"},
+        {"maker": "lab", "owner": "bob"},
+        {"maker": "lab", "limit": 1},
+    ]
     for settings in untouched:
         assert (await bench.resolve_history(whole, **settings)).new_items == whole.input
 

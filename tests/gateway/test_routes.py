@@ -61,8 +61,12 @@ def test_an_upstream_is_sent_an_allow_list_of_headers() -> None:
     ],
 )
 def test_a_key_goes_where_the_profile_says_and_headers_go_with_it(dialect: str, headers: dict[str, str]) -> None:
-    [upstream] = Routes(Config(upstreams=[lab(dialect=dialect, api_key_env="LAB_KEY")]), {"LAB_KEY": "sk-lab"}, {}).upstreams
-    assert {name: value for name, value in upstream.headers.items() if name not in ("content-type", "user-agent")} == headers
+    [upstream] = Routes(
+        Config(upstreams=[lab(dialect=dialect, api_key_env="LAB_KEY")]), {"LAB_KEY": "sk-lab"}, {}
+    ).upstreams
+    assert {
+        name: value for name, value in upstream.headers.items() if name not in ("content-type", "user-agent")
+    } == headers
 
 
 def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_all() -> None:
@@ -76,13 +80,17 @@ def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_al
 
 def test_names_beyond_those_that_are_remembered_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.gateway.routes.MAX_CACHED_TARGETS", 1)
-    routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["m-*"])]), {}, {})
+    routes = Routes(
+        Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["m-*"])]), {}, {}
+    )
     for _ in range(2):
         assert [routes.find(name).model for name in ("m-1", "m-2")] == ["m-1", "m-2"]
     assert list(routes._targets) == ["m-1"]  # behind a pattern there may be any number of names
 
 
 def test_a_name_that_is_long_is_not_remembered() -> None:
-    routes = Routes(Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["*"])]), {}, {})
+    routes = Routes(
+        Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["*"])]), {}, {}
+    )
     assert routes.find("m" * 10_000).model == "m" * 10_000
     assert not routes._targets

@@ -10,7 +10,14 @@ import pytest
 
 from antiphon.config import CompactionConfig, Config, ServerConfig, StoreConfig
 from antiphon.errors import ConfigError, UnsupportedParameter
-from antiphon.gateway.sealing import KEY_FILE_SUFFIX, SEAL_MARK, Seal, find_sealing_keys, has_seal_mark, load_or_create_key
+from antiphon.gateway.sealing import (
+    KEY_FILE_SUFFIX,
+    SEAL_MARK,
+    Seal,
+    find_sealing_keys,
+    has_seal_mark,
+    load_or_create_key,
+)
 
 OLD, NEW = b"o" * 32, b"n" * 32
 SECRET = b"the launch is on Tuesday" * 10
@@ -79,7 +86,11 @@ def test_only_what_looks_like_ours_is_taken_for_it() -> None:
 
 def test_keys_come_from_the_environment_in_hex_or_base64() -> None:
     names = ["A", "B", "C"]
-    environ = {"A": NEW.hex(), "B": b64encode(b"\xff" * 32).decode(), "C": urlsafe_b64encode(b"\xfe" * 32).decode().rstrip("=")}
+    environ = {
+        "A": NEW.hex(),
+        "B": b64encode(b"\xff" * 32).decode(),
+        "C": urlsafe_b64encode(b"\xfe" * 32).decode().rstrip("="),
+    }
     config = Config(compaction=CompactionConfig(keys_env=names), store=StoreConfig(url="postgresql://h/d"))
     assert find_sealing_keys(config, environ)() == [NEW, b"\xff" * 32, b"\xfe" * 32]
 

@@ -24,10 +24,18 @@ from antiphon.protocol.request import Request, input_items
 
 # Each text with what four vocabularies in wide use make of it, the smallest and the largest.
 TEXTS = {
-    "english": ("Hello! How can I help you today? Could you tell me what the weather is like in Paris right now?", 23, 23),
+    "english": (
+        "Hello! How can I help you today? Could you tell me what the weather is like in Paris right now?",
+        23,
+        23,
+    ),
     "python": ("def total(items: list[int]) -> int:\n    return sum(item for item in items if item > 0)\n", 24, 27),
     "json": ('{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}', 18, 19),
-    "german": ("Gestern waren wir in einem neuen Restaurant, dessen Spezialitäten außerordentlich köstlich waren.", 20, 28),
+    "german": (
+        "Gestern waren wir in einem neuen Restaurant, dessen Spezialitäten außerordentlich köstlich waren.",
+        20,
+        28,
+    ),
     "chinese": ("人工智能正在改变我们的生活方式,越来越多的企业开始使用大型语言模型。", 14, 32),
     "russian": ("Вчера мы с друзьями ходили в новый ресторан, и нам очень понравилось.", 18, 39),
 }
@@ -75,7 +83,11 @@ def test_a_conversation_of_many_texts_is_estimated_as_one_text_would_be() -> Non
 def test_everything_that_a_model_reads_of_a_request_counts() -> None:
     fields: dict[str, object] = {"input": "Hello there"}
     before = estimate_request(read(**fields))
-    tool = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+    tool = {
+        "type": "function",
+        "name": "get_weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    }
     schema = {"type": "json_schema", "name": "city", "schema": {"type": "object", "required": ["name"]}, "strict": True}
     for more in ({"instructions": "Be brief."}, {"tools": [tool]}, {"text": {"format": schema}}):
         fields |= more
@@ -99,13 +111,17 @@ def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
     assert counted({**output, "output": [{"type": "input_image", "image_url": "https://a/b.png"}]}) == 6 + IMAGE_TOKENS
     custom = {"type": "custom_tool_call", "call_id": "d", "name": "get_weather", "input": '{"city":"Paris"}'}
     assert counted(custom) == counted(call)
-    assert counted({"type": "custom_tool_call_output", "call_id": "d", "output": "Sunny and 22 degrees"}) == counted(output)
+    assert counted({"type": "custom_tool_call_output", "call_id": "d", "output": "Sunny and 22 degrees"}) == counted(
+        output
+    )
 
 
 def test_media_count_by_kind_and_size_and_never_as_text() -> None:
     data = base64.b64encode(bytes(300_000)).decode()
     assert counted(message({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})) == IMAGE_TOKENS
-    assert counted(message({"type": "input_image", "image_url": "https://a/b.png", "detail": "low"})) == SMALL_IMAGE_TOKENS
+    assert (
+        counted(message({"type": "input_image", "image_url": "https://a/b.png", "detail": "low"})) == SMALL_IMAGE_TOKENS
+    )
     assert counted(message({"type": "input_video", "video_url": "https://a/b.mp4"})) == VIDEO_TOKENS
     assert counted(message({"type": "input_file", "file_id": "file_1"})) == FILE_TOKENS
     assert counted(message({"type": "input_file", "file_data": data})) == 10_000
@@ -115,7 +131,11 @@ def test_media_count_by_kind_and_size_and_never_as_text() -> None:
     assert counted(message({"type": "input_file", "file_data": f"data:audio/mpeg;base64,{data}"})) == 601
     assert counted(message({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}})) == 601
     screenshot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{data}"}
-    assert IMAGE_TOKENS < counted({"type": "computer_call_output", "call_id": "c", "output": screenshot}) < IMAGE_TOKENS + 40
+    assert (
+        IMAGE_TOKENS
+        < counted({"type": "computer_call_output", "call_id": "c", "output": screenshot})
+        < IMAGE_TOKENS + 40
+    )
     assert counted({"type": "image_generation_call", "id": "ig_1", "result": data}) == IMAGE_TOKENS
 
 
@@ -124,7 +144,9 @@ def test_reasoning_counts_open_or_sealed() -> None:
     assert counted(opened) == estimate_text("It is sunny.")
     thought = [{"type": "reasoning_text", "text": "It is very sunny today."}]
     assert counted({**opened, "content": thought}) == estimate_text("It is very sunny today.")
-    assert counted({**opened, "content": thought, "encrypted_content": "x" * 600}) == estimate_text("It is very sunny today.")
+    assert counted({**opened, "content": thought, "encrypted_content": "x" * 600}) == estimate_text(
+        "It is very sunny today."
+    )
     assert counted({**opened, "encrypted_content": "x" * 600}) == 100
     assert counted({"type": "compaction", "encrypted_content": "x" * 600}) == 100
 
@@ -138,7 +160,10 @@ def test_parts_of_every_kind_count() -> None:
     assert counted(message({"type": "refusal", "refusal": "I may not."})) == said
     assert counted(message({"type": "output_text", "text": "I may not."})) == said
     assert counted({"type": "message", "role": "user", "content": "I may not."}) == said
-    assert counted(message({"type": "tool_use", "id": "t", "name": "get_weather", "input": {"city": ["Paris", 1, None]}})) > 8
+    assert (
+        counted(message({"type": "tool_use", "id": "t", "name": "get_weather", "input": {"city": ["Paris", 1, None]}}))
+        > 8
+    )
     assert counted(message({"type": "acme:part", "note": "I may not."})) > said
 
 

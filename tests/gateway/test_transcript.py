@@ -33,8 +33,16 @@ def test_everything_that_was_said_and_done_is_told() -> None:
                 call("a"),
                 custom("b"),
                 output("a"),
-                {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "done"}, IMAGE]},
-                {"type": "message", "role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "g", "input": {}}]},
+                {
+                    "type": "custom_tool_call_output",
+                    "call_id": "b",
+                    "output": [{"type": "input_text", "text": "done"}, IMAGE],
+                },
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "c", "name": "g", "input": {}}],
+                },
                 {"type": "compaction", "encrypted_content": "another server's"},
                 {"type": "acme:thing", "x": 1},
                 {"type": "web_search_call", "id": "ws_1", "status": "completed"},

@@ -40,7 +40,9 @@ def test_request_that_fits_is_unchanged() -> None:
 
 def test_the_oldest_goes_first_and_no_more_than_must() -> None:
     """REQ-2: oldest first; a loss for each run."""
-    request = asked(*(says(role, f"{at} {LONG}") for at, role in enumerate(["user", "assistant"] * 3)), says("user", "last"))
+    request = asked(
+        *(says(role, f"{at} {LONG}") for at, role in enumerate(["user", "assistant"] * 3)), says("user", "last")
+    )
     places, losses = left(request, estimate_request(request) - 200)
     assert places == [2, 3, 4, 5, 6]
     assert losses == [
@@ -53,7 +55,11 @@ def test_the_oldest_goes_first_and_no_more_than_must() -> None:
 def test_permanent_items_and_the_last_user_message_stay() -> None:
     """REQ-2: keeps system text."""
     request = asked(
-        says("system", "s" + LONG), says("user", "a" + LONG), TOOLS, says("developer", "d" + LONG), says("user", "b" + LONG)
+        says("system", "s" + LONG),
+        says("user", "a" + LONG),
+        TOOLS,
+        says("developer", "d" + LONG),
+        says("user", "b" + LONG),
     )
     places, losses = left(request, 1)
     assert places == [0, 2, 3, 4]

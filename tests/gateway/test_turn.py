@@ -76,7 +76,9 @@ def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
 
     async def as_events() -> Response:
         turn = begin(stream=True)
-        events = await turn.read_response_as_events(await turn.send_request(ScriptedTransport(ScriptedAnswer([WHOLE], JSON))))
+        events = await turn.read_response_as_events(
+            await turn.send_request(ScriptedTransport(ScriptedAnswer([WHOLE], JSON)))
+        )
         assert find_violations(events) == []
         return fold(events)
 
@@ -150,7 +152,8 @@ def test_a_stream_that_breaks_after_its_finish_reason_is_complete_to_a_client_th
     response = run(whole(begin(), ScriptedAnswer([said, UpstreamFault("silent", code="upstream_timeout")], SSE)))
     assert response.status == "completed"
     early = raised(
-        begin(), ScriptedAnswer([said.replace(b'"stop"', b"null"), UpstreamFault("silent", code="upstream_timeout")], SSE)
+        begin(),
+        ScriptedAnswer([said.replace(b'"stop"', b"null"), UpstreamFault("silent", code="upstream_timeout")], SSE),
     )
     assert early.code == "upstream_timeout"
 
@@ -232,7 +235,9 @@ def test_store_is_echoed_as_what_it_is() -> None:
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_no_upstream_is_asked_to_keep_anything(is_stored: bool) -> None:
     """Whatever memory it has of its own: the ids that a client knows are ours."""
-    request = decode_request(b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}')
+    request = decode_request(
+        b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}'
+    )
     prepared = prepare_request(request, target("responses", profile="openai"), is_stored=is_stored)
     sent = msgspec.json.decode(prepared.body)
     assert sent["store"] is False
@@ -273,7 +278,11 @@ def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> No
 def test_recorded_whole_response_has_withheld_items() -> None:
     """STR-12, RSN-2: trimmed for the client alone; the next turn, and who asks later, can have it."""
     token = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
-    choice = {"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop", "logprobs": {"content": [token]}}
+    choice = {
+        "message": {"role": "assistant", "content": "Hi"},
+        "finish_reason": "stop",
+        "logprobs": {"content": [token]},
+    }
     request = decode_request(b'{"model": "m", "input": "Hi"}')
     answer = ScriptedAnswer([msgspec.json.encode({"choices": [choice]})], JSON)
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1_760_000_000)
@@ -309,9 +318,16 @@ def test_a_key_that_a_server_says_after_us_is_not_passed_on(key: str, told: str)
 
 
 OWN = {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
-REFUSED = b'{"error":{"message":"The encrypted content gAAA could not be verified.","code":"invalid_encrypted_content"}}'
+REFUSED = (
+    b'{"error":{"message":"The encrypted content gAAA could not be verified.","code":"invalid_encrypted_content"}}'
+)
 RESPONSE = b'{"id":"r","object":"response","status":"completed","output":[]}'
-HISTORY = [{"role": "user", "content": "Hi"}, OWN, {"role": "assistant", "content": "so"}, {"role": "user", "content": "And?"}]
+HISTORY = [
+    {"role": "user", "content": "Hi"},
+    OWN,
+    {"role": "assistant", "content": "so"},
+    {"role": "user", "content": "And?"},
+]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -336,11 +352,15 @@ def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
     request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
     trace = traces.start_trace("req_1")
     trace.client_request("POST", "/v1/responses", [], b"{}")
-    turn = UpstreamTurn(prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace)
+    turn = UpstreamTurn(
+        prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace
+    )
     run(turn.send_request(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
     trace.finish()
     traces.close()
-    assert b"invalid_encrypted_content: The encrypted content" in b"".join(path.read_bytes() for path in tmp_path.rglob("*.*"))
+    assert b"invalid_encrypted_content: The encrypted content" in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*.*")
+    )
 
 
 def test_it_is_never_asked_a_third_time() -> None:
@@ -359,7 +379,11 @@ def test_it_is_never_asked_a_third_time() -> None:
         ({"input": "Hi"}, REFUSED, 400),
         ({"input": [HISTORY[0], HISTORY[2], HISTORY[3]]}, REFUSED, 400),
         # Nothing of it was sent: another server made it.
-        ({"input": [HISTORY[0], {**OWN, "encrypted_content": "antiphon.reasoning.other.e30="}, *HISTORY[2:]]}, REFUSED, 400),
+        (
+            {"input": [HISTORY[0], {**OWN, "encrypted_content": "antiphon.reasoning.other.e30="}, *HISTORY[2:]]},
+            REFUSED,
+            400,
+        ),
     ],
 )
 def test_nobody_is_asked_again_for_anything_else(fields: dict[str, Any], body: bytes, status: int) -> None:
@@ -399,7 +423,9 @@ def includes(transport: ScriptedTransport) -> list[Any]:
 def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(allows_lossy_retry: bool) -> None:
     """RSN-3: for that upstream and model. Nothing is lost by it, so it is left out where nothing may be lost, too."""
     place = target("responses", profile="azure")
-    transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), *(ScriptedAnswer([RESPONSE], JSON) for _ in range(3)))
+    transport = ScriptedTransport(
+        ScriptedAnswer([PLAIN], JSON, 400), *(ScriptedAnswer([RESPONSE], JSON) for _ in range(3))
+    )
     turn = begin_at(place)
     turn.allows_lossy_retry = allows_lossy_retry
     run(turn.send_request(transport))

@@ -149,8 +149,15 @@ class _Client:
 
     def _calls(self) -> list[dict[str, Any]]:
         ids = self._draw(st.lists(CALL_IDS, min_size=1, max_size=3, unique=True))
-        message = {"role": "assistant", "content": self._one(None, self.text()), "tool_calls": [self._call(id) for id in ids]}
-        parts = [{"type": "text", "text": self.text()}, {"type": "image_url", "image_url": {"url": f"https://i/{self.text()}"}}]
+        message = {
+            "role": "assistant",
+            "content": self._one(None, self.text()),
+            "tool_calls": [self._call(id) for id in ids],
+        }
+        parts = [
+            {"type": "text", "text": self.text()},
+            {"type": "image_url", "image_url": {"url": f"https://i/{self.text()}"}},
+        ]
         results = [{"role": "tool", "tool_call_id": id, "content": self._one("", self.text(), parts)} for id in ids]
         return [message | self._one({}, {"reasoning_content": self.text()}), *results]
 
@@ -165,7 +172,12 @@ class _Client:
 
     def _tool(self, name: str) -> dict[str, Any]:
         grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": self.text()}}
-        function = {"name": name, "description": self.text(), "parameters": {"type": "object"}, "strict": self._one(True, False)}
+        function = {
+            "name": name,
+            "description": self.text(),
+            "parameters": {"type": "object"},
+            "strict": self._one(True, False),
+        }
         custom = {"name": name, "description": self.text(), "format": self._one({"type": "text"}, grammar)}
         kind, tool = self._one(("function", function), ("custom", custom))
         return {"type": kind, kind: tool}
@@ -175,5 +187,10 @@ class _Client:
         return self._one("auto", "none", "required", {"type": kind, kind: {"name": tools[0][kind]["name"]}})
 
     def _schema(self) -> dict[str, Any]:
-        schema = {"name": "answer", "description": self.text(), "schema": {"type": "object"}, "strict": self._one(True, False)}
+        schema = {
+            "name": "answer",
+            "description": self.text(),
+            "schema": {"type": "object"},
+            "strict": self._one(True, False),
+        }
         return {"type": "json_schema", "json_schema": schema}

@@ -30,7 +30,9 @@ def assert_chat_accepts(body: bytes, *, developer: bool = True, media_in_tools: 
     waiting: list[str] = []
     for at, message in enumerate(messages):
         role = message["role"]
-        assert set(message) <= FIELDS[role], f"messages[{at}]: {set(message) - FIELDS[role]} in a message of role {role}"
+        assert set(message) <= FIELDS[role], (
+            f"messages[{at}]: {set(message) - FIELDS[role]} in a message of role {role}"
+        )
         assert developer or role != "developer", f"messages[{at}]: unknown role"
         if role == "tool":
             assert waiting, f"messages[{at}]: a result with no call in the turn before it"
@@ -64,7 +66,10 @@ def _check_content(content: Any, at: int, kinds: set[str]) -> None:
                 pass
             case {"type": "image_url", "image_url": {"url": str(), **rest}}:
                 assert rest in ({}, {"detail": "low"}, {"detail": "high"}, {"detail": "auto"}), rest
-            case {"type": "file", "file": {"file_data": str(), **rest}} | {"type": "file", "file": {"file_id": str(), **rest}}:
+            case {"type": "file", "file": {"file_data": str(), **rest}} | {
+                "type": "file",
+                "file": {"file_id": str(), **rest},
+            }:
                 assert set(rest) <= {"filename"}, rest
             case {"type": "input_audio", "input_audio": {"data": str(), "format": str(), **rest}}:
                 assert not rest
@@ -80,7 +85,12 @@ def _check_assistant(message: dict[str, Any], at: int) -> list[str]:
         _check_content(message["content"], at, {"text"})
     for call in calls or ():
         match call:
-            case {"id": str(), "type": "function", "function": {"name": str(name), "arguments": str(arguments), **none}, **no}:
+            case {
+                "id": str(),
+                "type": "function",
+                "function": {"name": str(name), "arguments": str(arguments), **none},
+                **no,
+            }:
                 assert isinstance(json.loads(arguments), dict), f"messages[{at}]: arguments are no object"
             case {"id": str(), "type": "custom", "custom": {"name": str(name), "input": str(), **none}, **no}:
                 pass
@@ -99,7 +109,11 @@ def _check_tools(request: dict[str, Any]) -> list[str]:
     assert request.get("tools", True), "no tools in tools"
     for tool in request.get("tools", ()):
         match tool:
-            case {"type": "function", "function": {"name": str(name), "parameters": {"type": "object"}, **rest}, **none}:
+            case {
+                "type": "function",
+                "function": {"name": str(name), "parameters": {"type": "object"}, **rest},
+                **none,
+            }:
                 assert set(rest) <= {"description", "strict"}, tool
                 assert isinstance(rest.get("strict", True), bool), tool
             case {"type": "custom", "custom": {"name": str(name), **rest}, **none}:
@@ -118,7 +132,11 @@ def _check_tools(request: dict[str, Any]) -> list[str]:
 
 def _check_custom_format(format: Any) -> None:
     match format:
-        case {"type": "text", **rest} | {"type": "grammar", "grammar": {"syntax": "lark" | "regex", "definition": str()}, **rest}:
+        case {"type": "text", **rest} | {
+            "type": "grammar",
+            "grammar": {"syntax": "lark" | "regex", "definition": str()},
+            **rest,
+        }:
             assert not rest, format
         case _:
             raise AssertionError(f"format: {format}")
@@ -132,7 +150,10 @@ def _check_choice(request: dict[str, Any], tools: list[str]) -> None:
     match request["tool_choice"]:
         case "auto" | "none" | "required":
             pass
-        case {"type": "function", "function": {"name": name, **rest}} | {"type": "custom", "custom": {"name": name, **rest}}:
+        case {"type": "function", "function": {"name": name, **rest}} | {
+            "type": "custom",
+            "custom": {"name": name, **rest},
+        }:
             assert name in tools, f"the chosen tool {name} is not offered"
             assert not rest
         case other:

@@ -153,7 +153,13 @@ class _Author:
         )
 
     def conversation(self, *, orderly: bool, orphans: bool) -> list[ItemParam]:
-        kinds: list[Callable[[bool], list[ItemParam]]] = [self._calls, self._calls, self._user, self._assistant, self._system]
+        kinds: list[Callable[[bool], list[ItemParam]]] = [
+            self._calls,
+            self._calls,
+            self._user,
+            self._assistant,
+            self._system,
+        ]
         if not orderly:
             kinds += [self._calls, self._reasoning, self._other, self._inline, self._unanswered]
         if orphans:
@@ -187,7 +193,10 @@ class _Author:
         role = self._one("system", "developer")
         if orderly:
             return [self._message(role, self.text())]
-        parts: list[ContentParam] = [InputText(text=self.text()), *([self._image()] if self._draw(st.booleans()) else [])]
+        parts: list[ContentParam] = [
+            InputText(text=self.text()),
+            *([self._image()] if self._draw(st.booleans()) else []),
+        ]
         return [self._message(role, self._one("", self.text(), parts))]
 
     def _calls(self, orderly: bool) -> list[ItemParam]:
@@ -195,7 +204,9 @@ class _Author:
         ids = self._draw(st.lists(CALL_IDS, min_size=1, max_size=3, unique=True))
         calls = [self._call(call_id, plain=orderly) for call_id in ids]
         if orderly:
-            before = [self._message("assistant", [OutputTextParam(text=self.text())])] if self._draw(st.booleans()) else []
+            before = (
+                [self._message("assistant", [OutputTextParam(text=self.text())])] if self._draw(st.booleans()) else []
+            )
             return [*before, *calls, *(self._plain_output(call) for call in calls)]
         outputs = [self._output(call) for call in calls]
         before = self._one([], self._assistant(False), self._reasoning(False))
@@ -250,7 +261,11 @@ class _Author:
         name, text = self._draw(NAMES), self.text()
         if not plain and self._draw(st.booleans()):
             return CustomToolCallParam(
-                call_id=call_id, name=name, input=text, namespace=self._draw(st.just(UNSET) | NAMESPACES), extra=self._extra("x")
+                call_id=call_id,
+                name=name,
+                input=text,
+                namespace=self._draw(st.just(UNSET) | NAMESPACES),
+                extra=self._extra("x"),
             )
         arguments = self._raw({"q": text})
         return FunctionCallParam(
@@ -335,7 +350,9 @@ class _Author:
     def _plain_tools(self) -> list[ToolParam]:
         names = self._draw(st.lists(NAMES, max_size=3, unique=True))
         return [
-            FunctionToolParam(name=name, description=self.text(), parameters={"type": "object"}, strict=self._one(True, False))
+            FunctionToolParam(
+                name=name, description=self.text(), parameters={"type": "object"}, strict=self._one(True, False)
+            )
             for name in names
         ]
 
@@ -390,7 +407,12 @@ class _Author:
             "none",
             "required",
         ]
-        choices += [AllowedToolsParam(tools=named, mode=mode), AllowedToolsParam(tools=named[:1], mode=mode), UNSET, None]
+        choices += [
+            AllowedToolsParam(tools=named, mode=mode),
+            AllowedToolsParam(tools=named[:1], mode=mode),
+            UNSET,
+            None,
+        ]
         return self._one(*choices)
 
     def _text_param(self) -> TextParam:

@@ -100,8 +100,15 @@ def requests() -> st.SearchStrategy[Request]:
         [
             Request(model="m", input="hi"),
             Request(model="m", tools=[tool], tool_choice="required", instructions="be brief\u2028", store=False),
-            Request(model="m", text=TextParam(format=JsonObjectFormat(), verbosity="low"), metadata={"a": "1"}, top_p=0.5),
-            Request(model="m", reasoning=ReasoningConfigParam(effort="low"), max_output_tokens=16, previous_response_id="resp_0"),
+            Request(
+                model="m", text=TextParam(format=JsonObjectFormat(), verbosity="low"), metadata={"a": "1"}, top_p=0.5
+            ),
+            Request(
+                model="m",
+                reasoning=ReasoningConfigParam(effort="low"),
+                max_output_tokens=16,
+                previous_response_id="resp_0",
+            ),
         ]
     )
 
@@ -146,7 +153,10 @@ USAGE = st.none() | st.builds(
     output_tokens_details=st.just(OutputTokensDetails(reasoning_tokens=2)),
 )
 ERRORS: st.SearchStrategy[ApiError] = st.sampled_from(
-    [UpstreamFault("it went away", code="upstream_disconnected"), ApiError("no\u2028", type="model_error", code="tool_not_allowed")]
+    [
+        UpstreamFault("it went away", code="upstream_disconnected"),
+        ApiError("no\u2028", type="model_error", code="tool_not_allowed"),
+    ]
 )
 # Wanted ids; the writer does not take one over twice (ITEM-6), also where its own stamps come to it.
 IDS = st.none() | st.sampled_from(["up_1", "msg_2", "fc_3"])

@@ -62,7 +62,11 @@ def alternatives(schema: Schema) -> list[Schema]:
 def _merged(parts: list[Schema]) -> Schema:
     """An object with the properties of several; the first to name one decides it."""
     properties = {name: value for part in reversed(parts) for name, value in part["properties"].items()}
-    return {"type": "object", "properties": properties, "required": [name for part in parts for name in part["required"]]}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [name for part in parts for name in part["required"]],
+    }
 
 
 def documents(schema: Schema) -> SearchStrategy[Any]:
@@ -87,12 +91,16 @@ def _plain(schema: Schema) -> SearchStrategy[Any]:
         case "null":
             return st.none()
         case "array":
-            return st.lists(documents(schema["items"]), min_size=schema.get("minItems", 0), max_size=schema.get("minItems", 0) + 2)
+            return st.lists(
+                documents(schema["items"]), min_size=schema.get("minItems", 0), max_size=schema.get("minItems", 0) + 2
+            )
         case "object" if schema.get("properties"):
             return _object(schema)
         case "object":
             values = schema.get("additionalProperties") or {}
-            return st.dictionaries(st.text(max_size=6), json_values if values in ({}, True) else documents(values), max_size=3)
+            return st.dictionaries(
+                st.text(max_size=6), json_values if values in ({}, True) else documents(values), max_size=3
+            )
         case _:
             return json_values
 
@@ -156,7 +164,10 @@ AMENDED: Final[dict[str, tuple[str, Schema]]] = {
         "a type that is null or absent is told by the fields, and written out; see test_second_reading",
         {"required": ["type", "id"], "properties": {"type": {"enum": ["item_reference"]}, "id": {"type": "string"}}},
     ),
-    "JsonSchemaResponseFormatParam": ("the same, where the fields tell it; `{}` is asked for its type", {"required": ["type"]}),
+    "JsonSchemaResponseFormatParam": (
+        "the same, where the fields tell it; `{}` is asked for its type",
+        {"required": ["type"]},
+    ),
 }
 LIMITS: Final = {"maxLength", "minLength", "pattern", "minimum", "maximum", "maxItems", "minItems", "maxProperties"}
 json_values: Final[SearchStrategy[Any]] = st.recursive(

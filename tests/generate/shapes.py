@@ -42,7 +42,9 @@ def _documents(info: shapes.Type) -> SearchStrategy[Any]:
         case shapes.EnumType(cls=cls):
             return st.sampled_from([member.value for member in cls])
         case shapes.StrType(min_length=least, pattern=pattern):
-            return st.text(st.sampled_from("aZ0_-") if pattern else st.characters(codec="utf-8"), min_size=least or 0, max_size=6)
+            return st.text(
+                st.sampled_from("aZ0_-") if pattern else st.characters(codec="utf-8"), min_size=least or 0, max_size=6
+            )
         case shapes.IntType(ge=low, le=high):
             return st.integers(low, high)
         case shapes.FloatType():
@@ -62,7 +64,8 @@ def _struct(cls: type) -> SearchStrategy[dict[str, Any]]:
     members = {field.encode_name: _documents(field.type) for field in _fields(cls)}
     optional = {field.encode_name for field in _fields(cls) if field.default is UNSET}
     return st.fixed_dictionaries(
-        ({"type": st.just(info.tag)} if info.tag else {}) | {name: members[name] for name in members if name not in optional},
+        ({"type": st.just(info.tag)} if info.tag else {})
+        | {name: members[name] for name in members if name not in optional},
         optional={name: members[name] for name in members if name in optional},
     )
 
@@ -95,7 +98,10 @@ class Spot(NamedTuple):
     def is_map(self) -> bool:
         """Whether an object that stands here has values of one type, under any names."""
         options = _options(self.info)
-        return any(isinstance(option, shapes.DictType) and not isinstance(option.value_type, shapes.AnyType) for option in options)
+        return any(
+            isinstance(option, shapes.DictType) and not isinstance(option.value_type, shapes.AnyType)
+            for option in options
+        )
 
     @property
     def is_typed(self) -> bool:

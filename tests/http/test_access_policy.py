@@ -18,7 +18,11 @@ def policy(*, keys: bool = True, host: str = "127.0.0.1", **server: object) -> A
 
 
 def scope(*headers: tuple[str, str | bytes]) -> dict[str, object]:
-    return {"headers": [(name.encode(), value if isinstance(value, bytes) else value.encode("utf-8")) for name, value in headers]}
+    return {
+        "headers": [
+            (name.encode(), value if isinstance(value, bytes) else value.encode("utf-8")) for name, value in headers
+        ]
+    }
 
 
 def refusal(edge: AccessPolicy, *headers: tuple[str, str | bytes]) -> tuple[int, str]:
@@ -27,7 +31,9 @@ def refusal(edge: AccessPolicy, *headers: tuple[str, str | bytes]) -> tuple[int,
     return caught.value.status, caught.value.code
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "localhost."])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8080", "localhost", "LocalHost:1", "[::1]:8080", "localhost."]
+)
 def test_loopback_names_are_admitted(host: str) -> None:
     policy().check_host_and_origin(scope(("host", host)))
 

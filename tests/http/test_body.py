@@ -36,7 +36,8 @@ def test_json_is_taken(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=utf-16"]
+    "kind",
+    ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=utf-16"],
 )
 def test_any_other_content_type_is_415(kind: str) -> None:
     """HTTP-1."""

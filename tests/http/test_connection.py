@@ -79,7 +79,12 @@ class TinyApp:
             body += message["body"]
             if not message["more_body"]:
                 break
-        told = {"path": scope["path"], "query": scope["query_string"].decode(), "length": len(body), "body": body[:100].decode()}
+        told = {
+            "path": scope["path"],
+            "query": scope["query_string"].decode(),
+            "length": len(body),
+            "body": body[:100].decode(),
+        }
         await answer(send, 200, json.dumps(told).encode())
 
     async def _wait(self, scope: Any, receive: Any, send: Any) -> None:
@@ -313,7 +318,9 @@ TOO_LARGE = {
     "an endless header": GET + b"x: " + b"a" * 2_000_000,
     "an endless name": GET + b"a" * 2_000_000,
     "an endless target": b"GET /" + b"a" * 2_000_000,
-    "a long target and a header": b"GET /" + b"a" * (HEAD_LIMIT - 20) + b" HTTP/1.1\r\nhost: aaaaaaaaaaaaaaaaaaa\r\n\r\n",
+    "a long target and a header": b"GET /"
+    + b"a" * (HEAD_LIMIT - 20)
+    + b" HTTP/1.1\r\nhost: aaaaaaaaaaaaaaaaaaa\r\n\r\n",
     "many headers": GET + b"x: a\r\n" * MAX_HEADERS + b"\r\n",
     "many large headers": GET + (b"x: " + b"a" * 1000 + b"\r\n") * 70 + b"\r\n",
     "endless empty lines": b"\r\n" * 1_000_000,
@@ -332,14 +339,18 @@ def test_a_head_that_is_too_large_is_refused_before_it_is_all_there(place: Place
 
 
 def test_trailers_never_become_headers(place: Place) -> None:
-    answer = place.ask(POST + b"connection: close\r\n" + CHUNKED + b"3\r\nabc\r\n0\r\nauthorization: Bearer forged\r\n\r\n")
+    answer = place.ask(
+        POST + b"connection: close\r\n" + CHUNKED + b"3\r\nabc\r\n0\r\nauthorization: Bearer forged\r\n\r\n"
+    )
     assert json.loads(answer.body)["length"] == 3
     assert [name for name, _ in place.app.seen[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
 
 
 def test_a_body_in_a_thousand_small_chunks_is_no_head(place: Place) -> None:
     assert (
-        json.loads(place.ask(POST + b"connection: close\r\n" + CHUNKED + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n").body)["length"]
+        json.loads(place.ask(POST + b"connection: close\r\n" + CHUNKED + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n").body)[
+            "length"
+        ]
         == 100_000
     )
 
@@ -355,7 +366,9 @@ def test_a_large_body_arrives_whole(place: Place) -> None:
 
 @pytest.mark.parametrize("upgrade", [b"websocket", b"WebSocket", b"h2c, websocket"])
 def test_a_websocket_is_refused_at_once_with_426(place: Place, upgrade: bytes) -> None:
-    answer = place.ask(GET + b"connection: keep-alive, Upgrade\r\nupgrade: " + upgrade + b"\r\nsec-websocket-version: 13\r\n\r\n")
+    answer = place.ask(
+        GET + b"connection: keep-alive, Upgrade\r\nupgrade: " + upgrade + b"\r\nsec-websocket-version: 13\r\n\r\n"
+    )
     assert answer.status == 426
     assert answer.error()["code"] == "upgrade_required"
     assert answer.headers["upgrade"] == "HTTP/1.1"
@@ -364,7 +377,9 @@ def test_a_websocket_is_refused_at_once_with_426(place: Place, upgrade: bytes) -
 
 
 @pytest.mark.parametrize(
-    "data", [b"content-length: 3\r\n\r\nabc", CHUNKED + b"3\r\nabc\r\n0\r\n\r\n", b"\r\n"], ids=["length", "chunks", "none"]
+    "data",
+    [b"content-length: 3\r\n\r\nabc", CHUNKED + b"3\r\nabc\r\n0\r\n\r\n", b"\r\n"],
+    ids=["length", "chunks", "none"],
 )
 @pytest.mark.parametrize("cut", [0, 1])
 def test_another_upgrade_is_ignored_and_the_body_read(place: Place, data: bytes, cut: int) -> None:
@@ -457,7 +472,9 @@ def test_a_client_in_the_middle_of_a_large_body_still_gets_its_answer(place: Pla
 
 def test_an_answer_to_a_whole_body_that_nobody_read_keeps_the_connection(place: Place) -> None:
     with place.client() as client:
-        client.sendall(b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc" + GET + b"connection: close\r\n\r\n")
+        client.sendall(
+            b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc" + GET + b"connection: close\r\n\r\n"
+        )
         told = to_the_end(client)
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"413", b"200"]
 
@@ -512,7 +529,9 @@ def test_a_fault_after_the_answer_began_cuts_it_short(place: Place) -> None:
     assert answer.body == b"4\r\nsome\r\n"  # no last chunk: the client knows that something is missing
 
 
-def test_a_fault_after_the_client_left_is_in_the_log_and_nowhere_else(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_after_the_client_left_is_in_the_log_and_nowhere_else(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     with place.client() as client:
         client.sendall(b"GET /boom/deaf HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -655,7 +674,11 @@ def test_a_client_that_asks_again_before_it_has_read_is_served() -> None:
 
 def test_a_client_that_takes_nothing_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     """docs/errors.md, "200 clients stop reading": the stalled one cut; and whoever serves it learns of it."""
-    with caplog.at_level(logging.INFO, "antiphon"), serving(Impatient) as place, place.client(small_buffer=True) as client:
+    with (
+        caplog.at_level(logging.INFO, "antiphon"),
+        serving(Impatient) as place,
+        place.client(small_buffer=True) as client,
+    ):
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.left.wait(BOUND)
         until(lambda: place.protocols() == 0)
@@ -770,7 +793,14 @@ def test_an_early_answer_is_not_followed_by_a_complaint_about_the_body() -> None
 
 
 # Requests that clients send on one connection: the path, more header lines, and the length of the body.
-HEADER_LINES = [b"", b"x-a: 1\r\n", b"x-a: 2\r\n", b"expect: 100-continue\r\n", b"x-a: 1\r\nx-a: 1\r\n", b"te: trailers\r\n"]
+HEADER_LINES = [
+    b"",
+    b"x-a: 1\r\n",
+    b"x-a: 2\r\n",
+    b"expect: 100-continue\r\n",
+    b"x-a: 1\r\nx-a: 1\r\n",
+    b"te: trailers\r\n",
+]
 REQUESTS = st.lists(
     st.tuples(st.sampled_from([b"/one", b"/two?q=%20"]), st.sampled_from(HEADER_LINES), st.integers(0, 40)), max_size=8
 )
@@ -791,7 +821,9 @@ def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *
     bodies = []
     with place.client() as client:
         for path, lines, length in requests:
-            data = b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n" % (path, lines, length) + b"x" * length
+            data = (
+                b"POST %b HTTP/1.1\r\nhost: a\r\n%bcontent-length: %d\r\n\r\n" % (path, lines, length) + b"x" * length
+            )
             if in_pieces:
                 client.sendall(data[:20])
                 until(lambda: place.connection()._taken > 0)

@@ -117,7 +117,9 @@ def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
     """HTTP-7: what `serve` uses."""
     assert (FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL) == (10.0, 15.0)
     assert (
-        Services(Config(store=StoreConfig(url="off")), {}, ScriptedTransport(), Logger(io.StringIO())).first_byte_timeout
+        Services(
+            Config(store=StoreConfig(url="off")), {}, ScriptedTransport(), Logger(io.StringIO())
+        ).first_byte_timeout
         == FIRST_BYTE_TIMEOUT
     )
 

@@ -29,10 +29,14 @@ STREAMED = {**ASKED, "stream": True}
 @contextmanager
 def plain_uvicorn(base_url: str) -> Iterator[Running]:
     config = one_upstream(base_url)
-    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0), store=StoreConfig(url="off"))
+    config = msgspec.structs.replace(
+        config, server=msgspec.structs.replace(config.server, port=0), store=StoreConfig(url="off")
+    )
     log = io.StringIO()
     services = Services(config, {}, HttpTransport({}), Logger(log, "json"))
-    settings = uvicorn.Config(App(services, {}), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False)
+    settings = uvicorn.Config(
+        App(services, {}), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False
+    )
     started = threading.Event()
     with bound_listener(config) as server_socket:
         server = GatewayServer(settings, started.set)
@@ -64,7 +68,11 @@ def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
         with plain_uvicorn(upstream.base_url) as gateway:
             body = msgspec.json.encode(STREAMED)
             with gateway.connect() as client:
-                headers = ("host", "localhost"), ("content-type", "application/json"), ("content-length", str(len(body)))
+                headers = (
+                    ("host", "localhost"),
+                    ("content-type", "application/json"),
+                    ("content-length", str(len(body))),
+                )
                 client.sendall(head("POST", "/v1/responses", *headers) + body)
                 came = b""
                 while b"Hel" not in came:

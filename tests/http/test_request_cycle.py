@@ -215,7 +215,9 @@ MISUSES: dict[str, list[dict[str, Any]]] = {
     "a message that does not exist": [{"type": "http.response.debug"}],
     "longer than it said": [LENGTH_2, body(b"abc")],
     "shorter than it said": [LENGTH_2, body(b"a")],
-    "a header with a line break": [{"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b")]}],
+    "a header with a line break": [
+        {"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\r\nset-cookie: b")]}
+    ],
     "a header with a NUL": [{"type": "http.response.start", "status": 200, "headers": [(b"x", b"a\x00")]}],
 }
 

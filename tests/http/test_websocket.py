@@ -216,7 +216,9 @@ def place(shared: Place, caplog: pytest.LogCaptureFixture) -> Iterator[Place]:
         until(lambda: not shared.connections())
     until(lambda: shared.echo.gone == len(shared.echo.sockets))
     assert not [
-        record for record in caplog.records if record.name in ("asyncio", "uvicorn.error") and record.levelno > logging.INFO
+        record
+        for record in caplog.records
+        if record.name in ("asyncio", "uvicorn.error") and record.levelno > logging.INFO
     ]
 
 
@@ -229,7 +231,11 @@ def test_a_sound_handshake_is_answered(place: Place) -> None:
         [opened] = place.echo.sockets
         assert re.fullmatch("req_[0-9a-f]{40}", client.headers["x-request-id"])
         assert client.headers["x-request-id"] == opened.id
-        assert (opened.scope["type"], opened.scope["path"], opened.scope["query_string"]) == ("websocket", "/ws", b"a=b")
+        assert (opened.scope["type"], opened.scope["path"], opened.scope["query_string"]) == (
+            "websocket",
+            "/ws",
+            b"a=b",
+        )
         assert (b"sec-websocket-version", b"13") in opened.scope["headers"]
         assert opened.owner == ANONYMOUS_OWNER
         client.send("hello")
@@ -239,7 +245,10 @@ def test_a_sound_handshake_is_answered(place: Place) -> None:
 
 def test_extensions_and_subprotocols_are_not_selected(place: Place) -> None:
     """The client would refuse an extension or a subprotocol."""
-    offers = [("sec-websocket-extensions", "permessage-deflate; client_max_window_bits"), ("sec-websocket-protocol", "chat")]
+    offers = [
+        ("sec-websocket-extensions", "permessage-deflate; client_max_window_bits"),
+        ("sec-websocket-protocol", "chat"),
+    ]
     with place.open("/ws", *offers, ("connection", "keep-alive, Upgrade"), ("upgrade", "h2c, WebSocket")) as client:
         client.send("hello")
         assert client.receive() == "hello"
@@ -272,7 +281,11 @@ def test_a_bad_handshake_is_told_in_our_shape(place: Place, header: tuple[str, s
 
 @pytest.mark.parametrize(
     "change",
-    [(b"GET /", b"POST /"), (b"HTTP/1.1", b"HTTP/1.0"), (b"sec-websocket-key:", b"sec-websocket-key: eA==\r\nsec-websocket-key:")],
+    [
+        (b"GET /", b"POST /"),
+        (b"HTTP/1.1", b"HTTP/1.0"),
+        (b"sec-websocket-key:", b"sec-websocket-key: eA==\r\nsec-websocket-key:"),
+    ],
     ids=["another method", "HTTP/1.0", "two keys"],
 )
 def test_a_handshake_is_a_get_in_http_1_1_with_one_key(place: Place, change: tuple[bytes, bytes]) -> None:
@@ -311,7 +324,9 @@ def test_where_websockets_are_switched_off_the_way_is_post() -> None:
         (("origin", "null"), "forbidden_origin"),
     ],
 )
-def test_a_foreign_host_or_origin_is_refused_before_anything_else(place: Place, header: tuple[str, str], code: str) -> None:
+def test_a_foreign_host_or_origin_is_refused_before_anything_else(
+    place: Place, header: tuple[str, str], code: str
+) -> None:
     for path in ("/ws", "/other"):
         with pytest.raises(Refused) as caught, place.open(path, header, ("sec-websocket-key", "")):
             pass
@@ -360,7 +375,9 @@ def test_an_answered_request_may_come_before_the_upgrade(place: Place) -> None:
 
 def test_an_upgrade_is_not_taken_while_another_request_is_answered(place: Place) -> None:
     with place.client() as client:
-        client.sendall(b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n" + upgrade("/ws", SAMPLE_KEY) + frame(1, b"hello"))
+        client.sendall(
+            b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n" + upgrade("/ws", SAMPLE_KEY) + frame(1, b"hello")
+        )
         assert place.app.waiting.wait(BOUND)
         place.app.gate.set()
         data = to_the_end(client)
@@ -560,7 +577,9 @@ def test_a_paused_client_is_read_no_further_than_a_little_ahead_and_nothing_is_l
             assert client.receive() == "x" * 60_000
 
 
-def test_an_endpoint_that_fails_ends_its_connection_and_no_other(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_endpoint_that_fails_ends_its_connection_and_no_other(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     with place.open() as other, place.open() as client:
         client.send("boom")
         ended = client.end()
@@ -695,7 +714,10 @@ def test_the_websockets_package_gets_along_with_it(place: Place) -> None:
 
 
 def test_the_websockets_package_learns_why_it_is_refused(place: Place) -> None:
-    with pytest.raises(InvalidStatus) as caught, connect(f"ws://127.0.0.1:{place.port}/ws", origin=Origin("https://evil.example")):
+    with (
+        pytest.raises(InvalidStatus) as caught,
+        connect(f"ws://127.0.0.1:{place.port}/ws", origin=Origin("https://evil.example")),
+    ):
         pass
     assert caught.value.response.status_code == 403
     with connect(f"ws://127.0.0.1:{place.port}/ws") as client:

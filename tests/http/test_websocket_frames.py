@@ -110,7 +110,9 @@ def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
 
 @settings(max_examples=30)
 @given(_messages(), st.lists(st.integers(0, 400), max_size=5))
-def test_any_text_in_any_fragments_and_any_cuts_arrives(sent: tuple[bytes, list[ReceivedFrame]], cuts: list[int]) -> None:
+def test_any_text_in_any_fragments_and_any_cuts_arrives(
+    sent: tuple[bytes, list[ReceivedFrame]], cuts: list[int]
+) -> None:
     data, heard = sent
     marks = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     assert read(*(data[a:b] for a, b in pairwise(marks))) == heard
@@ -220,7 +222,11 @@ def test_a_client_reads_our_texts(size: int) -> None:
 
 
 def test_a_client_reads_our_control_frames() -> None:
-    assert heard_by_a_client(PING + pong_frame(b"p" * 125) + close_frame(1001, "going")) == [b"", b"p" * 125, (1001, "going")]
+    assert heard_by_a_client(PING + pong_frame(b"p" * 125) + close_frame(1001, "going")) == [
+        b"",
+        b"p" * 125,
+        (1001, "going"),
+    ]
     assert heard_by_a_client(close_frame(None)) == [(1005, "")]
 
 

@@ -180,7 +180,13 @@ def played(play: Callable[[Scene], Awaitable[None]], times: WebSocketTimeouts = 
 
 # Cuts
 
-WHOLE = upgrade("/ws", KEY) + frame(1, "Grüße, 🎶".encode()) + frame(9, b"?") + frame(1, b"in ", fin=False) + frame(0, b"two")
+WHOLE = (
+    upgrade("/ws", KEY)
+    + frame(1, "Grüße, 🎶".encode())
+    + frame(9, b"?")
+    + frame(1, b"in ", fin=False)
+    + frame(0, b"two")
+)
 
 
 def test_every_cut_of_a_handshake_and_two_messages_is_the_same() -> None:

@@ -110,7 +110,9 @@ def screenshots() -> Path:
 
 
 @contextmanager
-def running_editor(folder: Path, extensions: Sequence[Path], settings: Mapping[str, Any], workspace: Path) -> Iterator[Editor]:
+def running_editor(
+    folder: Path, extensions: Sequence[Path], settings: Mapping[str, Any], workspace: Path
+) -> Iterator[Editor]:
     """An editor with these extensions (packed) and user settings, whose window shows the folder `workspace`."""
     assert (INSTALLED / "installed").exists(), "the editor is not installed: run `make test-vscode`"
     (folder / "data" / "User").mkdir(parents=True)
@@ -122,7 +124,14 @@ def running_editor(folder: Path, extensions: Sequence[Path], settings: Mapping[s
         "ANTIPHON_ASKER_PORT": str(port_file),
         "SECONDS": str(SECONDS),
     }
-    command = [str(NODE), str(CODE_SERVER), "--user-data-dir", str(folder / "data"), "--extensions-dir", str(folder / "extensions")]
+    command = [
+        str(NODE),
+        str(CODE_SERVER),
+        "--user-data-dir",
+        str(folder / "data"),
+        "--extensions-dir",
+        str(folder / "extensions"),
+    ]
     installing = [word for extension in extensions for word in ("--install-extension", str(extension))]
     subprocess.run([*command, *installing], env=environ, check=True, capture_output=True, timeout=SECONDS)
     port = free_port()

@@ -43,7 +43,11 @@ pytestmark = pytest.mark.heavy
 KEY = "alice-key-that-nobody-may-see-0123456789"
 # One red pixel: the editor looks at images.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
-LOOK = {"name": "look", "description": "Looks.", "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}}}
+LOOK = {
+    "name": "look",
+    "description": "Looks.",
+    "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
 AUTO, REQUIRED = 1, 2
 
 
@@ -187,7 +191,12 @@ def test_json_text_and_other_data_reach_the_upstream(lab: Lab) -> None:
     lab.editor.ask("responses", [user(text("Read these."), *parts)])
     [message] = lab.gateway.fakes["responses"].received[-1].json["input"]
     *texts, file = message["content"]
-    assert [part["text"].replace("\t", "") for part in texts] == ["Read these.", '{\n"a": [\n1,\n2\n]\n}', '{"b": 3}', "Grüße"]
+    assert [part["text"].replace("\t", "") for part in texts] == [
+        "Read these.",
+        '{\n"a": [\n1,\n2\n]\n}',
+        '{"b": 3}',
+        "Grüße",
+    ]
     assert file["file_data"] == f"data:application/pdf;base64,{pdf}"
 
 
@@ -381,7 +390,9 @@ def test_inline_chat_works_without_an_account(lab: Lab) -> None:
 def test_custom_endpoint_of_the_editor_works_with_every_api(lab: Lab) -> None:
     """The other way to use the gateway, without the extension."""
     apis = {"chat": "chat/completions", "responses": "responses", "messages": "messages"}
-    models = [{"id": name, "name": name, "url": f"{lab.gateway.url}/v1/{path}", **LIMITS} for name, path in apis.items()]
+    models = [
+        {"id": name, "name": name, "url": f"{lab.gateway.url}/v1/{path}", **LIMITS} for name, path in apis.items()
+    ]
     for model, api in zip(models, ("chat-completions", "responses", "messages"), strict=True):
         model["apiType"] = api
     group = {"name": "Gateway", "vendor": "customendpoint", "apiKey": KEY, "models": models}
@@ -474,7 +485,9 @@ def _reader(received: ReceivedRequest) -> testing.Reply:
     [folder] = set(re.findall(r"[^\s\"\\]*/workspace(?=[\s\"\\])", received.body.decode()))
     call = json.dumps({"filePath": f"{folder}/a.py", "startLine": 1, "endLine": 1})
     thought = testing.reasoning("The file is small: I read all of it.")
-    return turn(thought, testing.text("I read the file."), testing.tool_call("call_1", "read_file", call), testing.usage(5, 2))
+    return turn(
+        thought, testing.text("I read the file."), testing.tool_call("call_1", "read_file", call), testing.usage(5, 2)
+    )
 
 
 def _config(servers: dict[str, FakeServer]) -> str:
@@ -497,4 +510,10 @@ def packed(folder: Path, package: Path, *command: str) -> Path:
 LIMITS = {"toolCalling": True, "vision": True, "maxInputTokens": 100_000, "maxOutputTokens": 8_000}
 DIALECTS = {"thinking": "messages", "hanging": "chat", "reader": "messages"}
 EXTENSION = REPO / "integrations" / "vscode"
-VSCE = (str(EXTENSION / "node_modules" / ".bin" / "vsce"), "package", "--skip-license", "--allow-missing-repository", "--out")
+VSCE = (
+    str(EXTENSION / "node_modules" / ".bin" / "vsce"),
+    "package",
+    "--skip-license",
+    "--allow-missing-repository",
+    "--out",
+)

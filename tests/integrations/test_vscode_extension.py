@@ -49,7 +49,10 @@ def test_extension_requests_existing_paths_only() -> None:
 
 def test_the_extension_knows_every_line_that_the_gateway_writes() -> None:
     """A-8, C-4."""
-    lines = {str(line.__struct_config__.tag) for line in (TextPart, ThinkingPart, ToolCallPart, DataPart, DoneLine, ErrorLine)}
+    lines = {
+        str(line.__struct_config__.tag)
+        for line in (TextPart, ThinkingPart, ToolCallPart, DataPart, DoneLine, ErrorLine)
+    }
     source = (EXTENSION / "src" / "gateway.ts").read_text(encoding="utf-8")
     assert set(re.findall(r'readonly type: "(\w+)"', source)) == lines
 
@@ -162,7 +165,9 @@ def _run(npm: str, *command: str, url: str) -> str:
     """Runs an npm script without the settings of this machine's user, and returns all that it prints."""
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "npm_config_userconfig": os.devnull}
     environ |= {"ANTIPHON_URL": url, "ANTIPHON_KEY": KEY}
-    done = subprocess.run([npm, *command], cwd=EXTENSION, env=environ, capture_output=True, timeout=SECONDS, check=False)
+    done = subprocess.run(
+        [npm, *command], cwd=EXTENSION, env=environ, capture_output=True, timeout=SECONDS, check=False
+    )
     output = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, output
     return output

@@ -80,7 +80,9 @@ RULES: Final = [
     Rule(
         name="lifted",
         about="results are text alone there: an image stands behind all of them, and a note in its place. Nothing is lost.",
-        when=lambda cell: cell.server in LIFTING and any(result.shows for turn in cell.scenario.turns for result in turn.results),
+        when=lambda cell: (
+            cell.server in LIFTING and any(result.shows for turn in cell.scenario.turns for result in turn.results)
+        ),
     ),
     Rule(
         name="sealed",

@@ -40,7 +40,9 @@ class MessagesClient:
         self._messages: list[Any] = [{"role": "user", "content": content}]
         self._settings: dict[str, Any] = {"model": model, "max_tokens": 1000}
         if asked.tools:
-            self._settings["tools"] = [{"name": TOOL, "description": ABOUT_TOOL, "input_schema": SCHEMA, "strict": True}]
+            self._settings["tools"] = [
+                {"name": TOOL, "description": ABOUT_TOOL, "input_schema": SCHEMA, "strict": True}
+            ]
         if asked.thinks:
             self._settings |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
         if asked.structured:

@@ -55,7 +55,10 @@ class ResponsesClient:
 
     def give(self, results: list[Result]) -> None:
         for result in results:
-            shown = [{"type": "input_text", "text": result.text}, {"type": "input_image", "image_url": PNG, "detail": "auto"}]
+            shown = [
+                {"type": "input_text", "text": result.text},
+                {"type": "input_image", "image_url": PNG, "detail": "auto"},
+            ]
             output = shown if result.shows else result.text
             self._input.append({"type": "function_call_output", "call_id": result.id, "output": output})
 
@@ -63,7 +66,9 @@ class ResponsesClient:
         pieces: list[str] = []
         try:
             response = (
-                self._streamed(pieces, on_text) if streams else self._sdk.responses.parse(input=self._input, **self._settings)
+                self._streamed(pieces, on_text)
+                if streams
+                else self._sdk.responses.parse(input=self._input, **self._settings)
             )
         except openai.APIError as error:
             raise Failed(error, "".join(pieces)) from error
@@ -80,7 +85,10 @@ class ResponsesClient:
                 if event.type == "response.output_text.delta":
                     pieces.append(event.delta)
                     on_text()
-                elif event.type in ("response.failed", "response.incomplete"):  # the SDK's own final response is a completed one
+                elif event.type in (
+                    "response.failed",
+                    "response.incomplete",
+                ):  # the SDK's own final response is a completed one
                     return event.response
             return stream.get_final_response()
 
@@ -177,7 +185,9 @@ def _answer_of_completion(completion: Any) -> Answer:
         said.append(Text(message.content))
     if message.refusal:
         said.append(Refusal(message.refusal))
-    said += [Call(call.id, call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()]
+    said += [
+        Call(call.id, call.function.name, json.loads(call.function.arguments)) for call in message.tool_calls or ()
+    ]
     stop: Stop = _STOPS.get(choice.finish_reason) or _stop_of(said)
     counted = completion.usage
     usage = counted and Usage(

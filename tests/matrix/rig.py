@@ -38,7 +38,9 @@ class Client(Protocol):
 class Rig:
     """What the cells share."""
 
-    def __init__(self, clients: dict[str, Client], servers: dict[str, Server], traces: Path, heads: list[httpx2.Headers]) -> None:
+    def __init__(
+        self, clients: dict[str, Client], servers: dict[str, Server], traces: Path, heads: list[httpx2.Headers]
+    ) -> None:
         self.clients = clients
         self.servers = servers
         self._traces = traces
@@ -70,7 +72,8 @@ def rig(folder: Path) -> Iterator[Rig]:
         server.fake.start()
     try:
         config = Config(
-            upstreams=[_upstream(server, folder) for server in servers.values()], trace=TraceConfig(dir=str(folder / "traces"))
+            upstreams=[_upstream(server, folder) for server in servers.values()],
+            trace=TraceConfig(dir=str(folder / "traces")),
         )
         with running(config) as gateway, httpx2.Client(event_hooks=hooks, timeout=60) as http:
             clients: dict[str, Client] = {name: make(gateway.url, http) for name, make in CLIENTS.items()}

@@ -46,7 +46,9 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     def script(self) -> list[Scripted]:
         """The same for a fake server."""
-        counted = testing.usage(self.usage.input, self.usage.output, cached=self.usage.cached, reasoning=self.usage.reasoning)
+        counted = testing.usage(
+            self.usage.input, self.usage.output, cached=self.usage.cached, reasoning=self.usage.reasoning
+        )
         told: list[Scripted] = [_scripted(said) for said in self.said]
         calls = [said for said in told if isinstance(said, testing.script.ToolCalls)]
         if len(calls) > 1:  # at once, piece by piece in turns
@@ -111,7 +113,9 @@ SCENARIOS: Final = [
         name="parallel calls",
         asked=Asked(text="Rome and Oslo?", tools=True),
         turns=[
-            Turn(said=[ROME, OSLO], stop="calls", results=[Result(ROME.id, TOOL, "sunny"), Result(OSLO.id, TOOL, "snow")]),
+            Turn(
+                said=[ROME, OSLO], stop="calls", results=[Result(ROME.id, TOOL, "sunny"), Result(OSLO.id, TOOL, "snow")]
+            ),
             Turn(said=[Text("Sunny in Rome, snow in Oslo.")]),
         ],
     ),
@@ -141,7 +145,9 @@ SCENARIOS: Final = [
         parsed={"city": "Rome", "degrees": 21},
     ),
     Scenario(
-        name="refusal", asked=Asked(text="Break in."), turns=[Turn(said=[Refusal("I cannot help with that.")], stop="refusal")]
+        name="refusal",
+        asked=Asked(text="Break in."),
+        turns=[Turn(said=[Refusal("I cannot help with that.")], stop="refusal")],
     ),
     Scenario(name="length", asked=Asked(text="Tell a story."), turns=[Turn(said=[Text("Once upon a")], stop="length")]),
     Scenario(name="error", asked=Asked(text="Say hello."), turns=[Turn(said=[Text("Hello, world.")])], breaks=True),

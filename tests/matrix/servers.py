@@ -33,7 +33,9 @@ class Kind(Struct, frozen=True, kw_only=True):
     profile: str
     make: Callable[..., FakeServer]
     told: Callable[[dict[str, Any]], list[Told]]  # the conversation in a request
-    thoughts: Callable[[dict[str, Any]], list[str]]  # what comes back of its reasoning, in the form that only it can have made
+    thoughts: Callable[
+        [dict[str, Any]], list[str]
+    ]  # what comes back of its reasoning, in the form that only it can have made
     own: str  # and what that must be
     schema: Callable[[dict[str, Any]], Any]  # of the output
     fault: bytes  # an error in the middle of a stream
@@ -161,7 +163,9 @@ def _messages_thoughts(body: dict[str, Any]) -> list[str]:
 
 
 def _gemini_signatures(body: dict[str, Any]) -> list[str]:
-    signatures = [part["thoughtSignature"] for each in body["contents"] for part in each["parts"] if "thoughtSignature" in part]
+    signatures = [
+        part["thoughtSignature"] for each in body["contents"] for part in each["parts"] if "thoughtSignature" in part
+    ]
     return [signature for signature in signatures if signature not in DUMMIES]
 
 

@@ -39,7 +39,9 @@ def nothing() -> None:
 @pytest.mark.parametrize("scenario", WORKING, ids=lambda scenario: scenario.name.replace(" ", "_"))
 @every_server
 @every_client
-def test_the_client_has_the_same_in_the_end(shared: Rig, client: str, server: str, scenario: Scenario, streams: bool) -> None:
+def test_the_client_has_the_same_in_the_end(
+    shared: Rig, client: str, server: str, scenario: Scenario, streams: bool
+) -> None:
     """F-1, F-4: texts, thoughts, calls with their ids and arguments, the reason to stop, and usage by each API's own arithmetic
     (REQ-4). RSN-1, RSN-2: thoughts are shown, and come back to their maker as only it can have made them."""
     asking, serving = shared.clients[client], shared.servers[server]
@@ -55,7 +57,9 @@ def test_the_client_has_the_same_in_the_end(shared: Rig, client: str, server: st
         if scenario.asked.structured:
             assert serving.kind.schema(body)["properties"].keys() == Weather.model_fields.keys()
         losses = shared.losses(streams=streams)
-        assert sorted(loss.path.rpartition(":")[2] for loss in losses) == expected_losses(Cell(client, server, scenario), number)
+        assert sorted(loss.path.rpartition(":")[2] for loss in losses) == expected_losses(
+            Cell(client, server, scenario), number
+        )
         asking.give(turn.results)
     assert serving.fake.refusals == []
     assert len(serving.fake.received) == len(scenario.turns)

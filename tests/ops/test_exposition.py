@@ -61,7 +61,9 @@ def test_numbers_are_whole_where_they_are_whole() -> None:
 
 def test_a_histogram_counts_all_that_is_below_each_bound() -> None:
     samples = {**a_histogram(0.1, 0.2, 0.7, 9.0).samples('model="m"'), **a_histogram().samples('model="n"')}
-    read = prometheus_text.read(render_text([Family("wait_seconds", "histogram", "Waits.", samples)]).decode())["wait_seconds"]
+    read = prometheus_text.read(render_text([Family("wait_seconds", "histogram", "Waits.", samples)]).decode())[
+        "wait_seconds"
+    ]
     assert [read.value("_bucket", model="m", le=bound) for bound in ("0.5", "1", "+Inf")] == [2, 3, 4]
     assert (read.value("_count", model="m"), read.value("_sum", model="m")) == (4, 10.0)
     assert read.value("_count", model="n") == 0
@@ -75,7 +77,11 @@ def test_a_histogram_needs_no_labels() -> None:
 
 
 def test_what_processes_measured_is_added_up() -> None:
-    first = [a_counter(1, model="m"), a_gauge(2), Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples(""))]
+    first = [
+        a_counter(1, model="m"),
+        a_gauge(2),
+        Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples("")),
+    ]
     second = [a_counter(5, model="m"), a_counter(7, model="n"), a_gauge(3)]
     third = [Family("wait_seconds", "histogram", "Waits.", a_histogram(0.7, 0.8).samples(""))]
     read = prometheus_text.read(render_text(sum_families([first, second, third])).decode())

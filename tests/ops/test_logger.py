@@ -364,7 +364,13 @@ def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> No
     stream = Counting()
     logger = Logger(stream, "json")
     asyncio.run(serve())
-    assert [line.get("request_id", line["event"]) for line in parsed(stream)] == ["req_0", "req_1", "req_2", "req_3", "stopping"]
+    assert [line.get("request_id", line["event"]) for line in parsed(stream)] == [
+        "req_0",
+        "req_1",
+        "req_2",
+        "req_3",
+        "stopping",
+    ]
     assert stream.writes == 3
     logger.flush()  # nothing waits any more
     assert stream.writes == 3

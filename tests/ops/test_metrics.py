@@ -53,7 +53,12 @@ def scraped(gateway: Running, **headers: str) -> dict[str, Family]:
 
 
 def test_requests_are_counted_by_how_they_ended() -> None:
-    lines = [a_line(), a_line(), a_line(status=502, error="upstream_unavailable"), a_line(status=None, client_disconnected=True)]
+    lines = [
+        a_line(),
+        a_line(),
+        a_line(status=502, error="upstream_unavailable"),
+        a_line(status=None, client_disconnected=True),
+    ]
     read = measured(*lines, a_line(method="WEBSOCKET"))
     requests = read["antiphon_requests_total"]
     assert requests.value(method="POST", status="2xx", **TURN) == 2
@@ -69,20 +74,27 @@ def test_requests_are_counted_by_how_they_ended() -> None:
 def test_tokens_and_losses_are_added_up() -> None:
     line = a_line(input_tokens=100, output_tokens=20, cached_tokens=80, reasoning_tokens=5, losses=2)
     read = measured(line, line, a_line())
-    tokens = {type: read["antiphon_tokens_total"].value(type=type, **TURN) for type in ("input", "cached", "output", "reasoning")}
+    tokens = {
+        type: read["antiphon_tokens_total"].value(type=type, **TURN)
+        for type in ("input", "cached", "output", "reasoning")
+    }
     assert tokens == {"input": 200, "cached": 160, "output": 40, "reasoning": 10}
     assert read["antiphon_losses_total"].value(**TURN) == 4
 
 
 def test_errors_are_counted_by_code_also_those_inside_a_stream() -> None:
-    read = measured(a_line(error="upstream_timeout"), a_line(status=400, error="invalid_json", model=None, upstream=None))
+    read = measured(
+        a_line(error="upstream_timeout"), a_line(status=400, error="invalid_json", model=None, upstream=None)
+    )
     assert read["antiphon_errors_total"].value(code="upstream_timeout", upstream="lab") == 1
     assert read["antiphon_errors_total"].value(code="invalid_json", upstream="") == 1
 
 
 def test_streams_tell_when_they_began_and_how_they_went_on() -> None:
     read = measured(
-        a_line(duration_ms=1000.0, first_event_ms=200.0, events=11), a_line(duration_ms=90.0, first_event_ms=80.0), a_line()
+        a_line(duration_ms=1000.0, first_event_ms=200.0, events=11),
+        a_line(duration_ms=90.0, first_event_ms=80.0),
+        a_line(),
     )
     assert read["antiphon_first_event_seconds"].value("_count", **TURN) == 2
     assert read["antiphon_first_event_seconds"].value("_sum", **TURN) == pytest.approx(0.28)
@@ -104,7 +116,9 @@ def test_paths_are_told_as_routes_spell_them() -> None:
         "/x/y",
         "/v1/models/" + "m" * 512,  # nobody looks for a route of that length
     ]
-    read = measured(*(a_line(method="GET", path=path, model=None, upstream=None) for path in paths))["antiphon_requests_total"]
+    read = measured(*(a_line(method="GET", path=path, model=None, upstream=None) for path in paths))[
+        "antiphon_requests_total"
+    ]
     assert {dict(labels)["endpoint"]: count for (_, labels), count in read.samples.items()} == {
         "/v1/responses/{id}": 2,
         "/v1/responses/{id}/input_items": 1,
@@ -117,7 +131,9 @@ def test_paths_are_told_as_routes_spell_them() -> None:
 
 def test_methods_that_nobody_knows_are_one() -> None:
     lines = [a_line(method=method, status=405, model=None, upstream=None) for method in ("BREW", "WHEN", "BREW")]
-    assert measured(*lines)["antiphon_requests_total"].value(method="other", status="4xx", endpoint="/v1/responses") == 3
+    assert (
+        measured(*lines)["antiphon_requests_total"].value(method="other", status="4xx", endpoint="/v1/responses") == 3
+    )
 
 
 def test_the_name_of_a_model_is_a_label_once_it_was_served() -> None:
@@ -128,7 +144,9 @@ def test_the_name_of_a_model_is_a_label_once_it_was_served() -> None:
     read = measured(refused, unknown, failed, listed, refused, models=["listed"])["antiphon_requests_total"]
     found = [(dict(labels)["model"], dict(labels)["status"], count) for (_, labels), count in read.samples.items()]
     assert sorted(found) == [("", "4xx", 1), ("listed", "5xx", 1), ("other", "2xx", 1), ("other", "4xx", 2)]
-    served = measured(a_line(model="new"), a_line(model="new", status=502, error="upstream_error"))["antiphon_requests_total"]
+    served = measured(a_line(model="new"), a_line(model="new", status=502, error="upstream_error"))[
+        "antiphon_requests_total"
+    ]
     assert served.value(model="new", status="2xx") == served.value(model="new", status="5xx") == 1
 
 

@@ -54,7 +54,9 @@ async def left(store: Store, *ids: str) -> list[str]:
 def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
-            await keep(store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10)))
+            await keep(
+                store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10))
+            )
             assert await delete_expired(store, StoreConfig(retention_days=30)) == (10, 0)
             stats = await store.stats()
             assert (stats.responses, stats.items) == (10, 10)
@@ -93,7 +95,9 @@ def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
             today = int(NOW) // DAY
-            await store.add_usage([UsageRow(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)])
+            await store.add_usage(
+                [UsageRow(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)]
+            )
             await delete_expired(store, StoreConfig(retention_days=30))
             assert [row.day for row in await store.get_usage(since=0, until=today)] == [today - 29, today]
 
@@ -111,7 +115,9 @@ def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> No
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"])
+@pytest.mark.parametrize(
+    "config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"]
+)
 def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: StoreConfig) -> None:
     """Nothing that somebody can still continue loses its beginning."""
 

@@ -59,7 +59,10 @@ def on(host: str, port: int = 0) -> Config:
 def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
     with bound_listener(on("127.0.0.1")) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {port}.*--port"), bound_listener(on("127.0.0.1", port)):
+        with (
+            pytest.raises(ConfigError, match=rf"127\.0\.0\.1 port {port}.*--port"),
+            bound_listener(on("127.0.0.1", port)),
+        ):
             pass
 
 
@@ -91,7 +94,10 @@ def test_the_address_is_one_that_a_client_can_use() -> None:
     for host in ("127.0.0.1", "0.0.0.0", "localhost"):
         with bound_listener(on(host)) as server_socket:
             url = listener_url(server_socket)
-            assert url in (f"http://127.0.0.1:{server_socket.getsockname()[1]}", f"http://[::1]:{server_socket.getsockname()[1]}")
+            assert url in (
+                f"http://127.0.0.1:{server_socket.getsockname()[1]}",
+                f"http://[::1]:{server_socket.getsockname()[1]}",
+            )
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
@@ -170,7 +176,9 @@ class Gateway:
 
 @contextmanager
 def gateway(config: Config, **server: Any) -> Iterator[Gateway]:
-    config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0, log="json", **server))
+    config = msgspec.structs.replace(
+        config, server=msgspec.structs.replace(config.server, port=0, log="json", **server)
+    )
     command = [sys.executable, "-c", PROGRAM, msgspec.json.encode(config).decode()]
     environ = {name: value for name, value in os.environ.items() if not name.endswith(("_KEY", "_PROXY", "_proxy"))}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as process:
@@ -254,7 +262,9 @@ def test_a_process_that_dies_is_replaced() -> None:
         served.stop()
 
 
-def test_several_processes_are_measured_as_one_also_when_one_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_are_measured_as_one_also_when_one_has_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
 

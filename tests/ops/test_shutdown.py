@@ -147,7 +147,9 @@ def events_until(client: WebSocketClient, *kinds: str) -> list[dict[str, Any]]:
 def hesitating() -> tuple[Gate, ChatServer]:
     """An upstream that stops in the middle of each answer, until its gate is opened."""
     gate = Gate()
-    return gate, ChatServer(lambda _: turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), testing.usage(5, 2)))
+    return gate, ChatServer(
+        lambda _: turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), testing.usage(5, 2))
+    )
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -278,7 +280,9 @@ def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_the
     gate, upstream = hesitating()
     with upstream:
         config = one_upstream(upstream.base_url)
-        config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"), server=replace(config.server, grace=0.1))
+        config = replace(
+            config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"), server=replace(config.server, grace=0.1)
+        )
         with ExitStack() as clients:
             reader = clients.enter_context(ThreadPoolExecutor(1))
             with running(config) as gateway:
@@ -299,7 +303,9 @@ def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_the
 
 
 @pytest.mark.parametrize("over", ["http", "websocket"])
-def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it_is_kept(tmp_path: Path, over: str) -> None:
+def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it_is_kept(
+    tmp_path: Path, over: str
+) -> None:
     """Nobody is told that it failed who would find it completed, nor the other way round."""
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=1) as gateway:

@@ -119,7 +119,8 @@ def test_a_trace_that_is_none_begins_a_new_one(header: str) -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         gateway.raw(
-            b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntraceparent: %b\r\n\r\n" % header.encode("latin-1")
+            b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntraceparent: %b\r\n\r\n"
+            % header.encode("latin-1")
         )
         assert gateway.post(ASKED, traceparent=header.encode("ascii", "replace").decode()).status_code == 200
         [span] = collected.spans(1)
@@ -152,7 +153,9 @@ def test_turns_of_clients_of_other_dialects_are_spans_too(asker: Asker) -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         asker.ask(gateway, **asker.key("the-key-of-alice"))
-        gateway.post(asker.streamed, f"{asker.stream_path}{'&' if '?' in asker.stream_path else '?'}key=the-key-of-alice")
+        gateway.post(
+            asker.streamed, f"{asker.stream_path}{'&' if '?' in asker.stream_path else '?'}key=the-key-of-alice"
+        )
         if asker.count_path:
             assert gateway.post(asker.asked, asker.count_path).status_code == 200
         spans = collected.spans(2)
@@ -206,7 +209,10 @@ def test_turns_are_measured_after_the_conventions() -> None:
         "gen_ai.server.time_to_first_token",
         "gen_ai.server.time_per_output_token",
     }
-    assert {point.attributes["gen_ai.token.type"] for point in found["gen_ai.client.token.usage"]} == {"input", "output"}
+    assert {point.attributes["gen_ai.token.type"] for point in found["gen_ai.client.token.usage"]} == {
+        "input",
+        "output",
+    }
     [duration] = found["gen_ai.server.request.duration"]
     assert duration.count == 2
     assert dict(duration.attributes) == {
@@ -226,7 +232,9 @@ def test_names_that_clients_make_up_are_one_in_measures() -> None:
             request_id="req_1", method="POST", path="/v1/responses", model=model, upstream="lab", status=404, error="e"
         )
         otel.end_request(line)
-    labels = [point.attributes["gen_ai.request.model"] for point in collected.measures()["gen_ai.server.request.duration"]]
+    labels = [
+        point.attributes["gen_ai.request.model"] for point in collected.measures()["gen_ai.server.request.duration"]
+    ]
     assert sorted(labels) == ["m", "other"]
 
 

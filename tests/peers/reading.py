@@ -57,10 +57,14 @@ def _responses(events: list[Any]) -> Told:
                 ids[event["output_index"]].add(event["item_id"])
     response = events[-1]["response"]
     assert len(responses) == 1, "the response changed its id"
-    assert [{item["id"]} for item in response["output"]] == [ids[index] for index in sorted(ids)], "an item changed its id"
+    assert [{item["id"]} for item in response["output"]] == [ids[index] for index in sorted(ids)], (
+        "an item changed its id"
+    )
     reason = (response["incomplete_details"] or {}).get("reason")
     usage = response["usage"]
-    counted = usage and _usage(usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"], usage["output_tokens"])
+    counted = usage and _usage(
+        usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"], usage["output_tokens"]
+    )
     return Told(_told(found), reason or response["status"], counted or {})
 
 
@@ -81,7 +85,9 @@ def _chat(chunks: list[Any]) -> Told:
     for chunk in chunks:
         if counted := chunk.get("usage"):
             usage = _usage(
-                counted["prompt_tokens"], counted["prompt_tokens_details"]["cached_tokens"], counted["completion_tokens"]
+                counted["prompt_tokens"],
+                counted["prompt_tokens_details"]["cached_tokens"],
+                counted["completion_tokens"],
             )
         for choice in chunk["choices"]:
             delta = choice["delta"]
@@ -164,7 +170,11 @@ def _add(pieces: list[list[str]], kind: str, text: str) -> None:
 
 def _told(found: dict[int, list[str]]) -> list[Said]:
     """In order; without what is sealed for its maker, and says nothing to anybody else."""
-    return [tuple(found[index]) for index in sorted(found) if found[index] not in (["thought", ""], ["redacted_thinking", ""])]
+    return [
+        tuple(found[index])
+        for index in sorted(found)
+        if found[index] not in (["thought", ""], ["redacted_thinking", ""])
+    ]
 
 
 def _usage(read: int, cached: int, written: int) -> dict[str, int]:

@@ -28,7 +28,10 @@ def chat_call(id: str | None, arguments: str, index: int = 0, name: str | None =
 
 def messages(*events: dict[str, Any], stop: str = "end_turn", usage: Any = None, read: Any = None) -> list[bytes]:
     """A stream of messages around these events. What was read is told first, what was written last."""
-    begun = {"type": "message_start", "message": {"role": "assistant", "content": [], "usage": read or {"input_tokens": 1}}}
+    begun = {
+        "type": "message_start",
+        "message": {"role": "assistant", "content": [], "usage": read or {"input_tokens": 1}},
+    }
     ended = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage or {"output_tokens": 1}}
     return [named(event) for event in (begun, *events, ended, {"type": "message_stop"})]
 
@@ -63,7 +66,9 @@ def call_block(index: int, id: str, arguments: str) -> list[dict[str, Any]]:
 
 def gemini(*frames: list[dict[str, Any]], finish: str = "STOP", usage: Any = None) -> list[bytes]:
     """A stream of gemini, a frame for each list of parts. Usage comes after the finish reason."""
-    answers: list[Any] = [{"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]} for parts in frames]
+    answers: list[Any] = [
+        {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}]} for parts in frames
+    ]
     answers[-1]["candidates"][0]["finishReason"] = finish
     if usage is not None:
         answers.append({"candidates": [], "usageMetadata": usage})
@@ -71,7 +76,9 @@ def gemini(*frames: list[dict[str, Any]], finish: str = "STOP", usage: Any = Non
 
 
 def gemini_call(arguments: str, id: str | None = None) -> dict[str, Any]:
-    return {"functionCall": {"name": "get_weather", "args": msgspec.json.decode(arguments), **({"id": id} if id else {})}}
+    return {
+        "functionCall": {"name": "get_weather", "args": msgspec.json.decode(arguments), **({"id": id} if id else {})}
+    }
 
 
 def responses(*items: list[dict[str, Any]], reason: str | None = None, usage: Any = None) -> list[bytes]:
@@ -91,12 +98,20 @@ def message_item(index: int, text: str) -> list[dict[str, Any]]:
     at = {"item_id": f"msg_{index}", "output_index": index, "content_index": 0}
     whole = {"type": "output_text", "text": text, "annotations": []}
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress", "content": []}},
+        {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": {**item, "status": "in_progress", "content": []},
+        },
         {"type": "response.content_part.added", **at, "part": {**whole, "text": ""}},
         {"type": "response.output_text.delta", **at, "delta": text},
         {"type": "response.output_text.done", **at, "text": text},
         {"type": "response.content_part.done", **at, "part": whole},
-        {"type": "response.output_item.done", "output_index": index, "item": {**item, "status": "completed", "content": [whole]}},
+        {
+            "type": "response.output_item.done",
+            "output_index": index,
+            "item": {**item, "status": "completed", "content": [whole]},
+        },
     ]
 
 
@@ -129,5 +144,9 @@ def call_item(
         {"type": "response.output_item.added", "output_index": index, "item": added},
         *delta,
         {"type": "response.function_call_arguments.done", **at, "arguments": told["done"]},
-        {"type": "response.output_item.done", "output_index": index, "item": {**item, "id": last, "arguments": told["item"]}},
+        {
+            "type": "response.output_item.done",
+            "output_index": index,
+            "item": {**item, "id": last, "arguments": told["item"]},
+        },
     ]

@@ -96,9 +96,13 @@ def without_ids(told: Told) -> list[tuple[str, ...]]:
 
 
 TEXT_AND_CALL: dict[str, list[bytes]] = {
-    "chat": spelling.chat({"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"),
+    "chat": spelling.chat(
+        {"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"
+    ),
     "responses": spelling.responses(spelling.message_item(0, TEXT[1]), spelling.call_item(1, "call_a", ROME)),
-    "messages": spelling.messages(*spelling.text_block(0, TEXT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"),
+    "messages": spelling.messages(
+        *spelling.text_block(0, TEXT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"
+    ),
     "gemini": spelling.gemini([{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]),
 }
 
@@ -109,7 +113,9 @@ def test_a_call_is_not_lost_beside_text_in_one_chunk_or_turn(client: str, server
     """STR-3."""
     told = streamed(client, server, TEXT_AND_CALL[server])
     assert content(told) == {TEXT, (*CALL[:-1], '{"city": "Rome"}')}
-    assert told.stop == {"chat": "tool_calls", "responses": "completed", "messages": "tool_use", "gemini": "STOP"}[client]
+    assert (
+        told.stop == {"chat": "tool_calls", "responses": "completed", "messages": "tool_use", "gemini": "STOP"}[client]
+    )
 
 
 WHOLE: dict[str, Any] = {
@@ -124,7 +130,11 @@ WHOLE: dict[str, Any] = {
     "responses": {
         "status": "completed",
         "output": [
-            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": TEXT[1], "annotations": []}]},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": TEXT[1], "annotations": []}],
+            },
             {"type": "function_call", "call_id": "call_a", "name": "get_weather", "arguments": ROME},
         ],
     },
@@ -136,7 +146,9 @@ WHOLE: dict[str, Any] = {
         "stop_reason": "tool_use",
     },
     "gemini": {
-        "candidates": [{"content": {"parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]}, "finishReason": "STOP"}]
+        "candidates": [
+            {"content": {"parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]}, "finishReason": "STOP"}
+        ]
     },
 }
 
@@ -180,7 +192,10 @@ HISTORY: dict[str, dict[str, Any]] = {
         "contents": [
             {"parts": [{"text": "Rome?"}]},
             {"role": "model", "parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]},
-            {"role": "user", "parts": [{"functionResponse": {"id": "call_a", "name": "get_weather", "response": {"a": "sunny"}}}]},
+            {
+                "role": "user",
+                "parts": [{"functionResponse": {"id": "call_a", "name": "get_weather", "response": {"a": "sunny"}}}],
+            },
         ]
     },
 }
@@ -204,7 +219,8 @@ SHARED: dict[str, list[bytes]] = {
         finish="tool_calls",
     ),
     "responses": spelling.responses(
-        spelling.call_item(0, "call_a", ROME, ids=("fc_a",) * 3), spelling.call_item(0, "call_b", OSLO, ids=("fc_b",) * 3)
+        spelling.call_item(0, "call_a", ROME, ids=("fc_a",) * 3),
+        spelling.call_item(0, "call_b", OSLO, ids=("fc_b",) * 3),
     ),
     "messages": spelling.messages(
         *spelling.call_block(0, "call_a", ROME), *spelling.call_block(0, "call_b", OSLO), stop="tool_use"
@@ -262,7 +278,12 @@ COUNTED: dict[str, list[bytes]] = {
     ),
     "gemini": spelling.gemini(
         [{"text": "Hi"}],
-        usage={"promptTokenCount": 100, "candidatesTokenCount": 7, "totalTokenCount": 107, "cachedContentTokenCount": 40},
+        usage={
+            "promptTokenCount": 100,
+            "candidatesTokenCount": 7,
+            "totalTokenCount": 107,
+            "cachedContentTokenCount": 40,
+        },
     ),
 }
 
@@ -295,7 +316,8 @@ AT_ONCE: dict[str, list[bytes]] = {
     "responses": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="done")),
     "responses, in the item": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="item")),
     "messages": spelling.messages(
-        *spelling.block(0, {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}}), stop="tool_use"
+        *spelling.block(0, {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}}),
+        stop="tool_use",
     ),
     "chat": spelling.chat({"tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"),
     "gemini": spelling.gemini([spelling.gemini_call(ROME, "call_a")]),
@@ -348,7 +370,8 @@ THINKING: dict[str, list[bytes]] = {
         *spelling.thinking_block(0, THOUGHT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"
     ),
     "gemini": spelling.gemini(
-        [{"text": THOUGHT[1], "thought": True}], [{**spelling.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}]
+        [{"text": THOUGHT[1], "thought": True}],
+        [{**spelling.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}],
     ),
 }
 #: What only the maker of a thought can have given, as it stands in what the maker is sent.

@@ -43,7 +43,11 @@ def _streamed(gateway: Running, body: Body) -> None:
 def _tool_loop(gateway: Running) -> None:
     """Two calls at once, and their outputs."""
     said: list[Body] = [{"type": "message", "role": "user", "content": TWICE}]
-    calls = [item for item in _answered(gateway, {"input": said, "tools": [TOOL]})["output"] if item["type"] == "function_call"]
+    calls = [
+        item
+        for item in _answered(gateway, {"input": said, "tools": [TOOL]})["output"]
+        if item["type"] == "function_call"
+    ]
     assert [json.loads(call["arguments"]) for call in calls] == [{"city": "Paris"}, {"city": "Rome"}]
     outputs = [
         {"type": "function_call_output", "call_id": call["call_id"], "output": f"sunny in {number}"}
@@ -66,8 +70,19 @@ def _said(text: str) -> Body:
     return {"type": "input_text", "text": text}
 
 
-CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
-TOOL: Final[Body] = {"type": "function", "name": "get_weather", "description": "The weather.", "parameters": CITY, "strict": True}
+CITY: Final = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL: Final[Body] = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather.",
+    "parameters": CITY,
+    "strict": True,
+}
 TWICE: Final = 'Please call get_weather {"city":"Paris"} and call get_weather {"city":"Rome"}'
 PERSON: Final = {
     "type": "object",
@@ -101,11 +116,16 @@ PLAIN: Final[dict[str, Body]] = {
         ],
     },
     "tools": {"input": "The weather in Oslo?", "tools": [TOOL]},
-    "image": {"input": [_user(_said("What is it?"), {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="})]},
+    "image": {
+        "input": [
+            _user(_said("What is it?"), {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="})
+        ]
+    },
     "file": {
         "input": [
             _user(
-                _said("What is it?"), {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}
+                _said("What is it?"),
+                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
             )
         ]
     },

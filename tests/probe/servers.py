@@ -147,7 +147,10 @@ RESPONSES: Final = [
     Constraint(name="no developer", refuses=has_role("developer"), shows={"developer": "refused"}),
     Constraint(name="no system", refuses=has_role("system"), shows={"system": "refused"}, group="system"),
     Constraint(
-        name="instructions are forgotten", forgets=forgets("instructions"), shows={"instructions": "ignored"}, group="system"
+        name="instructions are forgotten",
+        forgets=forgets("instructions"),
+        shows={"instructions": "ignored"},
+        group="system",
     ),
     Constraint(
         name="system first",
@@ -156,11 +159,25 @@ RESPONSES: Final = [
         group="system",
     ),
     Constraint(
-        name="no output_text", refuses=has_part("output_text"), shows={"assistant.output_text": "refused"}, group="assistant"
+        name="no output_text",
+        refuses=has_part("output_text"),
+        shows={"assistant.output_text": "refused"},
+        group="assistant",
     ),
-    Constraint(name="no refusals", refuses=has_part("refusal"), shows={"assistant.refusal": "refused"}, group="assistant"),
-    Constraint(name="no calls", refuses=has_item("function_call"), shows={"calls.paired": "refused", "calls.as-text": "accepted"}),
-    Constraint(name="no reasoning items", refuses=has_item("reasoning"), shows={"reasoning.content": "refused"}, group="reasoning"),
+    Constraint(
+        name="no refusals", refuses=has_part("refusal"), shows={"assistant.refusal": "refused"}, group="assistant"
+    ),
+    Constraint(
+        name="no calls",
+        refuses=has_item("function_call"),
+        shows={"calls.paired": "refused", "calls.as-text": "accepted"},
+    ),
+    Constraint(
+        name="no reasoning items",
+        refuses=has_item("reasoning"),
+        shows={"reasoning.content": "refused"},
+        group="reasoning",
+    ),
     Constraint(
         name="open reasoning",
         refuses=lambda body: any(item.get("type") == "reasoning" and not item.get("content") for item in items(body)),
@@ -213,7 +230,10 @@ RESPONSES: Final = [
         forgets=forgets("tool_choice"),
         shows={"tools.required": "ignored", "tools.none": "ignored"},
     ),
-    *map(_field, ("top_logprobs", "metadata", "presence_penalty", "service_tier", "safety_identifier", "store", "include")),
+    *map(
+        _field,
+        ("top_logprobs", "metadata", "presence_penalty", "service_tier", "safety_identifier", "store", "include"),
+    ),
 ]
 CHAT: Final = [
     Constraint(name="no developer", refuses=has_role("developer"), shows={"developer": "refused"}),
@@ -250,7 +270,9 @@ CHAT: Final = [
     Constraint(name="no images", refuses=has_part("image_url"), shows={"image": "refused"}, group="parts"),
     Constraint(
         name="no strings of the user's",
-        refuses=lambda body: any(one.get("role") == "user" and isinstance(one["content"], str) for one in messages(body)),
+        refuses=lambda body: any(
+            one.get("role") == "user" and isinstance(one["content"], str) for one in messages(body)
+        ),
         shows={"user.string": "refused"},
         group="parts",
     ),
@@ -272,7 +294,12 @@ CHAT: Final = [
         shows={"tools.required": "refused", "tools.named": "refused"},
         group="choice",
     ),
-    Constraint(name="choices are forgotten", forgets=forgets("tool_choice"), shows={"tools.required": "ignored"}, group="choice"),
+    Constraint(
+        name="choices are forgotten",
+        forgets=forgets("tool_choice"),
+        shows={"tools.required": "ignored"},
+        group="choice",
+    ),
     Constraint(
         name="no strict tools",
         refuses=lambda body: any("strict" in tool.get("function", {}) for tool in body.get("tools") or ()),
@@ -285,7 +312,9 @@ CHAT: Final = [
         shows={"effort.low": "accepted", "effort.minimal": "refused", "effort.xhigh": "refused"},
         group="effort",
     ),
-    Constraint(name="no effort", refuses=has_field("reasoning_effort"), shows={"effort.low": "refused"}, group="effort"),
+    Constraint(
+        name="no effort", refuses=has_field("reasoning_effort"), shows={"effort.low": "refused"}, group="effort"
+    ),
     *map(_field, ("logprobs", "seed", "user", "metadata", "presence_penalty", "parallel_tool_calls", "service_tier")),
 ]
 MESSAGES: Final = [
@@ -336,7 +365,9 @@ ONLY_STRINGS: Final = Constraint(
 VERCEL: Final = [
     Constraint(
         name="Invalid input",
-        refuses=lambda body: any(item.get("type", "message") not in ("message", "function_call_output") for item in items(body)),
+        refuses=lambda body: any(
+            item.get("type", "message") not in ("message", "function_call_output") for item in items(body)
+        ),
         shows={"calls.paired": "refused"},
     ),
     Constraint(name="Invalid input", refuses=has_part("output_text"), shows={"assistant.output_text": "refused"}),

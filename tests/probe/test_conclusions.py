@@ -14,11 +14,19 @@ from antiphon.probe.run import STEPS, estimate_cost
 from antiphon.profiles import Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
 
-CONCLUDE = {"responses": responses.conclude, "chat": chat.conclude, "messages": messages.conclude, "gemini": gemini.conclude}
+CONCLUDE = {
+    "responses": responses.conclude,
+    "chat": chat.conclude,
+    "messages": messages.conclude,
+    "gemini": gemini.conclude,
+}
 
 
 def found(**verdicts: Verdict) -> list[ProbeFinding]:
-    return [ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, detail="x") for id, verdict in verdicts.items()]
+    return [
+        ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, detail="x")
+        for id, verdict in verdicts.items()
+    ]
 
 
 def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
@@ -31,7 +39,10 @@ def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
 @pytest.mark.parametrize(
     ("verdicts", "quirks"),
     [
-        ({"developer": "refused", "system": "refused"}, ["developer_as_system", {"name": "system_to_instructions", "move": "all"}]),
+        (
+            {"developer": "refused", "system": "refused"},
+            ["developer_as_system", {"name": "system_to_instructions", "move": "all"}],
+        ),
         (
             {"system": "refused", "instructions": "ignored"},
             [{"name": "instructions_to_system", "role": "developer"}, "system_as_developer"],
@@ -61,7 +72,11 @@ def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], q
 @pytest.mark.parametrize(
     ("dialect", "verdicts", "wire"),
     [
-        ("responses", {"assistant__output_text": "refused", "assistant__string": "refused"}, {"assistant_content": "input_text"}),
+        (
+            "responses",
+            {"assistant__output_text": "refused", "assistant__string": "refused"},
+            {"assistant_content": "input_text"},
+        ),
         ("responses", {"tools__required": "refused", "tools__named": "refused"}, {"lacks": ["tool_choice"]}),
         ("responses", {"effort__low": "refused", "format__schema": "ignored"}, {"lacks": ["reasoning", "text.format"]}),
         (
@@ -76,7 +91,12 @@ def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], q
         ),
         (
             "chat",
-            {"calls__null": "refused", "calls__paired": "refused", "calls__absent": "refused", "calls__reasoning": "refused"},
+            {
+                "calls__null": "refused",
+                "calls__paired": "refused",
+                "calls__absent": "refused",
+                "calls__reasoning": "refused",
+            },
             {"reasoning_field": "reasoning", "reasoning_history": "all"},
         ),
         ("chat", {"tools": "ignored", "tools__strict": "refused"}, {"free_tools": False, "strict_tools": False}),
@@ -88,7 +108,11 @@ def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], q
         ),
         ("messages", {"format__output_config": "refused"}, {"json_output": "output_format"}),
         ("messages", {"thinking__adaptive": "refused", "thinking__budget": "refused"}, {"thinking": "none"}),
-        ("gemini", {"calls__ids": "refused", "thinking__level": "refused", "thinking__budget": "refused"}, {"thinking": "none"}),
+        (
+            "gemini",
+            {"calls__ids": "refused", "thinking__level": "refused", "thinking__budget": "refused"},
+            {"thinking": "none"},
+        ),
         ("gemini", {"format__schema": "refused"}, {"schemas": "openapi"}),
         ("gemini", {"format__schema": "refused", "format__openapi": "refused"}, {"json_output": "json_object"}),
         ("gemini", {"tools": "refused"}, {"schemas": "openapi"}),
@@ -96,7 +120,9 @@ def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], q
     ],
     ids=str,
 )
-def test_wire_options_for_servers_of_every_dialect(dialect: str, verdicts: dict[str, Verdict], wire: dict[str, Any]) -> None:
+def test_wire_options_for_servers_of_every_dialect(
+    dialect: str, verdicts: dict[str, Verdict], wire: dict[str, Any]
+) -> None:
     """D-4."""
     assert wire.items() <= draft_of(dialect, **verdicts).wire.items()
 
@@ -135,7 +161,8 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
     ids = [step.id for step in STEPS[dialect].steps("parts")]
     names = getattr(STEPS[dialect], "FIELDS", {})
     findings = [
-        ProbeFinding(id=id, title=id, verdict=verdict, detail='"\x00\n' + id) for id in (*ids, *(f"field.{name}" for name in names))
+        ProbeFinding(id=id, title=id, verdict=verdict, detail='"\x00\n' + id)
+        for id in (*ids, *(f"field.{name}" for name in names))
     ]
     text = CONCLUDE[dialect](Verdicts(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
     profile = parse_profile(text, "probed", find_parent=load_profile)

@@ -84,7 +84,10 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
     with ResponsesServer(reply) as server:
         report, found = probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert report.stopped == ""
-    assert (found["tools"].verdict, found["tools"].detail) == ("down", "it did not answer in time, though it answers others")
+    assert (found["tools"].verdict, found["tools"].detail) == (
+        "down",
+        "it did not answer in time, though it answers others",
+    )
     assert "tool_history_as_text" in report.profile
 
 
@@ -124,7 +127,9 @@ def test_a_server_that_says_when_is_asked_again_then() -> None:
 
     def reply(received: ReceivedRequest) -> Reply:
         return (
-            error(429, "slow down", headers={"retry-after": "2"}) if next(turns) % 4 == 0 else improvise(make_prompt(received.json))
+            error(429, "slow down", headers={"retry-after": "2"})
+            if next(turns) % 4 == 0
+            else improvise(make_prompt(received.json))
         )
 
     with ResponsesServer(reply) as server:
@@ -177,10 +182,15 @@ def test_a_server_that_takes_strings_alone_gets_strings(tmp_path: Path) -> None:
 
 def test_a_server_that_counts_nothing_is_believed() -> None:
     """Without usage, what is taken counts as read."""
-    with ResponsesServer(lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])) as server:
+    with ResponsesServer(
+        lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])
+    ) as server:
         _, found = probe(target_of(server.base_url, "responses"))
     assert found["usage"].verdict == "ignored"
-    assert (found["system"].verdict, found["system"].detail) == ("accepted", "taken; whether it was read is not counted")
+    assert (found["system"].verdict, found["system"].detail) == (
+        "accepted",
+        "taken; whether it was read is not counted",
+    )
 
 
 def test_a_server_that_has_no_streams_is_found_out() -> None:

@@ -37,10 +37,10 @@ def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> Non
 def test_poor_streams_and_odd_errors_are_told() -> None:
     def reply(received: ReceivedRequest) -> Reply:
         if received.json.get("stream"):
-            frame = (
-                b'event: response.completed\ndata: {"type":"response.completed","response":{"output":[],"status":"completed"}}\n\n'
+            frame = b'event: response.completed\ndata: {"type":"response.completed","response":{"output":[],"status":"completed"}}\n\n'
+            return exactly(
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + frame, end("fin")
             )
-            return exactly(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n" + frame, end("fin"))
         return improvise(make_prompt(received.json))
 
     with ResponsesServer(reply, models=["mock-1"]) as server:
@@ -87,6 +87,11 @@ def test_errors_in_no_form_that_clients_read_are_told() -> None:
         _, found = probe(target_of(server.base_url, "chat"))
     assert found["error.shape"].verdict == "ignored"
     bad = whole({"oops": 1}, 400)
-    with ChatServer(lambda received: bad if received.json["messages"] == 7 else turn(text("Hello.")), strict=False) as server:
+    with ChatServer(
+        lambda received: bad if received.json["messages"] == 7 else turn(text("Hello.")), strict=False
+    ) as server:
         _, found = probe(target_of(server.base_url, "chat"))
-    assert (found["error.shape"].verdict, found["error.shape"].detail) == ("refused", "400, in no form that clients read")
+    assert (found["error.shape"].verdict, found["error.shape"].detail) == (
+        "refused",
+        "400, in no form that clients read",
+    )

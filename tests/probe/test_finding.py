@@ -26,7 +26,9 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 
 def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: bool = False) -> Observation:
-    said = Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])])
+    said = Message(
+        id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])]
+    )
     output: list[Item] = [said] if text else []
     output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
     response = initial_response(Request(), id="r", created_at=0)
@@ -44,7 +46,9 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
     )
     status = ResponseStatus.INCOMPLETE if cut else ResponseStatus.COMPLETED
     return Observation(
-        response=Response(**{**fields, "output": output, "usage": usage, "status": status}), baseline_tokens=10, baseline_text="Hi."
+        response=Response(**{**fields, "output": output, "usage": usage, "status": status}),
+        baseline_tokens=10,
+        baseline_text="Hi.",
     )
 
 

@@ -31,7 +31,9 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
 def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
     report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
-    assert {id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
+    assert {
+        id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"
+    } == {}
     file = folder / "probed.toml"
     file.write_text(report.profile, encoding="utf-8")
     config = one_upstream(model.base_url, dialect=dialect, profile=str(file), api_key_env="KEY")
@@ -50,11 +52,18 @@ def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: E
         assert getattr(profile.wire, name) == getattr(shipped.wire, name)
 
 
-def test_its_chat_endpoint_gives_a_profile_that_forces_tools_by_a_schema(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
+def test_its_chat_endpoint_gives_a_profile_that_forces_tools_by_a_schema(
+    llama_cpp: EmbeddedModel, tmp_path: Path
+) -> None:
     """D-4."""
     _, profile = _probed(llama_cpp, "chat", tmp_path)
     wire = profile.wire
-    assert (wire.images, wire.free_tools, wire.forced_tools, wire.json_output) == (False, False, "schema", "json_schema")
+    assert (wire.images, wire.free_tools, wire.forced_tools, wire.json_output) == (
+        False,
+        False,
+        "schema",
+        "json_schema",
+    )
     assert wire.counts_tokens
 
 

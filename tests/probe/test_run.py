@@ -42,7 +42,9 @@ def test_secret_constraints_are_found_and_the_gateway_succeeds_with_the_profile(
         report, found = probe(target_of(server.base_url, dialect))
         shown = {id: found[id].verdict for each in constraints for id in each.shows}
         assert shown == {id: verdict for each in constraints for id, verdict in each.shows.items()}
-        assert {id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"} == {}
+        assert {
+            id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"
+        } == {}
         file = tmp_path / "probed.toml"
         file.write_text(report.profile, encoding="utf-8")
         assert load_profile(file).dialect == dialect

@@ -31,7 +31,9 @@ class Told:
     def __init__(self, run: Run, input: str | list[ItemParam] = "Hi", total: float | None = None) -> None:
         collector = EventCollector()
         asked = Request(model="m", input=input)
-        self.response: Response = asyncio.run(agent(model="m")(run).answer(asked, collector, stamps=counting_stamps(), total=total))
+        self.response: Response = asyncio.run(
+            agent(model="m")(run).answer(asked, collector, stamps=counting_stamps(), total=total)
+        )
         self.events = collector.events
         assert find_violations(self.events) == []
         self.items: list[dict[str, Any]] = [
@@ -202,7 +204,10 @@ def test_any_other_error_is_in_the_log_and_not_in_the_answer(caplog: pytest.LogC
     with caplog.at_level(logging.ERROR, logger="antiphon.agent"):
         told = Told(run)
     assert told.response.error is not None
-    assert (told.response.error.code, told.response.error.message) == ("agent_failed", "the agent failed; its log says why")
+    assert (told.response.error.code, told.response.error.message) == (
+        "agent_failed",
+        "the agent failed; its log says why",
+    )
     assert "the password is 1234" in caplog.text
 
 

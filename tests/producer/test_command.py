@@ -44,7 +44,9 @@ def test_a_program_that_tells_what_codex_tells_is_a_model() -> None:
     """F-5: its own recording, behind `/v1/chat/completions`."""
     agent = program(f"import sys; sys.stdout.write(open({str(RECORDING)!r}, encoding='utf-8').read())")
     with serving(agent) as gateway:
-        told = gateway.post({"model": "lab", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/chat/completions").json()
+        told = gateway.post(
+            {"model": "lab", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/chat/completions"
+        ).json()
     assert told["choices"][0]["message"]["content"] == "Let me look.The greeting is friendlier now."
 
 
@@ -65,7 +67,9 @@ def test_a_program_that_tells_what_codex_tells_is_a_model() -> None:
         ),
     ],
 )
-def test_the_conversation_is_the_programs_input(input: str | list[ItemParam], instructions: str | None, asked: str) -> None:
+def test_the_conversation_is_the_programs_input(
+    input: str | list[ItemParam], instructions: str | None, asked: str
+) -> None:
     response = answer(program(TELLER), input, instructions)
     assert response.status == "completed"
     assert said(response) == asked

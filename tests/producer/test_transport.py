@@ -61,7 +61,10 @@ def test_a_stream_is_the_agents_events() -> None:
         answer = gateway.post(body(stream=True))
     frames = sse.Decoder().feed(answer.content)
     events = [msgspec.json.decode(frame.data) for frame in frames[:-1]]
-    assert [event["delta"] for event in events if event["type"] == "response.output_text.delta"] == ["Hello! ", "there! "]
+    assert [event["delta"] for event in events if event["type"] == "response.output_text.delta"] == [
+        "Hello! ",
+        "there! ",
+    ]
     assert [item["type"] for item in events[-1]["response"]["output"]] == ["reasoning", "acme:look", "message"]
     assert events[-1]["response"]["usage"]["total_tokens"] == 5
     assert frames[-1].data == b"[DONE]"
@@ -154,7 +157,9 @@ def test_an_agents_refusal_has_its_status() -> None:
     assert answer.json()["error"]["message"] == "input: got a greeting, wanted a question"
 
 
-async def _ask(transport: AgentTransport, asked: Any = None, method: str = "POST", path: str = "responses") -> UpstreamResponse:
+async def _ask(
+    transport: AgentTransport, asked: Any = None, method: str = "POST", path: str = "responses"
+) -> UpstreamResponse:
     data = msgspec.json.encode(asked or body())
     return await transport.send(method, f"agent:lab:agent/{path}", {}, data, Timeouts())
 

@@ -163,14 +163,19 @@ class _Maker:
 
     def image(self) -> InputImageParam:
         url = self.one_of(["data:image/png;base64,AAAA", "https://example.com/i.png"])
-        image: InputImageParam = self.one_of([InputImageParam(image_url=url), InputImageParam(file_id="file_1"), InputImageParam()])
+        image: InputImageParam = self.one_of(
+            [InputImageParam(image_url=url), InputImageParam(file_id="file_1"), InputImageParam()]
+        )
         return image
 
     def tool_use(self) -> ToolUse:
         return ToolUse(id=self.call_id(), name="f", input={"a": self.word()})
 
     def tool_result(self) -> ToolResult:
-        blocks: list[Any] = [{"type": "text", "text": self.word()}, {"type": "text", "text": self.word(), "cache_control": {}}]
+        blocks: list[Any] = [
+            {"type": "text", "text": self.word()},
+            {"type": "text", "text": self.word(), "cache_control": {}},
+        ]
         content = self.one_of([UNSET, self.word(), blocks[:1], blocks, {"a": self.word()}])
         return ToolResult(tool_use_id=self.call_id(), content=content, is_error=self.one_of([UNSET, True]))
 
@@ -196,7 +201,9 @@ class _Maker:
         )
         output = self.one_of([self.word(), parts])
         kind = self.one_of([FunctionCallOutputParam, CustomToolCallOutputParam])
-        item: ItemParam = kind(call_id=self.call_id(), output=output, id=self.one_of([UNSET, "fco_1"]), extra=self.extra())
+        item: ItemParam = kind(
+            call_id=self.call_id(), output=output, id=self.one_of([UNSET, "fco_1"]), extra=self.extra()
+        )
         return item
 
     def reasoning(self) -> ItemParam:

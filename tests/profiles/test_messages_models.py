@@ -60,7 +60,10 @@ def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
     """Bodies that ask a model for any thinking and any effort, as long as the two go together."""
-    body: dict[str, Any] = {"max_tokens": draw(st.sampled_from([1, 2000, 64_000])), "messages": [{"role": "user", "content": "hi"}]}
+    body: dict[str, Any] = {
+        "max_tokens": draw(st.sampled_from([1, 2000, 64_000])),
+        "messages": [{"role": "user", "content": "hi"}],
+    }
     body["model"] = draw(st.sampled_from([*MODELS, *OTHER_NAMES]))
     kind = draw(st.sampled_from([None, *THINKING]))
     if kind == "enabled":
@@ -93,7 +96,9 @@ def test_thinking_and_effort_of_a_client_are_kept_where_the_model_takes_them(pro
         if kind != "disabled" or kinds - set(OFF):  # a model that cannot think need not be told not to
             assert sent_by_client(profile, {**body, "thinking": THINKING[kind]})["thinking"] == THINKING[kind]
     for effort in efforts:
-        assert sent_by_client(profile, {**body, "output_config": {"effort": effort}})["output_config"] == {"effort": effort}
+        assert sent_by_client(profile, {**body, "output_config": {"effort": effort}})["output_config"] == {
+            "effort": effort
+        }
 
 
 @given(

@@ -71,7 +71,9 @@ def test_profile_inherits_and_overrides_foreign_reasoning() -> None:
 @pytest.mark.parametrize("dialect", ["chat", "responses", "messages", "gemini"])
 def test_foreign_reasoning_can_be_told_as_text_in_every_dialect(dialect: str) -> None:
     """RSN-3: what another made, with its text or with what its envelope has of it; its own is left alone."""
-    profile = parse_profile(f'about = "x"\ndialect = "{dialect}"\nforeign_reasoning = "text"\nwire.maker = "lab"', "odd")
+    profile = parse_profile(
+        f'about = "x"\ndialect = "{dialect}"\nforeign_reasoning = "text"\nwire.maker = "lab"', "odd"
+    )
     shown: dict[str, Any] = {"content": [{"type": "reasoning_text", "text": "Hm."}]}
     own = {"type": "reasoning", "summary": [], "encrypted_content": seal_reasoning("lab", {"x": 1}), **shown}
     foreign = {**own, "encrypted_content": seal_reasoning("other", {"thinking": 3, "text": "Hm."})}
@@ -127,8 +129,12 @@ def test_a_profile_that_says_nothing_is_its_dialect_as_it_is() -> None:
 
 
 def test_quirks_run_in_the_order_in_which_they_stand() -> None:
-    one = parse_profile('about = ""\ndialect = "chat"\nquirks = ["developer_as_system", "system_to_instructions"]', "one")
-    other = parse_profile('about = ""\ndialect = "chat"\nquirks = ["system_to_instructions", "developer_as_system"]', "other")
+    one = parse_profile(
+        'about = ""\ndialect = "chat"\nquirks = ["developer_as_system", "system_to_instructions"]', "one"
+    )
+    other = parse_profile(
+        'about = ""\ndialect = "chat"\nquirks = ["system_to_instructions", "developer_as_system"]', "other"
+    )
     request = decode_request(b'{"input":[{"role":"developer","content":"Be kind."},{"role":"user","content":"hi"}]}')
     assert one.apply_quirks(request)[0].instructions == "Be kind."
     assert not other.apply_quirks(request)[0].instructions
@@ -220,17 +226,33 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         ),
         ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt is no known setting", "mean 'dialect'"]),
         ('about = 3\ndialect = "chat"', 1, ["about: got 3, wanted a string"]),
-        ('about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"', 5, ["wire.max_token is no known", "mean 'max_tokens'"]),
+        (
+            'about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"',
+            5,
+            ["wire.max_token is no known", "mean 'max_tokens'"],
+        ),
         ('about = "x"\ndialect = "chat"\nwire.max_token = "a"', 3, ["wire.max_token is no known"]),
-        ('about = "x"\ndialect = "chat"\n[wire]\nmax_tokens = "max_token"', 4, ['got "max_token", wanted one of', "max_tokens'"]),
+        (
+            'about = "x"\ndialect = "chat"\n[wire]\nmax_tokens = "max_token"',
+            4,
+            ['got "max_token", wanted one of', "max_tokens'"],
+        ),
         ('about = "x"\ndialect = "chat"\n[wire]\nimages = "yes"', 4, ['wire.images: got "yes", wanted true or false']),
-        ('about = "x"\ndialect = "chat"\n[wire]\nsystem = "first"\nfields = [\n 1,\n]', 5, ["wire.fields", "an array of strings"]),
+        (
+            'about = "x"\ndialect = "chat"\n[wire]\nsystem = "first"\nfields = [\n 1,\n]',
+            5,
+            ["wire.fields", "an array of strings"],
+        ),
         (
             'about = "x"\ndialect = "chat"\nquirks = [\n "drop_reasoning",\n "drop_ids",\n]',
             5,
             ["'drop_ids' is no known quirk", "?"],
         ),
-        ('about = "x"\ndialect = "chat"\nquirks = [\n "drop_reasoning", "zzz" ]', 4, ["'zzz' is no known quirk; known are"]),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [\n "drop_reasoning", "zzz" ]',
+            4,
+            ["'zzz' is no known quirk; known are"],
+        ),
         ('about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n', 3, ["got 3, wanted a name, or a table"]),
         ('about = "x"\ndialect = "chat"\nquirks = [{ nam = "a" }]', 3, ['got {"nam":"a"}, wanted a name, or a table']),
         (
@@ -258,7 +280,11 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
             3,
             ["quirk only_items: 'mesage' is no type of item; did you mean 'message'?"],
         ),
-        ('about = "x"\ndialect = "chat"\nquirks = ["-drop_reasoning"]', 3, ["'-drop_reasoning' takes out what is not there"]),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = ["-drop_reasoning"]',
+            3,
+            ["'-drop_reasoning' takes out what is not there"],
+        ),
         (
             'about = "x"\ndialect = "chat"\nquirks = ["drop_reasoning", "-drop_reasonin"]',
             3,
@@ -288,7 +314,10 @@ def test_profile_error_has_file_and_line(text: str, line: int, said: list[str]) 
     [
         ("about = ", "mine: not valid TOML: "),
         ('dialect = "chat"', "mine: about is missing: wanted a string"),
-        ('about = "x"', "mine: wanted a dialect (chat, responses, messages, gemini) or a profile to extend, got neither"),
+        (
+            'about = "x"',
+            "mine: wanted a dialect (chat, responses, messages, gemini) or a profile to extend, got neither",
+        ),
     ],
 )
 def test_profile_error_for_a_missing_setting_has_no_line(text: str, said: str) -> None:
@@ -299,13 +328,17 @@ def test_profile_error_for_a_missing_setting_has_no_line(text: str, said: str) -
 
 def test_a_child_of_another_dialect_is_refused() -> None:
     find = profiles(base=BASE, child='about = ""\nextends = "base"\ndialect = "responses"')
-    with pytest.raises(ProfileError, match="child, line 3: dialect: got 'responses', but 'base', which it extends, has 'chat'"):
+    with pytest.raises(
+        ProfileError, match="child, line 3: dialect: got 'responses', but 'base', which it extends, has 'chat'"
+    ):
         find("child")
 
 
 def test_an_error_in_a_parent_names_both_files() -> None:
     find = profiles(base=BASE + 'sytem = "first"', child='about = ""\nextends = "base"')
-    with pytest.raises(ProfileError, match=r"child, line 2: extends 'base': base, line 8: wire\.sytem is no known setting"):
+    with pytest.raises(
+        ProfileError, match=r"child, line 2: extends 'base': base, line 8: wire\.sytem is no known setting"
+    ):
         find("child")
 
 

@@ -64,14 +64,20 @@ def test_through_the_gateway_the_published_server_takes_what_it_refuses_by_itsel
         with running(one_upstream(server.base_url, dialect="responses", profile="open-responses")) as gateway:
             assert gateway.post(body).status_code == 400
         server.refusals.clear()
-        with running(one_upstream(server.base_url, dialect="responses", profile="vercel-ai-gateway-2026-01")) as gateway:
+        with running(
+            one_upstream(server.base_url, dialect="responses", profile="vercel-ai-gateway-2026-01")
+        ) as gateway:
             assert gateway.post(body).json()["status"] == "completed"
         assert server.refusals == []
 
 
 def test_results_are_blocks_of_one_user_message_in_their_order() -> None:
     """E-2, E-4: with their ids, after the calls; hints about caching are taken out."""
-    hinted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x", "cache_control": {"type": "e"}}]}
+    hinted = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "x", "cache_control": {"type": "e"}}],
+    }
     body = sent("ccr-tool-result", input=[*HISTORY[:7], hinted])
     assert body["instructions"] == "Be brief."
     assert [item["type"] for item in body["input"]] == [
@@ -122,7 +128,9 @@ def test_azure_is_the_makers_api_with_its_key_in_another_header() -> None:
 
 
 @pytest.mark.parametrize("profile", ["openai", "azure"])
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-nano", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-mini:acme::1"])
+@pytest.mark.parametrize(
+    "model", ["gpt-4o", "gpt-4.1-nano", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-mini:acme::1"]
+)
 def test_encrypted_reasoning_is_not_asked_of_known_models_that_do_not_reason(profile: str, model: str) -> None:
     assert "include" not in sent(profile, model=model, input="Hi")
 

@@ -80,4 +80,6 @@ def test_provider_names_stand_in_profiles_and_nowhere_else() -> None:
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if pattern.search(line)
     ]
-    assert found == [], "provider names outside profiles/; say what the server does instead of who it is:\n" + "\n".join(found)
+    assert found == [], (
+        "provider names outside profiles/; say what the server does instead of who it is:\n" + "\n".join(found)
+    )

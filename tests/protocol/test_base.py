@@ -18,7 +18,9 @@ def test_an_extension_is_a_slug_a_colon_and_a_name(kind: str) -> None:
     assert is_extension_type(kind)
 
 
-@pytest.mark.parametrize("kind", ["message", ":x", "acme:", "Acme:x", "acme:x:y", "ac me:x", "acme:x\n", "-acme:x", "acme:.x", ""])
+@pytest.mark.parametrize(
+    "kind", ["message", ":x", "acme:", "Acme:x", "acme:x:y", "ac me:x", "acme:x\n", "-acme:x", "acme:.x", ""]
+)
 def test_anything_else_is_none(kind: str) -> None:
     """B-3."""
     assert not is_extension_type(kind)

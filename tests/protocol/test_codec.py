@@ -45,7 +45,14 @@ from antiphon.protocol.items import (
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import initial_response
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, GrammarFormat, NamespaceTool, ToolSearchTool, WebSearchTool
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    GrammarFormat,
+    NamespaceTool,
+    ToolSearchTool,
+    WebSearchTool,
+)
 
 READERS: Final = [
     decode_request,
@@ -155,7 +162,10 @@ def test_stored_rows_are_read_beyond_the_bound(depth: int) -> None:
         ('{"input":[{"type":"acme:x","y":%s}]}', "input[0].y"),
         ('{"input":[{"role":"user","content":"a","y":%s}]}', "input[0].y"),
         ('{"input":[{"type":%s}]}', "input[0].type"),
-        ('{"tools":[{"type":"function","name":"f","parameters":{"two words":%s}}]}', 'tools[0].parameters["two words"]'),
+        (
+            '{"tools":[{"type":"function","name":"f","parameters":{"two words":%s}}]}',
+            'tools[0].parameters["two words"]',
+        ),
         ('{"tools":[{"type":"function","function":%s}]}', "tools[0].function"),
         ('{"tools":[{"type":"mcp","server_label":"s","require_approval":[%s]}]}', "tools[0].require_approval[0]"),
         ('{"client_metadata":{"a":%s},"x":1}', "client_metadata.a"),
@@ -258,7 +268,11 @@ def test_a_string_input_is_one_user_message() -> None:
 
 @pytest.mark.parametrize("text", ["antiphon:raw", '"antiphon:raw', '{"antiphon:raw_fields":{}}'])
 def test_text_that_quotes_our_spellings_is_left_alone(text: str) -> None:
-    document = {"input": text, "metadata": {"antiphon:raw": text}, "client_metadata": {"antiphon:raw_fields": {"a": text}}}
+    document = {
+        "input": text,
+        "metadata": {"antiphon:raw": text},
+        "client_metadata": {"antiphon:raw_fields": {"a": text}},
+    }
     assert json.loads(encode(decode_request(json.dumps(document).encode()))) == document
 
 
@@ -280,10 +294,10 @@ def test_a_known_field_counts_for_more_than_an_unknown_one_of_its_name() -> None
 
 def test_the_other_readers_read_what_they_are_named_for() -> None:
     assert decode_compact_request(b'{"model":"m","input":"x"}').model == "m"
-    assert isinstance(decode_item(b'{"type":"message","id":"m","status":"completed","role":"user","content":[]}'), Message)
-    delta = (
-        b'{"type":"response.output_text.delta","sequence_number":1,"item_id":"m","output_index":0,"content_index":0,"delta":"x"}'
+    assert isinstance(
+        decode_item(b'{"type":"message","id":"m","status":"completed","role":"user","content":[]}'), Message
     )
+    delta = b'{"type":"response.output_text.delta","sequence_number":1,"item_id":"m","output_index":0,"content_index":0,"delta":"x"}'
     assert isinstance(decode_event(Raw(delta)), OutputTextDelta)
     assert isinstance(decode_event(b'{"type":"response.x.done","sequence_number":1}'), UnknownEvent)
     response = initial_response(Request(), id="r", created_at=0)
@@ -316,7 +330,13 @@ def test_decode_event_refuses_incomplete_reasoning_event(name: str) -> None:
 
 
 CODEX_TOOLS: Final[list[dict[str, Any]]] = [
-    {"type": "function", "name": "shell", "description": "d", "strict": False, "parameters": {"type": "object", "properties": {}}},
+    {
+        "type": "function",
+        "name": "shell",
+        "description": "d",
+        "strict": False,
+        "parameters": {"type": "object", "properties": {}},
+    },
     {
         "type": "custom",
         "name": "apply_patch",
@@ -337,7 +357,10 @@ CODEX_TOOLS: Final[list[dict[str, Any]]] = [
 ]
 CODEX_INPUT: Final[list[tuple[dict[str, Any], Any]]] = [
     ({"type": "additional_tools", "id": "at_1", "role": "developer", "tools": CODEX_TOOLS}, AdditionalTools),
-    ({"type": "message", "id": "msg_1", "role": "developer", "content": [{"type": "input_text", "text": "rules"}]}, MessageParam),
+    (
+        {"type": "message", "id": "msg_1", "role": "developer", "content": [{"type": "input_text", "text": "rules"}]},
+        MessageParam,
+    ),
     (
         {
             "type": "message",
@@ -350,25 +373,67 @@ CODEX_INPUT: Final[list[tuple[dict[str, Any], Any]]] = [
     ),
     ({"type": "reasoning", "id": "rs_1", "summary": [], "content": None, "encrypted_content": "g"}, None),
     (
-        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read", "namespace": "mcp__files", "arguments": "{}"},
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "c1",
+            "name": "read",
+            "namespace": "mcp__files",
+            "arguments": "{}",
+        },
         FunctionCallParam,
     ),
-    ({"type": "function_call_output", "id": "fco_1", "call_id": "c1", "output": [{"type": "input_text", "text": "o"}]}, None),
     (
-        {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin", "status": "completed"},
+        {
+            "type": "function_call_output",
+            "id": "fco_1",
+            "call_id": "c1",
+            "output": [{"type": "input_text", "text": "o"}],
+        },
+        None,
+    ),
+    (
+        {
+            "type": "custom_tool_call",
+            "call_id": "c2",
+            "name": "apply_patch",
+            "input": "*** Begin",
+            "status": "completed",
+        },
         CustomToolCallParam,
     ),
-    ({"type": "custom_tool_call_output", "call_id": "c2", "name": "apply_patch", "output": "Done"}, CustomToolCallOutputParam),
     (
-        {"type": "local_shell_call", "call_id": "c3", "status": "completed", "action": {"type": "exec", "command": ["ls"]}},
+        {"type": "custom_tool_call_output", "call_id": "c2", "name": "apply_patch", "output": "Done"},
+        CustomToolCallOutputParam,
+    ),
+    (
+        {
+            "type": "local_shell_call",
+            "call_id": "c3",
+            "status": "completed",
+            "action": {"type": "exec", "command": ["ls"]},
+        },
         LocalShellCall,
     ),
     (
-        {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "q", "queries": ["q"]}},
+        {
+            "type": "web_search_call",
+            "status": "completed",
+            "action": {"type": "search", "query": "q", "queries": ["q"]},
+        },
         WebSearchCall,
     ),
     ({"type": "tool_search_call", "call_id": "c4", "execution": "client", "arguments": {"query": "q"}}, None),
-    ({"type": "tool_search_output", "call_id": "c4", "execution": "client", "status": "completed", "tools": CODEX_TOOLS[:1]}, None),
+    (
+        {
+            "type": "tool_search_output",
+            "call_id": "c4",
+            "execution": "client",
+            "status": "completed",
+            "tools": CODEX_TOOLS[:1],
+        },
+        None,
+    ),
     ({"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}}, UnknownItem),
     ({"type": "compaction", "encrypted_content": "e"}, None),
     ({"type": "compaction_trigger"}, CompactionTrigger),
@@ -408,10 +473,30 @@ def test_what_codex_sends_is_typed_and_comes_back_unchanged() -> None:
     "document",
     [
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "open_page", "url": "u"}},
-        {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"], "results": [{"score": 0.5}]},
-        {"type": "code_interpreter_call", "id": "ci_1", "status": "failed", "code": "1", "container_id": "c", "outputs": None},
+        {
+            "type": "file_search_call",
+            "id": "fs_1",
+            "status": "completed",
+            "queries": ["q"],
+            "results": [{"score": 0.5}],
+        },
+        {
+            "type": "code_interpreter_call",
+            "id": "ci_1",
+            "status": "failed",
+            "code": "1",
+            "container_id": "c",
+            "outputs": None,
+        },
         {"type": "image_generation_call", "id": "ig_1", "status": "generating", "result": None},
-        {"type": "computer_call", "id": "cu_1", "call_id": "c", "status": "completed", "action": {}, "pending_safety_checks": []},
+        {
+            "type": "computer_call",
+            "id": "cu_1",
+            "call_id": "c",
+            "status": "completed",
+            "action": {},
+            "pending_safety_checks": [],
+        },
         {
             "type": "mcp_call",
             "id": "mcp_1",
@@ -424,7 +509,13 @@ def test_what_codex_sends_is_typed_and_comes_back_unchanged() -> None:
         {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": [{"name": "n"}]},
         {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "s", "name": "n", "arguments": "{}"},
         {"type": "shell_call", "id": "sh_1", "call_id": "c", "status": "completed", "action": {"commands": ["ls"]}},
-        {"type": "apply_patch_call", "id": "ap_1", "call_id": "c", "status": "completed", "operation": {"type": "delete_file"}},
+        {
+            "type": "apply_patch_call",
+            "id": "ap_1",
+            "call_id": "c",
+            "status": "completed",
+            "operation": {"type": "delete_file"},
+        },
         {"type": "vtcode:file_change", "id": "vt_1", "status": "failed", "changes": [{"path": "p"}]},
     ],
 )

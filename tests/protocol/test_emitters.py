@@ -19,7 +19,9 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
-    writer = ResponseWriter(initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps())
+    writer = ResponseWriter(
+        initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps()
+    )
     for move in moves:
         move(writer)
 
@@ -37,7 +39,12 @@ def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
         CallbackEmitter(lambda event: told.append(("first", event)), lambda event: told.append(("second", event))),
         lambda w: w.start(),
     )
-    assert [(name, event.sequence_number) for name, event in told] == [("first", 0), ("second", 0), ("first", 1), ("second", 1)]
+    assert [(name, event.sequence_number) for name, event in told] == [
+        ("first", 0),
+        ("second", 0),
+        ("first", 1),
+        ("second", 1),
+    ]
 
 
 def test_null_forgets_B_2() -> None:

@@ -78,7 +78,9 @@ def test_there_are_words_for_every_type_of_the_protocol(type: Any) -> None:
     for info in infos(shapes.type_info(type), set()):
         words = describe_type(info)
         assert "'" not in words
-        assert ("anything" in words) == any(isinstance(inner, shapes.AnyType | shapes.RawType) for inner in plain_parts(info))
+        assert ("anything" in words) == any(
+            isinstance(inner, shapes.AnyType | shapes.RawType) for inner in plain_parts(info)
+        )
 
 
 def plain_parts(info: shapes.Type) -> list[shapes.Type]:

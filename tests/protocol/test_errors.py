@@ -14,7 +14,12 @@ def test_the_body_of_an_error_has_type_code_message_and_param() -> None:
     """ERR-1, B-6."""
     error = InvalidValue("model: got 5, wanted a string", param="model")
     assert json.loads(encode(ErrorBody(error=error_payload(error)))) == {
-        "error": {"type": "invalid_request", "code": "invalid_value", "message": "model: got 5, wanted a string", "param": "model"}
+        "error": {
+            "type": "invalid_request",
+            "code": "invalid_value",
+            "message": "model: got 5, wanted a string",
+            "param": "model",
+        }
     }
 
 

@@ -138,8 +138,14 @@ IN_CALL: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_inde
 @pytest.mark.parametrize(
     ("events", "part"),
     [
-        ([OutputTextDelta(**AT, delta="Hel"), OutputTextDelta(**AT, delta="lo")], OutputText(text="Hello", annotations=[])),
-        ([OutputTextDelta(**AT, delta="Hel"), OutputTextDone(**AT, text="Hello")], OutputText(text="Hello", annotations=[])),
+        (
+            [OutputTextDelta(**AT, delta="Hel"), OutputTextDelta(**AT, delta="lo")],
+            OutputText(text="Hello", annotations=[]),
+        ),
+        (
+            [OutputTextDelta(**AT, delta="Hel"), OutputTextDone(**AT, text="Hello")],
+            OutputText(text="Hello", annotations=[]),
+        ),
         ([AnnotationAdded(**AT, annotation_index=0, annotation=None)], OutputText(text="", annotations=[])),
         ([RefusalDelta(**AT, delta="N"), RefusalDelta(**AT, delta="o")], Refusal(refusal="No")),
         ([RefusalDone(**AT, refusal="No")], Refusal(refusal="No")),
@@ -159,7 +165,10 @@ def test_reasoning_that_was_never_announced_is_read_all_the_same() -> None:
 def test_a_call_that_is_cut_has_the_arguments_that_came() -> None:
     assert folded(item(FunctionCall), ArgumentsDelta(**IN_CALL, delta='{"x')).arguments == '{"x'
     assert (
-        folded(item(FunctionCall), ArgumentsDelta(**IN_CALL, delta="{"), ArgumentsDone(**IN_CALL, arguments="{}")).arguments == "{}"
+        folded(
+            item(FunctionCall), ArgumentsDelta(**IN_CALL, delta="{"), ArgumentsDone(**IN_CALL, arguments="{}")
+        ).arguments
+        == "{}"
     )
     assert folded(item(FunctionCall, arguments="{}")).arguments == "{}"
     assert folded(item(CustomToolCall), CustomInputDelta(**IN_CALL, delta="x")).input == "x"
@@ -190,7 +199,10 @@ def ended(*output: Item) -> StreamEvent:
 
 
 def test_items_that_were_never_streamed_are_taken_from_the_terminal_event() -> None:
-    first, second = item(Message, id="a", status=ItemStatus.COMPLETED), item(Message, id="b", status=ItemStatus.COMPLETED)
+    first, second = (
+        item(Message, id="a", status=ItemStatus.COMPLETED),
+        item(Message, id="b", status=ItemStatus.COMPLETED),
+    )
     streamed: list[StreamEvent] = [ItemDone(sequence_number=1, output_index=0, item=first)]
     assert fold([begun(), *streamed, ended(first, second)]).output == [first, second]
 
@@ -208,11 +220,19 @@ def test_what_was_streamed_stays_where_the_terminal_event_has_no_output() -> Non
 
 def test_what_was_streamed_counts_where_the_terminal_event_says_something_else() -> None:
     done = item(Message, status=ItemStatus.COMPLETED)
-    assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=done), ended(replace(done, id="drifted"))) == done
+    assert (
+        folded(
+            item(Message), ItemDone(sequence_number=2, output_index=0, item=done), ended(replace(done, id="drifted"))
+        )
+        == done
+    )
 
 
 def test_an_item_that_is_null_is_not_there() -> None:
-    null: list[StreamEvent] = [ItemAdded(sequence_number=1, output_index=0, item=None), OutputTextDelta(**AT, delta="a")]
+    null: list[StreamEvent] = [
+        ItemAdded(sequence_number=1, output_index=0, item=None),
+        OutputTextDelta(**AT, delta="a"),
+    ]
     assert fold([begun(), *null]).output == []
     assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=None)) == item(Message)
 

@@ -200,7 +200,9 @@ def _jumbled(events: list[StreamEvent]) -> st.SearchStrategy[list[StreamEvent]]:
 
 
 def _created() -> StreamEvent:
-    return ResponseCreated(sequence_number=0, response=initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND))
+    return ResponseCreated(
+        sequence_number=0, response=initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+    )
 
 
 def _edited_at_random(data: st.DataObject, event: StreamEvent) -> StreamEvent:
@@ -208,7 +210,9 @@ def _edited_at_random(data: st.DataObject, event: StreamEvent) -> StreamEvent:
     body = msgspec.json.decode(encode(event))
     holder, name = data.draw(st.sampled_from(_members(body)))
     value: Any = data.draw(
-        st.sampled_from([None, 0, 1, 7, -1, "", "x", "in_progress", "completed", [], {}, [{"type": "text", "text": ""}]])
+        st.sampled_from(
+            [None, 0, 1, 7, -1, "", "x", "in_progress", "completed", [], {}, [{"type": "text", "text": ""}]]
+        )
     )
     if data.draw(st.booleans()):
         holder[name] = value
@@ -258,7 +262,11 @@ def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
 def said(write: Write) -> list[StreamEvent]:
     """The events of a life."""
     collector = EventCollector()
-    write(ResponseWriter(initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), collector, counting_stamps()))
+    write(
+        ResponseWriter(
+            initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), collector, counting_stamps()
+        )
+    )
     return collector.events
 
 
@@ -443,20 +451,56 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         change_response(ResponseCreated, status="completed"),
         "'in_progress' or 'queued'",
     ),
-    ("STR-1", "queued under a wrong status", waiting, change_response(ResponseQueued, status="in_progress"), "expected 'queued'"),
-    ("STR-1", "another id in progress", text, change_response(ResponseInProgress, id="resp_2"), "'resp_2'; expected 'resp_1'"),
+    (
+        "STR-1",
+        "queued under a wrong status",
+        waiting,
+        change_response(ResponseQueued, status="in_progress"),
+        "expected 'queued'",
+    ),
+    (
+        "STR-1",
+        "another id in progress",
+        text,
+        change_response(ResponseInProgress, id="resp_2"),
+        "'resp_2'; expected 'resp_1'",
+    ),
     ("STR-2", "not announced", text, drop(ItemAdded), "expected response.output_item.added before it"),
     ("STR-2", "not announced, a call", call, drop(ItemAdded), "expected response.output_item.added before it"),
     ("STR-2", "announced late", text, put_off(ItemAdded), "expected response.output_item.added before it"),
-    ("STR-2", "announced after it was done", hosted, put_off(ItemAdded), "expected response.output_item.added before it"),
+    (
+        "STR-2",
+        "announced after it was done",
+        hosted,
+        put_off(ItemAdded),
+        "expected response.output_item.added before it",
+    ),
     ("STR-2", "announced twice", text, repeat(ItemAdded), "it was announced before"),
     ("STR-2", "announced as nothing", text, change(ItemAdded, item=None), "null item"),
-    ("STR-2", "announced as completed", text, change_item(ItemAdded, status=ItemStatus.COMPLETED), "expected 'in_progress'"),
+    (
+        "STR-2",
+        "announced as completed",
+        text,
+        change_item(ItemAdded, status=ItemStatus.COMPLETED),
+        "expected 'in_progress'",
+    ),
     ("STR-2", "an index too far", text, change(ItemAdded, output_index=5), "expected output_index 0"),
     ("STR-2", "an index below", text, change(ItemAdded, output_index=-1), "expected output_index 0"),
-    ("STR-2", "an index that is taken", two_texts, change(ItemAdded, 1, output_index=0), "expected output_index 1 for the next"),
+    (
+        "STR-2",
+        "an index that is taken",
+        two_texts,
+        change(ItemAdded, 1, output_index=0),
+        "expected output_index 1 for the next",
+    ),
     ("STR-3", "a part not announced", text, drop(ContentPartAdded), "expected response.content_part.added"),
-    ("STR-3", "an empty part not announced", empty_text, drop(ContentPartAdded), "expected response.content_part.added"),
+    (
+        "STR-3",
+        "an empty part not announced",
+        empty_text,
+        drop(ContentPartAdded),
+        "expected response.content_part.added",
+    ),
     ("STR-3", "a part announced late", text, put_off(ContentPartAdded), "expected response.content_part.added"),
     ("STR-3", "a part announced twice", text, repeat(ContentPartAdded), "response.output_text.delta or"),
     ("STR-3", "a part too far", text, change(ContentPartAdded, content_index=2), "expected content_index 0"),
@@ -472,7 +516,13 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     ("STR-3", "a delta after the text was told", refusal, put_off(RefusalDelta), "expected response.content_part.done"),
     ("STR-3", "a part not done", text, drop(ContentPartDone), "the part is open; expected response.content_part.done"),
     ("STR-3", "a part done twice", text, repeat(ContentPartDone), "expected nothing more: the part is done"),
-    ("STR-3", "a part done as another", text, change(ContentPartDone, part=Refusal(refusal="Hello")), "expected output_text"),
+    (
+        "STR-3",
+        "a part done as another",
+        text,
+        change(ContentPartDone, part=Refusal(refusal="Hello")),
+        "expected output_text",
+    ),
     (
         "STR-11",
         "a refusal in a text",
@@ -499,23 +549,59 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     ("STR-6", "a delta lost", text, drop(OutputTextDelta, 1), "response.output_text.done differs from the deltas"),
     ("STR-6", "a delta repeated", text, repeat(OutputTextDelta, 1), "they differ at character 5, 'lo' against ''"),
     ("STR-6", "deltas swapped", text, put_off(OutputTextDelta), "they differ at character 0"),
-    ("STR-6", "the part differs", text, change(OutputTextDone, text="Help"), "they differ at character 3, 'lo' against 'p'"),
+    (
+        "STR-6",
+        "the part differs",
+        text,
+        change(OutputTextDone, text="Help"),
+        "they differ at character 3, 'lo' against 'p'",
+    ),
     ("STR-6", "a part too many", two_texts, other_contents(3), "has 3 parts; expected the 2 that were streamed"),
     ("STR-6", "arguments lost", call, drop(ArgumentsDelta), "response.function_call_arguments.done differs"),
-    ("STR-6", "arguments differ", call, change_item(ItemDone, arguments="{}"), "differs from the arguments sent before"),
-    ("STR-6", "input lost", custom_call, change(CustomInputDelta, delta="y"), "response.custom_tool_call_input.done differs"),
+    (
+        "STR-6",
+        "arguments differ",
+        call,
+        change_item(ItemDone, arguments="{}"),
+        "differs from the arguments sent before",
+    ),
+    (
+        "STR-6",
+        "input lost",
+        custom_call,
+        change(CustomInputDelta, delta="y"),
+        "response.custom_tool_call_input.done differs",
+    ),
     ("STR-6", "input differs", custom_call, change_item(ItemDone, input="y"), "differs from the input sent before"),
     ("STR-6", "arguments never streamed", call, without_inner_events, "and nothing was streamed"),
     ("STR-6", "refusal differs", refusal, change(RefusalDone, refusal="Yes"), "response.refusal.done differs"),
     ("STR-6", "reasoning differs", reasoning, change(ReasoningDone, text="Ho"), "response.reasoning.done differs"),
-    ("STR-6", "summary differs", reasoning, change(SummaryTextDone, text="Ho"), "response.reasoning_summary_text.done differs"),
-    ("STR-6", "summary part differs", reasoning, change(SummaryPartDone, part=SummaryText(text="x")), "differs from the text"),
+    (
+        "STR-6",
+        "summary differs",
+        reasoning,
+        change(SummaryTextDone, text="Ho"),
+        "response.reasoning_summary_text.done differs",
+    ),
+    (
+        "STR-6",
+        "summary part differs",
+        reasoning,
+        change(SummaryPartDone, part=SummaryText(text="x")),
+        "differs from the text",
+    ),
     ("STR-6", "the item differs", text, other_contents(1), "differs from the part that was done: text: they differ"),
     ("STR-6", "the response differs", text, other_output, "response.completed differs from response.output_item.done"),
     ("STR-7", "no end", text, cut_before(ResponseCompleted), "without a terminal event"),
     ("STR-7", "two ends", text, repeat(ResponseCompleted), "after the terminal event"),
     ("STR-7", "something after the end", text, put_off(ItemDone), "after the terminal event"),
-    ("STR-7", "an end under a wrong status", text, change_response(ResponseCompleted, status="failed"), "expected 'completed'"),
+    (
+        "STR-7",
+        "an end under a wrong status",
+        text,
+        change_response(ResponseCompleted, status="failed"),
+        "expected 'completed'",
+    ),
     ("STR-7", "an end under another id", text, change_response(ResponseCompleted, id="resp_2"), "expected 'resp_1'"),
     ("STR-7", "an empty end", text, change_response(ResponseCompleted, output=[]), "has 0 items; expected the 1"),
     ("STR-8", "two errors", failure, repeat(ErrorEvent), "got error; expected response.failed after error"),
@@ -531,7 +617,13 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     ("STR-9", "arguments not told", call, drop(ArgumentsDone), "expected response.function_call_arguments.done"),
     ("STR-9", "arguments told twice", call, repeat(ArgumentsDone), "the arguments are complete"),
     ("STR-9", "arguments after they were told", call, put_off(ArgumentsDelta, 1), "the arguments are complete"),
-    ("STR-9", "arguments of another call", call, change(ArgumentsDone, name="hear"), "the name 'hear'; expected 'look'"),
+    (
+        "STR-9",
+        "arguments of another call",
+        call,
+        change(ArgumentsDone, name="hear"),
+        "the name 'hear'; expected 'look'",
+    ),
     (
         "STR-9",
         "arguments of a message",
@@ -546,8 +638,20 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         insert(ReasoningDelta(**AT, content_index=0, delta="x"), after=ContentPartAdded),
         "got response.reasoning.delta; expected response.refusal.delta",
     ),
-    ("STR-10", "a summary not announced", reasoning, drop(SummaryPartAdded), "expected response.reasoning_summary_part.added"),
-    ("STR-10", "a summary not told", reasoning, drop(SummaryTextDone), "expected response.reasoning_summary_text.delta or"),
+    (
+        "STR-10",
+        "a summary not announced",
+        reasoning,
+        drop(SummaryPartAdded),
+        "expected response.reasoning_summary_part.added",
+    ),
+    (
+        "STR-10",
+        "a summary not told",
+        reasoning,
+        drop(SummaryTextDone),
+        "expected response.reasoning_summary_text.delta or",
+    ),
     ("STR-10", "a summary not done", reasoning, drop(SummaryPartDone), "expected response.reasoning_summary_part.done"),
     (
         "STR-10",
@@ -566,16 +670,58 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         insert(AnnotationAdded(**IN_CALL, content_index=0, annotation_index=0, annotation=CITED), after=ItemAdded),
         "expected it only in a message or reasoning",
     ),
-    ("STR-12", "logprobs lost", text, change(OutputTextDelta, logprobs=UNSET), "logprobs of response.output_text.done differ"),
-    ("STR-12", "logprobs not told", text, change(OutputTextDone, logprobs=UNSET), "an array of 1 against an array of 0"),
+    (
+        "STR-12",
+        "logprobs lost",
+        text,
+        change(OutputTextDelta, logprobs=UNSET),
+        "logprobs of response.output_text.done differ",
+    ),
+    (
+        "STR-12",
+        "logprobs not told",
+        text,
+        change(OutputTextDone, logprobs=UNSET),
+        "an array of 1 against an array of 0",
+    ),
     ("ITEM-2", "no id", hosted, change_item(ItemAdded, id=None), "response.output_item.added has no id"),
     ("ITEM-2", "no id at the end", hosted, change_item(ItemDone, id=""), "response.output_item.done has no id"),
-    ("ITEM-2", "done in progress", text, change_item(ItemDone, status=ItemStatus.IN_PROGRESS), "'completed' or 'incomplete'"),
-    ("ITEM-2", "a failed message", text, change_item(ItemDone, status=ItemStatus.FAILED), "expected 'completed' or 'incomplete'"),
+    (
+        "ITEM-2",
+        "done in progress",
+        text,
+        change_item(ItemDone, status=ItemStatus.IN_PROGRESS),
+        "'completed' or 'incomplete'",
+    ),
+    (
+        "ITEM-2",
+        "a failed message",
+        text,
+        change_item(ItemDone, status=ItemStatus.FAILED),
+        "expected 'completed' or 'incomplete'",
+    ),
     ("ITEM-2", "a search that goes on", hosted, change_item(ItemDone, status="searching"), "'incomplete' or 'failed'"),
-    ("ITEM-3", "incomplete in completed", text, change_item(ItemDone, status=ItemStatus.INCOMPLETE), "or response.incomplete"),
-    ("ITEM-3", "incomplete, not last", truncated, change_item(ItemDone, 0, status=ItemStatus.INCOMPLETE), "only in the last item"),
-    ("ITEM-3", "incomplete for no reason", truncated, change_response(ResponseIncomplete, incomplete_details=None), "a reason"),
+    (
+        "ITEM-3",
+        "incomplete in completed",
+        text,
+        change_item(ItemDone, status=ItemStatus.INCOMPLETE),
+        "or response.incomplete",
+    ),
+    (
+        "ITEM-3",
+        "incomplete, not last",
+        truncated,
+        change_item(ItemDone, 0, status=ItemStatus.INCOMPLETE),
+        "only in the last item",
+    ),
+    (
+        "ITEM-3",
+        "incomplete for no reason",
+        truncated,
+        change_response(ResponseIncomplete, incomplete_details=None),
+        "a reason",
+    ),
     ("ITEM-4", "done twice", text, repeat(ItemDone), "nothing more at this output_index: the item is done"),
     ("ITEM-4", "announced again when done", hosted, announced_again, "the item is done"),
     ("ITEM-4", "content after it is done", text, put_off(ContentPartDone), "the item is done"),
@@ -586,15 +732,29 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         change(ItemAdded, item=UnknownItem(kind="step", raw=Raw(b'{"type":"step","id":"acme_1"}'))),
         "'step'; expected a known type or one spelled slug:name",
     ),
-    ("ITEM-5", "an event without a slug", extension, insert(unknown_event("progress"), after=ItemAdded), "or the form slug:name"),
-    ("ITEM-6", "an id that is taken", two_texts, change_item(ItemAdded, 1, id="msg_1"), "the id 'msg_1' belongs to output[0]"),
+    (
+        "ITEM-5",
+        "an event without a slug",
+        extension,
+        insert(unknown_event("progress"), after=ItemAdded),
+        "or the form slug:name",
+    ),
+    (
+        "ITEM-6",
+        "an id that is taken",
+        two_texts,
+        change_item(ItemAdded, 1, id="msg_1"),
+        "the id 'msg_1' belongs to output[0]",
+    ),
     ("ITEM-6", "an id that drifts", text, change(OutputTextDelta, item_id="x"), "the item_id 'x'; expected 'msg_1'"),
     ("ITEM-6", "another id at the end", text, change_item(ItemDone, id="x"), "the id 'x'; expected 'msg_1'"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("row", "write", "spoil", "words"), [(r, w, s, v) for r, _, w, s, v in SPOILED], ids=[f"{r} {n}" for r, n, *_ in SPOILED]
+    ("row", "write", "spoil", "words"),
+    [(r, w, s, v) for r, _, w, s, v in SPOILED],
+    ids=[f"{r} {n}" for r, n, *_ in SPOILED],
 )
 def test_a_broken_rule_is_named_by_its_row(row: str, write: Write, spoil: Edit, words: str) -> None:
     events = said(write)
@@ -637,7 +797,12 @@ def test_a_part_that_comes_whole_needs_no_deltas_STR_3() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [InputText(text="hi"), SummaryText(text="hi"), UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))]
+    "part",
+    [
+        InputText(text="hi"),
+        SummaryText(text="hi"),
+        UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}')),
+    ],
 )
 def test_a_part_of_a_kind_without_deltas_is_announced_and_done_STR_3(part: Any) -> None:
     def parts_of(events: list[StreamEvent]) -> list[StreamEvent]:
@@ -701,7 +866,9 @@ def test_a_server_that_never_counts_its_items_is_told_so_once_STR_2() -> None:
 
     events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in said(write)]
     (found,) = find_violations(events)
-    assert found == Violation("STR-2", "output[0]: the index belongs to 'msg_1'; expected output_index 1 for the next", 8)
+    assert found == Violation(
+        "STR-2", "output[0]: the index belongs to 'msg_1'; expected output_index 1 for the next", 8
+    )
 
 
 def test_an_event_of_a_hosted_tool_is_known_by_its_item_ITEM_5() -> None:

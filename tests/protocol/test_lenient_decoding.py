@@ -81,7 +81,8 @@ def test_what_is_read_is_written_back_unchanged(type: Any, data: st.DataObject) 
 
 
 @given(
-    data=st.data(), names=st.lists(st.sampled_from(["x", "", "not yet", "antiphon:raw", "antiphon:raw_fields", "\u2028", "kind"]))
+    data=st.data(),
+    names=st.lists(st.sampled_from(["x", "", "not yet", "antiphon:raw", "antiphon:raw_fields", "\u2028", "kind"])),
 )
 def test_unknown_fields_are_kept_at_every_level(data: st.DataObject, names: list[str]) -> None:
     """REQ-7, ITEM-6: in the request, an item, a part, a tool, anything inside them; also under the names we use for ourselves."""
@@ -132,7 +133,8 @@ spellings: Final = st.sampled_from(
 json_texts: Final = st.recursive(
     spellings,
     lambda inner: (
-        _objects(inner) | st.builds(lambda members, space: f"[{space}{(space + ',').join(members)}]", st.lists(inner), spaces)
+        _objects(inner)
+        | st.builds(lambda members, space: f"[{space}{(space + ',').join(members)}]", st.lists(inner), spaces)
     ),
     max_leaves=5,
 )
@@ -143,7 +145,9 @@ def unknown_objects(draw: st.DrawFn) -> str:
     """An object of a type nobody knows, spelled as nobody would."""
     kind = json.dumps(draw(st.sampled_from(UNKNOWN_TYPES)))
     space = draw(spaces)
-    return f'{{{space}"value"{space}:{draw(json_texts)},"type"{space}:{space}{kind}{space},"sequence_number":{space}7 }}'
+    return (
+        f'{{{space}"value"{space}:{draw(json_texts)},"type"{space}:{space}{kind}{space},"sequence_number":{space}7 }}'
+    )
 
 
 @given(unknown_objects())
@@ -197,7 +201,9 @@ def test_the_last_of_two_types_counts() -> None:
     assert (item.kind, item.string_member("type")) == ("acme:x", "acme:x")
 
 
-@pytest.mark.parametrize("body", [b'{"model":5,"model":"m"}', b'{"model":"n","model":"m"}', b'{"model":5,"x":1,"x":2,"model":"m"}'])
+@pytest.mark.parametrize(
+    "body", [b'{"model":5,"model":"m"}', b'{"model":"n","model":"m"}', b'{"model":5,"x":1,"x":2,"model":"m"}']
+)
 def test_the_last_of_two_values_counts(body: bytes) -> None:
     assert json.loads(encode(decode_request(body)))["model"] == "m"
 
@@ -252,14 +258,18 @@ def test_a_message_without_a_type_is_a_message(text: str, role: str, type: dict[
     assert (item.content, item.extra) == ([InputText(text=text)], {"x": Raw(b"1")})
 
 
-@pytest.mark.parametrize("item", [{"id": "msg_1"}, {"type": None, "id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}])
+@pytest.mark.parametrize(
+    "item", [{"id": "msg_1"}, {"type": None, "id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]
+)
 def test_a_reference_may_leave_out_its_type(item: dict[str, Any]) -> None:
     """The schema lets it be null or absent; written out it is there."""
     assert request_of({"input": [item]}).input == [ItemReference(id="msg_1")]
     assert decode_as(as_bytes(item), ItemReference) == ItemReference(id="msg_1")
 
 
-@pytest.mark.parametrize("format", [{"schema": {}}, {"name": "n"}, {"type": None, "name": "n", "schema": {"type": "object"}}])
+@pytest.mark.parametrize(
+    "format", [{"schema": {}}, {"name": "n"}, {"type": None, "name": "n", "schema": {"type": "object"}}]
+)
 def test_a_json_schema_may_leave_out_its_type(format: dict[str, Any]) -> None:
     text = request_of({"text": {"format": format}}).text
     assert text
@@ -284,7 +294,9 @@ def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
     spot = data.draw(st.sampled_from(found))
     wrong = [value for value in WRONG if kind_of(value) not in spot.kinds]
     ways: list[tuple[str, Any]] = (
-        [("kind", value) for value in wrong] + [("word", "no such word")] * bool(spot.words) + [("gone", None)] * spot.required
+        [("kind", value) for value in wrong]
+        + [("word", "no such word")] * bool(spot.words)
+        + [("gone", None)] * spot.required
     )
     assume(ways)
     way, value = data.draw(st.sampled_from(ways))
@@ -328,10 +340,22 @@ def test_a_known_object_whose_type_is_wrong_is_named_by_its_type(data: st.DataOb
             "text.format.type",
             'got "yaml", wanted one of "text", "json_object", "json_schema"',
         ),
-        ({"text": {"format": {}}}, "text.format.type", 'is missing: got {}, wanted one of "text", "json_object", "json_schema"'),
+        (
+            {"text": {"format": {}}},
+            "text.format.type",
+            'is missing: got {}, wanted one of "text", "json_object", "json_schema"',
+        ),
         ({"input": [USER, {"type": 5}]}, "input[1].type", 'got 5, wanted one such as "message", "function_call"'),
-        ({"input": [USER, {"content": "x"}]}, "input[1].type", 'is missing: got {"content": "x"}, wanted one such as "message"'),
-        ({"input": [{"role": "king", "content": ""}]}, "input[0].role", '"king", wanted one of "assistant", "developer", "system"'),
+        (
+            {"input": [USER, {"content": "x"}]},
+            "input[1].type",
+            'is missing: got {"content": "x"}, wanted one such as "message"',
+        ),
+        (
+            {"input": [{"role": "king", "content": ""}]},
+            "input[0].role",
+            '"king", wanted one of "assistant", "developer", "system"',
+        ),
         ({"metadata": {"two words": 5}}, 'metadata["two words"]', "got 5, wanted a string of at most 512 characters"),
         ({"metadata": {"": 5}}, 'metadata[""]', "got 5, wanted a string of at most 512 characters"),
         (
@@ -339,13 +363,21 @@ def test_a_known_object_whose_type_is_wrong_is_named_by_its_type(data: st.DataOb
             "metadata",
             "(a string of 65 characters), wanted for a key a string of at most 64 characters",
         ),
-        ({"metadata": {str(n): "" for n in range(17)}}, "metadata", "got 17 entries, wanted an object of at most 16 strings"),
+        (
+            {"metadata": {str(n): "" for n in range(17)}},
+            "metadata",
+            "got 17 entries, wanted an object of at most 16 strings",
+        ),
         (
             {"tool_choice": {"type": "allowed_tools", "tools": []}},
             "tool_choice.tools",
             "got 0 entries, wanted an array of 1 to 128 objects",
         ),
-        ({"tool_choice": {"type": "allowed_tools", "tools": 5}}, "tool_choice.tools", "got 5, wanted an array of 1 to 128 objects"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": 5}},
+            "tool_choice.tools",
+            "got 5, wanted an array of 1 to 128 objects",
+        ),
         ({"conversation": 5}, "conversation", "got 5, wanted a string or an object or null"),
         ({"context_management": [{}, 5]}, "context_management[1]", "got 5, wanted an object"),
         ({"stream": "yes"}, "stream", 'got "yes", wanted true or false or null'),
@@ -413,7 +445,10 @@ def test_a_tool_that_only_lacks_its_name_is_not_called_nested(document: Any) -> 
             {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]},
             AllowedToolsParam(tools=[SpecificFunction(name="f")], mode="required"),
         ),
-        ({"type": "mcp", "server_label": "s"}, UnknownToolChoice(kind="mcp", raw=Raw(b'{"type": "mcp", "server_label": "s"}'))),
+        (
+            {"type": "mcp", "server_label": "s"},
+            UnknownToolChoice(kind="mcp", raw=Raw(b'{"type": "mcp", "server_label": "s"}')),
+        ),
     ],
 )
 def test_every_choice_of_a_tool_is_read(choice: Any, read: Any) -> None:
@@ -465,13 +500,22 @@ def test_every_output_item_can_be_sent_back_as_input(sent: Any, data: st.DataObj
         ({"type": "item_reference", "id": "i"}, ItemReference),
         ({"type": "reasoning", "summary": [], "content": None, "encrypted_content": "e"}, ReasoningParam),
         (
-            {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}], "phase": "commentary"},
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "refusal", "refusal": "no"}],
+                "phase": "commentary",
+            },
             MessageParam,
         ),
         ({"type": "message", "role": "developer", "content": "d"}, MessageParam),
         ({"type": "message", "role": "system", "content": "s"}, MessageParam),
         (
-            {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": "u", "detail": "original"}]},
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_image", "image_url": "u", "detail": "original"}],
+            },
             MessageParam,
         ),
         ({"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}, FunctionCallParam),

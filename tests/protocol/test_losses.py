@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from antiphon.protocol.losses import MAX_LISTED, MAX_TEXT, Loss, Losses
 
-LOSSES = st.lists(st.tuples(st.sampled_from(["tools[0]", "input[2]"]), st.sampled_from(["a", "b"]), st.sampled_from(["", "why"])))
+LOSSES = st.lists(
+    st.tuples(st.sampled_from(["tools[0]", "input[2]"]), st.sampled_from(["a", "b"]), st.sampled_from(["", "why"]))
+)
 
 
 @given(LOSSES, LOSSES)

@@ -52,7 +52,9 @@ def test_nesting_bound_is_exact_whatever_stands_in_strings(
 ) -> None:
     """Input: the bound counts levels of arrays and objects, and nothing in a string is a level."""
     depth = MAX_NESTING - depth_of(core) - missing
-    text = nested(depth, json.dumps(core, ensure_ascii=ascii), objects=objects, beside=json.dumps(beside, ensure_ascii=ascii))
+    text = nested(
+        depth, json.dumps(core, ensure_ascii=ascii), objects=objects, beside=json.dumps(beside, ensure_ascii=ascii)
+    )
     levels = max(depth + depth_of(core), depth + depth_of(beside))
     for data in (text, text.encode(), Raw(text.encode())):
         assert is_too_deep(data) == (levels > MAX_NESTING)
@@ -78,7 +80,9 @@ def test_nesting_check_names_the_bound() -> None:
         check_nesting("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1))
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '"' + "[" * 1000, '\\"' + "[" * 1000, "]" * 1000 + "[" * 300])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '"' + "[" * 1000, '\\"' + "[" * 1000, "]" * 1000 + "[" * 300]
+)
 def test_nesting_of_broken_json_never_reaches_the_recursion_limit(text: str) -> None:
     """Input: 100,000 nested brackets. Text that is no JSON is rejected by one of the two, and neither recurses without end."""
     with pytest.raises(msgspec.DecodeError):

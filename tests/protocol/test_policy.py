@@ -90,7 +90,9 @@ class Life:
 
     def hosted(self, key: Any) -> None:
         whole: list[Item] = [
-            WebSearchCall(id=f"ws_{key}", status="completed", action={"type": "search", "query": "q", "sources": [{"url": "u"}]}),
+            WebSearchCall(
+                id=f"ws_{key}", status="completed", action={"type": "search", "query": "q", "sources": [{"url": "u"}]}
+            ),
             FileSearchCall(id=f"fs_{key}", status="completed", queries=["q"], results=[{"text": "found"}]),
             CodeInterpreterCall(id=f"ci_{key}", status="completed", code="1", outputs=[{"type": "logs", "logs": "1"}]),
         ]
@@ -207,7 +209,9 @@ def asked(draw: st.DrawFn) -> Request:
         include=draw(st.one_of(st.just(UNSET), st.lists(st.sampled_from(ALL_INCLUDED), unique=True))),
         top_logprobs=draw(st.one_of(st.just(UNSET), st.integers(0, 1))),
         stream_options=draw(
-            st.sampled_from([UNSET, None, StreamOptions(include_obfuscation=True), StreamOptions(include_obfuscation=False)])
+            st.sampled_from(
+                [UNSET, None, StreamOptions(include_obfuscation=True), StreamOptions(include_obfuscation=False)]
+            )
         ),
     )
 
@@ -334,11 +338,15 @@ def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: 
 
 @settings(max_examples=30)
 @given(
-    choice=st.sampled_from([UNSET, "none", SpecificFunction(name="look"), SpecificCustom(name="patch", namespace="files")]),
+    choice=st.sampled_from(
+        [UNSET, "none", SpecificFunction(name="look"), SpecificCustom(name="patch", namespace="files")]
+    ),
     parallel=st.booleans(),
     events=anyones_lives(ENDINGS),
 )
-def test_the_fold_of_what_comes_out_is_its_terminal_response(choice: Any, parallel: bool, events: list[StreamEvent]) -> None:
+def test_the_fold_of_what_comes_out_is_its_terminal_response(
+    choice: Any, parallel: bool, events: list[StreamEvent]
+) -> None:
     """STR-6: over the lives that every other law of the hub is proved on."""
     delivered, _ = ruled(replace(ASK, tool_choice=choice, parallel_tool_calls=parallel), events)
     assert find_violations(delivered) == []
@@ -370,7 +378,9 @@ def _index(event: StreamEvent) -> int | None:
 def _bare(event: StreamEvent) -> Any:
     """An event without its numbers and without what comes only when asked for."""
     members = msgspec.json.decode(encode(event))
-    return _without(members, {"sequence_number", "output_index", "logprobs", "obfuscation", "encrypted_content", *HOSTED})
+    return _without(
+        members, {"sequence_number", "output_index", "logprobs", "obfuscation", "encrypted_content", *HOSTED}
+    )
 
 
 def _without(value: Any, names: set[str]) -> Any:
@@ -399,10 +409,15 @@ HOSTED = {"sources", "results", "outputs"}
         (SpecificFunction(name="f", namespace="ns"), ["ns.f"]),
         (SpecificCustom(name="f"), ["custom f"]),
         (SpecificCustom(name="f", namespace="ns"), ["custom ns.f"]),
-        (AllowedToolsParam(tools=[SpecificFunction(name="f"), SpecificCustom(name="f", namespace="ns")]), ["f", "custom ns.f"]),
+        (
+            AllowedToolsParam(tools=[SpecificFunction(name="f"), SpecificCustom(name="f", namespace="ns")]),
+            ["f", "custom ns.f"],
+        ),
         (AllowedToolsParam(tools=[SpecificFunction(name="f")], mode="none"), []),
         (
-            AllowedToolsParam(tools=[UnknownToolChoice(kind="namespace", raw=Raw(b'{"type":"namespace","name":"ns"}'))]),
+            AllowedToolsParam(
+                tools=[UnknownToolChoice(kind="namespace", raw=Raw(b'{"type":"namespace","name":"ns"}'))]
+            ),
             ["ns.f", "custom ns.f"],
         ),
         (AllowedToolsParam(tools=[UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))]), []),
@@ -572,7 +587,11 @@ def test_results_of_hosted_tools_come_only_when_asked_for() -> None:
     without, losses = ruled(ASK, life.events)
     assert losses == []
     assert [
-        (item.action if isinstance(item, WebSearchCall) else None, getattr(item, "results", None), getattr(item, "outputs", None))
+        (
+            item.action if isinstance(item, WebSearchCall) else None,
+            getattr(item, "results", None),
+            getattr(item, "outputs", None),
+        )
         for item in items_of(without)
     ] == [({"type": "search", "query": "q"}, None, None), (None, None, None), (None, None, None)]
     for name, told in zip(ALL_HOSTED, [b'"sources":[', b'"results":[', b'"outputs":['], strict=True):

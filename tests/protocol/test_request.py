@@ -47,13 +47,19 @@ def test_items_are_the_input_itself() -> None:
         ({"input": [{"type": "custom_tool_call_output", "call_id": "", "output": ""}]}, "input[0].call_id"),
         ({"tools": [{"type": "function", "name": "f" * 65}]}, "tools[0].name"),
         ({"tools": [{"type": "function", "name": "f.g"}]}, "tools[0].name"),
-        ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f.g"}]}]}, "tools[0].tools[0].name"),
+        (
+            {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "f.g"}]}]},
+            "tools[0].tools[0].name",
+        ),
         ({"max_output_tokens": 15}, "max_output_tokens"),
         ({"max_tool_calls": 0}, "max_tool_calls"),
         ({"top_logprobs": -1}, "top_logprobs"),
         ({"safety_identifier": "s" * 65}, "safety_identifier"),
         ({"prompt_cache_key": "k" * 65}, "prompt_cache_key"),
-        ({"tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}] * 129}}, "tool_choice.tools"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": [{"type": "function", "name": "f"}] * 129}},
+            "tool_choice.tools",
+        ),
         ({"input": [{"role": "user", "content": "x" * (10 * 1024 * 1024 + 1)}]}, "input[0].content"),
     ],
 )

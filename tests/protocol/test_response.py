@@ -65,7 +65,9 @@ def test_all_31_required_fields_are_there_and_settings_have_their_effective_valu
     assert response["model"] == (document.get("model") or "")
     for name, default in DEFAULTS.items():
         said = document.get(name)
-        assert response[name] == (default if said is None or (name == "previous_response_id" and not said) else said), name
+        assert response[name] == (default if said is None or (name == "previous_response_id" and not said) else said), (
+            name
+        )
 
 
 @given(st.data())
@@ -90,7 +92,9 @@ def test_what_identifies_a_request_is_echoed() -> None:
         "text": {"verbosity": "low"},
     }
     response = opened(settings)
-    assert {key: response[key] for key in settings} == settings | {"text": {"format": {"type": "text"}, "verbosity": "low"}}
+    assert {key: response[key] for key in settings} == settings | {
+        "text": {"format": {"type": "text"}, "verbosity": "low"}
+    }
 
 
 @pytest.mark.parametrize(
@@ -100,7 +104,10 @@ def test_what_identifies_a_request_is_echoed() -> None:
         ({}, {"format": {"type": "text"}}),
         ({"format": None, "verbosity": None}, {"format": {"type": "text"}}),
         ({"format": {"type": "text", "x": 1}}, {"format": {"type": "text", "x": 1}}),
-        ({"format": {"type": "json_object"}, "verbosity": "high"}, {"format": {"type": "json_object"}, "verbosity": "high"}),
+        (
+            {"format": {"type": "json_object"}, "verbosity": "high"},
+            {"format": {"type": "json_object"}, "verbosity": "high"},
+        ),
         (
             {"format": {"type": "json_schema", "schema": {"type": "object"}}},
             {
@@ -114,8 +121,28 @@ def test_what_identifies_a_request_is_echoed() -> None:
             },
         ),
         (
-            {"format": {"type": "json_schema", "name": "n", "description": "d", "schema": {}, "strict": True, "x": 1}, "y": 2},
-            {"format": {"type": "json_schema", "name": "n", "description": "d", "schema": {}, "strict": True, "x": 1}, "y": 2},
+            {
+                "format": {
+                    "type": "json_schema",
+                    "name": "n",
+                    "description": "d",
+                    "schema": {},
+                    "strict": True,
+                    "x": 1,
+                },
+                "y": 2,
+            },
+            {
+                "format": {
+                    "type": "json_schema",
+                    "name": "n",
+                    "description": "d",
+                    "schema": {},
+                    "strict": True,
+                    "x": 1,
+                },
+                "y": 2,
+            },
         ),
     ],
 )
@@ -145,8 +172,24 @@ def test_reasoning_is_echoed_with_all_its_fields(reasoning: Any, echo: Any) -> N
             {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None},
         ),
         (
-            {"type": "function", "name": "f", "description": "d", "parameters": {}, "strict": False, "defer_loading": True, "x": 1},
-            {"type": "function", "name": "f", "description": "d", "parameters": {}, "strict": False, "defer_loading": True, "x": 1},
+            {
+                "type": "function",
+                "name": "f",
+                "description": "d",
+                "parameters": {},
+                "strict": False,
+                "defer_loading": True,
+                "x": 1,
+            },
+            {
+                "type": "function",
+                "name": "f",
+                "description": "d",
+                "parameters": {},
+                "strict": False,
+                "defer_loading": True,
+                "x": 1,
+            },
         ),
         ({"type": "custom", "name": "c"}, {"type": "custom", "name": "c"}),
         ({"type": "acme:tool", "x": 1.0}, {"type": "acme:tool", "x": 1.0}),

@@ -202,7 +202,9 @@ def test_every_word_that_is_not_known_is_refused_where_it_stands(name: str, sche
     for plain in objects(schemas[name]):
         for field, value in plain["properties"].items():
             options = alternatives(value)
-            if all(option.get("type") in ("string", "null") for option in options) and any("enum" in option for option in options):
+            if all(option.get("type") in ("string", "null") for option in options) and any(
+                "enum" in option for option in options
+            ):
                 with pytest.raises(ClientFault) as refused:
                     read(smallest(plain) | {field: "no such word"}, name)
                 assert (refused.value.code, refused.value.param) == ("invalid_value", field)
@@ -257,14 +259,27 @@ def test_a_valid_document_is_read_and_written_back_unchanged(name: str, data: st
 
 
 @pytest.mark.parametrize(
-    "name", ["ItemParam", "ItemField", "ResponsesToolParam", "Tool", "SpecificToolChoiceParam", "TextFormatParam", "Annotation"]
+    "name",
+    [
+        "ItemParam",
+        "ItemField",
+        "ResponsesToolParam",
+        "Tool",
+        "SpecificToolChoiceParam",
+        "TextFormatParam",
+        "Annotation",
+    ],
 )
 @given(data=st.data())
 @settings(max_examples=20)
 def test_a_missing_type_is_asked_for_where_several_may_stand(name: str, data: st.DataObject) -> None:
     document = data.draw(valid(name))
     document.pop("type")
-    if "role" in document or document.keys() == {"id"} or (name == "TextFormatParam" and document.keys() & {"name", "schema"}):
+    if (
+        "role" in document
+        or document.keys() == {"id"}
+        or (name == "TextFormatParam" and document.keys() & {"name", "schema"})
+    ):
         read(document, name)  # ITEM-8, and what the specification lets go without a type
         return
     with pytest.raises(ClientFault) as refused:

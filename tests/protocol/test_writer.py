@@ -124,7 +124,11 @@ def test_numbers_start_at_zero_and_have_no_gap_STR_5(events: list[StreamEvent]) 
 
 
 def test_every_event_of_the_schema_is_typed_and_no_other_but_those_of_custom_tools_B_2() -> None:
-    names = {schema["properties"]["type"]["enum"][0] for name, schema in published().items() if name.endswith("StreamingEvent")}
+    names = {
+        schema["properties"]["type"]["enum"][0]
+        for name, schema in published().items()
+        if name.endswith("StreamingEvent")
+    }
     custom = {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}
     assert len(names) == 24
     assert set(TYPE_OF_EVENT.values()) == names | custom
@@ -172,7 +176,9 @@ def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> N
         (lambda w: w.reasoning_item("a"), Reasoning(id="rs_1", status=ItemStatus.IN_PROGRESS, summary=[])),
         (
             lambda w: w.call("a", name="look", call_id="c_1", namespace="eyes"),
-            FunctionCall(id="fc_1", call_id="c_1", name="look", arguments="", status=ItemStatus.IN_PROGRESS, namespace="eyes"),
+            FunctionCall(
+                id="fc_1", call_id="c_1", name="look", arguments="", status=ItemStatus.IN_PROGRESS, namespace="eyes"
+            ),
         ),
         (
             lambda w: w.custom_call("a", name="patch", call_id="c_1"),
@@ -261,13 +267,17 @@ def test_an_item_ends_in_its_final_form_which_the_response_has_too_STR_4_STR_6()
 )
 def test_there_is_one_terminal_event_and_it_is_the_last_STR_7(end: Move, kind: type) -> None:
     events = said(lambda w: w.text("a", "x"), end)
-    terminal = [type(event) for event in events if isinstance(event, ResponseCompleted | ResponseIncomplete | ResponseFailed)]
+    terminal = [
+        type(event) for event in events if isinstance(event, ResponseCompleted | ResponseIncomplete | ResponseFailed)
+    ]
     assert terminal == [kind]
     assert type(events[-1]) is kind
 
 
 def test_a_failure_closes_what_is_open_and_tells_the_error_first_STR_8_ITEM_3() -> None:
-    events = said(lambda w: w.text("a", "x"), lambda w: w.call("b", name="look", call_id="c"), lambda w: w.fail(GONE, USED))
+    events = said(
+        lambda w: w.text("a", "x"), lambda w: w.call("b", name="look", call_id="c"), lambda w: w.fail(GONE, USED)
+    )
     assert kinds(events[-4:]) == [ArgumentsDone, ItemDone, ErrorEvent, ResponseFailed]
     error, last = events[-2], events[-1]
     assert isinstance(error, ErrorEvent)
@@ -328,7 +338,9 @@ def test_anything_of_reasoning_announces_it_STR_10_RSN_1(say: Move) -> None:
 
 
 def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
-    events = said(lambda w: w.refusal("a", "No"), lambda w: w.annotation("b", CITED), lambda w: w.annotation("b", CITED), complete)
+    events = said(
+        lambda w: w.refusal("a", "No"), lambda w: w.annotation("b", CITED), lambda w: w.annotation("b", CITED), complete
+    )
     assert {RefusalDelta, RefusalDone} <= set(kinds(events))
     assert [event.annotation_index for event in events if isinstance(event, AnnotationAdded)] == [0, 1]
     done = [event.part for event in events if isinstance(event, ContentPartDone)]
@@ -336,7 +348,9 @@ def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
 
 
 def test_logprobs_stand_on_deltas_done_and_part_STR_12() -> None:
-    events = said(lambda w: w.text("a", "a", logprobs=[PROBABLE]), lambda w: w.text("a", "", logprobs=[PROBABLE]), complete)
+    events = said(
+        lambda w: w.text("a", "a", logprobs=[PROBABLE]), lambda w: w.text("a", "", logprobs=[PROBABLE]), complete
+    )
     assert [event.logprobs for event in events if isinstance(event, OutputTextDelta)] == [[PROBABLE], [PROBABLE]]
     assert [event.logprobs for event in events if isinstance(event, OutputTextDone)] == [[PROBABLE, PROBABLE]]
     parts: list[Any] = [event.part for event in events if isinstance(event, ContentPartDone)]
@@ -436,7 +450,9 @@ def test_an_item_of_our_own_kind_has_its_slug_B_3() -> None:
 
 def test_our_own_items_may_fail_ITEM_2() -> None:
     (found,) = _output(
-        lambda w: w.extension_item("a", "vtcode:command_execution", {}), lambda w: w.close("a", ItemStatus.FAILED), complete
+        lambda w: w.extension_item("a", "vtcode:command_execution", {}),
+        lambda w: w.close("a", ItemStatus.FAILED),
+        complete,
     )
     assert status_of(found) == "failed"
 
@@ -543,7 +559,12 @@ def test_a_response_has_its_times_and_its_details_B_4() -> None:
     completed.complete(USED)
     assert (completed.has_started, completed.has_ended) == (True, True)
     made = completed.response
-    assert (made.created_at, made.completed_at, made.usage, made.service_tier) == (FIRST_SECOND, FIRST_SECOND, USED, "flex")
+    assert (made.created_at, made.completed_at, made.usage, made.service_tier) == (
+        FIRST_SECOND,
+        FIRST_SECOND,
+        USED,
+        "flex",
+    )
     assert (made.error, made.incomplete_details) == (None, None)
     failed, _ = fresh()
     failed.fail(ApiError("no", type="model_error", code="tool_not_allowed"))

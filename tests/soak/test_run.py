@@ -19,7 +19,9 @@ def test_what_does_not_grow_has_no_slope() -> None:
     assert abs(steep) < 2 * error
 
 
-def test_a_small_soak_passes_and_says_what_it_saw(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_soak_passes_and_says_what_it_saw(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(run, "ROUNDS", 5)
     assert main(["--requests", "200"]) == 0
     told = capsys.readouterr().out

@@ -18,7 +18,9 @@ from antiphon.store.sqlite.store import SqliteStore
 
 class Bench(Struct, frozen=True):
     store: Store
-    another: Callable[[], Awaitable[Store]]  # another store of the same place, as another process has it; it is closed at the end
+    another: Callable[
+        [], Awaitable[Store]
+    ]  # another store of the same place, as another process has it; it is closed at the end
     let_pass: Callable[[float], Awaitable[None]]  # so many seconds, for all leases
     place: str  # where it is, for other processes
 
@@ -56,7 +58,9 @@ async def in_postgres() -> AsyncIterator[Bench]:
         stack.push_async_callback(clock.close)
 
         async def let_pass(seconds: float) -> None:
-            await clock.execute("UPDATE antiphon_work SET held_until = held_until - make_interval(secs => $1)", float(seconds))
+            await clock.execute(
+                "UPDATE antiphon_work SET held_until = held_until - make_interval(secs => $1)", float(seconds)
+            )
 
         yield Bench(store, opened, let_pass, url)
 

@@ -47,7 +47,16 @@ def database_of(url: str) -> str:
 def sql(statement: str, url: str | None = None) -> str:
     """What `psql` answers, as a superuser; lines of values with nothing around them."""
     target = url or url_of("postgres")
-    command = [str(_cluster().programs / "psql"), "--no-psqlrc", "-qAt", "-v", "ON_ERROR_STOP=1", "-c", statement, target]
+    command = [
+        str(_cluster().programs / "psql"),
+        "--no-psqlrc",
+        "-qAt",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-c",
+        statement,
+        target,
+    ]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
@@ -111,7 +120,9 @@ def _cluster() -> _Cluster:
 def _end(guard: subprocess.Popen[bytes]) -> None:
     assert guard.stdin
     guard.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):  # removing the files of many databases takes its time; it needs nobody
+    with contextlib.suppress(
+        subprocess.TimeoutExpired
+    ):  # removing the files of many databases takes its time; it needs nobody
         guard.wait(5)
 
 

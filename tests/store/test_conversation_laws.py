@@ -149,7 +149,9 @@ def test_pages_follow_each_other(run: Run, order: Literal["asc", "desc"]) -> Non
                     break
                 after = found[-1]
             assert found == (ids if order == "asc" else ids[::-1])
-        assert await store.list_entries("anna", "conv", after=None, order=order, limit=0) == EntryPage(entries=[], has_more=True)
+        assert await store.list_entries("anna", "conv", after=None, order=order, limit=0) == EntryPage(
+            entries=[], has_more=True
+        )
         assert await store.list_entries("anna", "conv", after="nowhere", order=order, limit=2) is None
         assert await store.list_entries("anna", "nowhere", after=None, order=order, limit=2) is None
         assert await store.list_entries("anna", "nowhere", after="item_1", order=order, limit=2) is None
@@ -178,7 +180,9 @@ def test_the_newest_items_are_read_up_to_a_limit(run: Run) -> None:
             assert await store.all_entries("anna", "conv", limit, drops_oldest=False) == wanted
         await store.create_conversation("anna", conversation("empty"), [])
         for drops_oldest in (True, False):
-            assert await store.all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(content=b"[]", size=0)
+            assert await store.all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(
+                content=b"[]", size=0
+            )
             assert await store.all_entries("anna", "nowhere", 99, drops_oldest=drops_oldest) is None
             assert await store.all_entries("bert", "conv", 99, drops_oldest=drops_oldest) is None
 
@@ -367,7 +371,9 @@ items = st.sampled_from(["a", "b", "c", "d", "\0", ""])
 some = st.lists(items, max_size=4)
 creates = st.builds(Create, owners, ids, some)
 adds = st.builds(Add, owners, ids, some)
-lists = st.builds(List, owners, ids, st.none() | items, st.sampled_from(["asc", "desc"]), st.sampled_from([0, 1, 2, 3, 4, 100]))
+lists = st.builds(
+    List, owners, ids, st.none() | items, st.sampled_from(["asc", "desc"]), st.sampled_from([0, 1, 2, 3, 4, 100])
+)
 asks = st.builds(Ask, st.sampled_from(["get", "update", "delete"]), owners, ids)
 item_asks = st.builds(AskItem, st.sampled_from(["get", "delete"]), owners, ids, items)
 
@@ -387,7 +393,9 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(creates, adds, adds, lists, asks, item_asks), max_size=30))
-def test_all_stores_keep_the_same_conversations(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:
+def test_all_stores_keep_the_same_conversations(
+    both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]
+) -> None:
     runner, benches = both
     model = Model()
 

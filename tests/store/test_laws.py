@@ -18,7 +18,18 @@ from tests.store.places import NO_LIMIT, PLACES, Place, chain_of, chained, recor
 from antiphon.errors import StorageUnavailable
 from antiphon.store.interface import Excerpt, ResponseRecord, Store, StoredTurn
 
-ODD = ["", "\0", "a\0b", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
+ODD = [
+    "",
+    "\0",
+    "a\0b",
+    "\N{GRINNING FACE}",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "%",
+    "'; --",
+    "x" * 3000,
+    "\ufeff",
+    "\U0010ffff",
+]
 KEPT = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
 
 
@@ -89,11 +100,15 @@ def test_a_moment_is_kept_exactly(run: Run, at: int) -> None:
 def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
     async def law(store: Store) -> None:
         for number, id in enumerate(ODD):
-            kept = ResponseRecord(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            kept = ResponseRecord(
+                id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b""
+            )
             await store.save(f"owner {id}", kept, [id, id], [id])
             await store.save(f"owner {id}", replace(kept, id=f"{id}2", previous=id), [], [])
         for number, id in enumerate(ODD):
-            kept = ResponseRecord(id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b"")
+            kept = ResponseRecord(
+                id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b""
+            )
             assert await store.get(f"owner {id}", id) == kept
             assert await chain_of(store, f"owner {id}", f"{id}2") == chained(kept, kept)
             assert await with_item(store, f"owner {id}", id) == turn(kept)
@@ -142,14 +157,21 @@ def test_many_saves_at_once_are_all_kept(run: Run) -> None:
 
         await asyncio.gather(*map(one, range(200)))
         assert (await store.stats()).responses == 150
-        assert all([await with_call(store, "anna", f"call_{number}") == turn(record(f"resp_{number}")) for number in range(150)])
+        assert all(
+            [
+                await with_call(store, "anna", f"call_{number}") == turn(record(f"resp_{number}"))
+                for number in range(150)
+            ]
+        )
 
     run(law)
 
 
 def test_a_response_may_be_found_by_many_ids(run: Run) -> None:
     async def law(store: Store) -> None:
-        await store.save("anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"])
+        await store.save(
+            "anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"]
+        )
         assert await with_item(store, "anna", "msg_499") == turn(record("resp_1"))
         assert await with_call(store, "anna", "call_1") == turn(record("resp_1"))
         assert (await store.stats()).items == 500
@@ -212,7 +234,9 @@ def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
 
 def test_a_circle_is_no_chain_and_no_endless_walk(run: Run) -> None:
     async def law(store: Store) -> None:
-        await save(store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x"))
+        await save(
+            store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x")
+        )
         for id in ("self", "x", "y", "z", "tail"):
             assert await chain_of(store, "anna", id) is None
 
@@ -364,11 +388,17 @@ def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
         await store.save("bert", kept[3], ["rs_3"], ["call_3"])
         first, second = kept[0].output, kept[1].output
         assert await store.find_outputs("anna", ["rs_1", "rs_2", "rs_3"], [], NO_LIMIT) == [first]
-        assert await store.find_outputs("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [first, second]
+        assert await store.find_outputs("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [
+            first,
+            second,
+        ]
         assert await store.find_outputs("anna", ["rs_2"], ["call_2"], NO_LIMIT) == [first, second]
         assert await store.find_outputs("anna", [], ["call_0"], NO_LIMIT) == []
         assert await store.find_outputs("anna", [], [], NO_LIMIT) == []
-        assert await store.find_outputs("anna", [], [f"call_{number}" for number in range(1000)], NO_LIMIT) == [first, second]
+        assert await store.find_outputs("anna", [], [f"call_{number}" for number in range(1000)], NO_LIMIT) == [
+            first,
+            second,
+        ]
         assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(first) + len(second)) == [first, second]
         assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(first) + len(second) - 1) == [second]
         assert await store.find_outputs("anna", ["rs_2"], ["call_2"], len(second) - 1) == []
@@ -581,7 +611,9 @@ class Model:
     def lead(self, saved: Save) -> None:
         """An id that we gave leads to one response only, as long as that is there."""
         owner, id = saved.owner, saved.record.id
-        self.leads = {lead for lead in self.leads if (lead[0], lead[2]) != (owner, id) and (lead[0], lead[2]) in self.kept}
+        self.leads = {
+            lead for lead in self.leads if (lead[0], lead[2]) != (owner, id) and (lead[0], lead[2]) in self.kept
+        }
         known = {item for of, item, _ in self.leads if of == owner}
         self.leads |= {(owner, item, id) for item in saved.items if not (item == OURS and item in known)}
 
@@ -626,7 +658,9 @@ async def ask(store: Store, step: Save | Ask | Prune) -> Any:
         case Ask(what="get" | "delete"):
             return await getattr(store, step.what)(step.owner, step.id)
         case Ask():
-            return await {"chain": chain_of, "with_item": with_item, "with_call": with_call}[step.what](store, step.owner, step.id)
+            return await {"chain": chain_of, "with_item": with_item, "with_call": with_call}[step.what](
+                store, step.owner, step.id
+            )
         case Prune():
             return await everything_of(store, before=step.before, keep=step.keep, step=step.step)
 
@@ -636,7 +670,9 @@ OURS = "msg_" + "6a" * 20
 ids = st.sampled_from(["resp_1", "resp_2", "resp_3", "resp_4", "\0", "", "\N{GRINNING FACE}", OURS])
 json = st.recursive(
     st.none() | st.integers(-(2**53) - 1, 2**53 + 1) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["z", "a", "\0", "é"]), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["z", "a", "\0", "é"]), inner, max_size=3)
+    ),
     max_leaves=5,
 ).map(msgspec.json.encode)
 moments = st.integers(0, 9)
@@ -678,7 +714,12 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
 
 
 @example(
-    [Save("anna", LARGE, ["m"], ["c"]), Ask("get", "anna", "resp_1"), Ask("with_item", "anna", "m"), Ask("with_call", "anna", "c")]
+    [
+        Save("anna", LARGE, ["m"], ["c"]),
+        Ask("get", "anna", "resp_1"),
+        Ask("with_item", "anna", "m"),
+        Ask("with_call", "anna", "c"),
+    ]
 )
 @example(
     [
@@ -690,7 +731,9 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(saves, saves, asks, prunes), max_size=25))
-def test_all_stores_answer_alike(both: tuple[asyncio.Runner, dict[str, Store]], steps: list[Save | Ask | Prune]) -> None:
+def test_all_stores_answer_alike(
+    both: tuple[asyncio.Runner, dict[str, Store]], steps: list[Save | Ask | Prune]
+) -> None:
     runner, stores = both
     model = Model()
 

@@ -18,7 +18,9 @@ from antiphon.config import StoreConfig, parse_config
 from antiphon.store.interface import ResponseRecord
 from antiphon.store.opening import open_store
 
-RECORD = ResponseRecord(id="resp_1", previous=None, created_at=1, status="completed", head=b"{}", input=b"[]", output=b"[]")
+RECORD = ResponseRecord(
+    id="resp_1", previous=None, created_at=1, status="completed", head=b"{}", input=b"[]", output=b"[]"
+)
 
 
 def block_of(containing: str) -> str:

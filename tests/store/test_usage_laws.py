@@ -65,7 +65,9 @@ def test_two_who_add_at_once_lose_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         other = await bench.another()
         rows = [replace(ROW, model=f"m{number}") for number in range(20)]
-        adding = [store.add_usage(order) for order in (rows, rows[::-1]) for store in (bench.store, other) for _ in range(3)]
+        adding = [
+            store.add_usage(order) for order in (rows, rows[::-1]) for store in (bench.store, other) for _ in range(3)
+        ]
         await asyncio.gather(*adding)
         assert [row.requests for row in await bench.store.get_usage(since=0, until=30_000)] == [12] * 20
 
@@ -76,7 +78,10 @@ def test_an_owner_and_some_days_are_told_apart(run: Run) -> None:
     async def law(bench: Bench) -> None:
         rows = [replace(ROW, day=day, owner=owner) for day in (19_999, 20_000, 20_001) for owner in ("anna", "bob\0")]
         await bench.store.add_usage(rows)
-        assert [row.day for row in await bench.store.get_usage(since=20_000, until=20_001, owner="bob\0")] == [20_000, 20_001]
+        assert [row.day for row in await bench.store.get_usage(since=20_000, until=20_001, owner="bob\0")] == [
+            20_000,
+            20_001,
+        ]
         assert await bench.store.get_usage(since=20_000, until=20_001, owner="nobody") == []
         assert await bench.store.get_usage(since=-9, until=20_000) == rows[:4]
         await bench.store.add_usage([])
@@ -96,9 +101,16 @@ def test_old_days_go(run: Run) -> None:
 
 def test_sums_come_in_an_order_that_people_read() -> None:
     """C-5: days in their order, all else by the most tokens."""
-    rows = [ROW, replace(ROW, model="n", day=19_999, input_tokens=99), replace(ROW, owner="bob", upstream="other", day=20_001)]
+    rows = [
+        ROW,
+        replace(ROW, model="n", day=19_999, input_tokens=99),
+        replace(ROW, owner="bob", upstream="other", day=20_001),
+    ]
     assert list(sum_usage(rows, "model")) == ["n", "m"]
     assert list(sum_usage(rows, "day")) == ["2024-10-03", "2024-10-04", "2024-10-05"]
     assert list(sum_usage(rows, "key")) == ["anna", "bob"]
-    assert {name: total_tokens(counts) for name, counts in sum_usage(rows, "upstream").items()} == {"lab": 119, "other": 15}
+    assert {name: total_tokens(counts) for name, counts in sum_usage(rows, "upstream").items()} == {
+        "lab": 119,
+        "other": 15,
+    }
     assert sum_usage(rows, "model")["m"] == [2, 2, 20, 8, 10, 4, 6]

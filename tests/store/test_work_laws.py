@@ -135,7 +135,9 @@ def test_two_who_claim_at_once_never_get_the_same(run: Run) -> None:
         await asyncio.gather(*(enqueue(bench.store, id) for id in ids))
         claims = [others[number % 3].claim(f"runner {number % 3}", LONG, 7) for number in range(18)]
         claimed = [each.id for got in await asyncio.gather(*claims) for each in got]
-        claimed += [each.id for each in await bench.store.claim("last", LONG, 100)]  # who has to wait may be passed over
+        claimed += [
+            each.id for each in await bench.store.claim("last", LONG, 100)
+        ]  # who has to wait may be passed over
         assert sorted(claimed) == ids
 
     run(law)
@@ -256,7 +258,9 @@ def test_events_come_back_to_the_byte_after_any_number(run: Run) -> None:
         assert await store.append("one", "a", 3, ODD[3:4], "in_progress")
         assert await store.append("one", "a", 4, ODD[4:], "in_progress")
         for after in range(-1, len(ODD) + 2):
-            assert await store.events_after("anna", "a", after) == EventsAfter(events=ODD[after + 1 :], status="in_progress")
+            assert await store.events_after("anna", "a", after) == EventsAfter(
+                events=ODD[after + 1 :], status="in_progress"
+            )
         assert await store.events_after("anna", "a", -(2**70)) == EventsAfter(events=ODD, status="in_progress")
         assert await store.events_after("anna", "a", 2**70) == EventsAfter(events=[], status="in_progress")
         assert await finish(store, "one", "a", len(ODD), b"end")
@@ -288,7 +292,9 @@ def test_the_same_events_again_change_nothing(run: Run) -> None:
             assert await store.append("one", "a", 0, [b"0", b"1"], "in_progress")
         assert await store.append("one", "a", 1, [b"1", b"2", b"3"], "in_progress")  # of these the first was there
         assert await store.append("one", "a", 0, [b"0"], "incomplete")
-        assert await store.events_after("anna", "a", -1) == EventsAfter(events=[b"0", b"1", b"2", b"3"], status="incomplete")
+        assert await store.events_after("anna", "a", -1) == EventsAfter(
+            events=[b"0", b"1", b"2", b"3"], status="incomplete"
+        )
         for _ in range(2):
             assert await finish(store, "one", "a", 3, b"3", b"end")
         assert await store.events_after("anna", "a", 1) == EventsAfter(events=[b"2", b"3", b"end"], status="completed")
@@ -400,7 +406,9 @@ def test_what_it_adds_to_a_conversation_is_kept_with_it(run: Run) -> None:
         await store.claim("one", LONG, 1)
 
         def adding(*ids: str, to: str = "conv") -> ConversationAddition:
-            return ConversationAddition(conversation=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids])
+            return ConversationAddition(
+                conversation=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids]
+            )
 
         assert await store.finish("two", record("a"), [], [], 0, [b"0"], addition=adding("not mine")) is False
         for _ in range(2):
@@ -480,7 +488,9 @@ def test_of_a_cancellation_and_an_end_one_wins(run: Run) -> None:
             claimed, outcome = await asyncio.gather(store.claim("one", LONG, 1), other.cancel("anna", id, cancelled))
             assert (outcome, [each.id for each in claimed]) in [("requested", [id]), ("cancelled", [])]
             if outcome == "requested":
-                done, late = await asyncio.gather(finish(store, "one", id, 0, b"end"), other.cancel("anna", id, cancelled))
+                done, late = await asyncio.gather(
+                    finish(store, "one", id, 0, b"end"), other.cancel("anna", id, cancelled)
+                )
                 assert done
                 assert late in ("requested", "ended")
                 found = await store.get("anna", id)
@@ -526,7 +536,9 @@ def test_deleting_in_the_middle_of_everything_stops_nobody_for_long(run: Run) ->
                     return
             await finish(store, "one", id, 5, b"end")
 
-        await asyncio.gather(*map(say, ids), *(other.delete("anna", id) for id in ids[::-1]), store.renew("one", LONG, ids))
+        await asyncio.gather(
+            *map(say, ids), *(other.delete("anna", id) for id in ids[::-1]), store.renew("one", LONG, ids)
+        )
         found = await store.stats()
         assert (found.responses, found.events) == (0, 0)
 
@@ -679,14 +691,18 @@ def test_a_tail_hears_every_event_once_and_in_order(run: Run, where: str) -> Non
         tails = [asyncio.create_task(tail(after)) for after in (-1, 0, 17, 59)]
         number = 0
         for size in (1, 5, 2, 13, 1, 1, 20, 7):
-            assert await store.append("one", "a", number, [b"%d" % n for n in range(number, number + size)], "in_progress")
+            assert await store.append(
+                "one", "a", number, [b"%d" % n for n in range(number, number + size)], "in_progress"
+            )
             number += size
             tails.append(asyncio.create_task(tail(number - 3)))
             await asyncio.sleep(0.002 * size)
         assert await finish(store, "one", "a", number, b"%d" % number)
         every = [b"%d" % n for n in range(number + 1)]
         async with asyncio.timeout(60):
-            for heard, after in zip(await asyncio.gather(*tails), (-1, 0, 17, 59, -2, 3, 5, 18, 19, 20, 40, 47), strict=True):
+            for heard, after in zip(
+                await asyncio.gather(*tails), (-1, 0, 17, 59, -2, 3, 5, 18, 19, 20, 40, 47), strict=True
+            ):
                 assert heard == every[max(after, -1) + 1 :] or after == -2
 
     run(law)
@@ -849,7 +865,10 @@ class Model:
                 self.pieces.setdefault(step.id, Piece(step.id))
                 return None
             case Claim():
-                return [self.claim(piece, step) for piece in [each for each in self.pieces.values() if each.is_free][: step.limit]]
+                return [
+                    self.claim(piece, step)
+                    for piece in [each for each in self.pieces.values() if each.is_free][: step.limit]
+                ]
             case Renew():
                 held = [piece for id in dict.fromkeys(step.ids) if (piece := self.own(step.runner, id))]
                 for piece in held:

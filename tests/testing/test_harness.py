@@ -52,7 +52,10 @@ def test_turns_are_answered_in_their_order_and_what_came_is_kept() -> None:
     assert first.json["choices"][0]["message"]["content"] == "one"
     assert second.json == {"two": 2}
     assert second.headers["x-two"] == "2"
-    assert [(got.method, got.path, got.json["user"]) for got in server.received] == [("POST", PATH, "a"), ("POST", PATH, "b")]
+    assert [(got.method, got.path, got.json["user"]) for got in server.received] == [
+        ("POST", PATH, "a"),
+        ("POST", PATH, "b"),
+    ]
     assert server.received[0].headers["x-one"] == "1"
     assert server.refusals == []
 
@@ -60,7 +63,9 @@ def test_turns_are_answered_in_their_order_and_what_came_is_kept() -> None:
 def test_a_script_can_be_a_function_of_the_request() -> None:
     def script(received: ReceivedRequest) -> Reply:
         return (
-            error(429, "slow down", code="rate_limit_exceeded", headers={"retry-after": "7"}) if received.json["user"] else turn()
+            error(429, "slow down", code="rate_limit_exceeded", headers={"retry-after": "7"})
+            if received.json["user"]
+            else turn()
         )
 
     with ChatServer(script) as server:
@@ -96,7 +101,9 @@ def test_a_script_that_raises_midway_ends_the_connection_and_fails_the_test() ->
 
 
 def test_the_request_decides_about_the_stream_unless_the_script_does() -> None:
-    with ChatServer([turn(text("a")), turn(text("a")), turn(text("a"), stream=True), turn(text("a"), stream=False)]) as server:
+    with ChatServer(
+        [turn(text("a")), turn(text("a")), turn(text("a"), stream=True), turn(text("a"), stream=False)]
+    ) as server:
         answers = [ask(server, PATH, body(stream=stream)) for stream in (True, False, False, True)]
     streamed, plain = "text/event-stream", "application/json"
     assert [answer.headers["content-type"] for answer in answers] == [streamed, plain, streamed, plain]
@@ -256,7 +263,9 @@ def test_a_server_that_hangs_is_ended_by_the_client_or_by_its_own_stop() -> None
 
 def test_an_answer_can_be_given_to_the_letter() -> None:
     answer = b"HTTP/1.1 299 Odd\r\ncontent-length: 2\r\n\r\n"
-    with ChatServer([exactly(answer, b"o", pause(0), b"k"), exactly(b"HTTP/1.1 200 OK\r\n\r\nuntil", end("fin"))]) as server:
+    with ChatServer(
+        [exactly(answer, b"o", pause(0), b"k"), exactly(b"HTTP/1.1 200 OK\r\n\r\nuntil", end("fin"))]
+    ) as server:
         assert (ask(server, PATH, body()).status, ask(server, PATH, body()).body) == (299, b"until")
 
 

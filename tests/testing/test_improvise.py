@@ -37,7 +37,9 @@ def test_it_says_that_something_is_attached() -> None:
 
 
 def test_it_calls_the_tool_that_the_user_speaks_of() -> None:
-    assert called(answer("What's the weather like?", tools=(CLOCK, WEATHER))) == [("call_1", "get_weather", '{"place":"place"}')]
+    assert called(answer("What's the weather like?", tools=(CLOCK, WEATHER))) == [
+        ("call_1", "get_weather", '{"place":"place"}')
+    ]
 
 
 def test_it_calls_nothing_that_nobody_speaks_of() -> None:
@@ -61,17 +63,24 @@ def test_it_makes_the_calls_that_are_spelled_out() -> None:
 
 @pytest.mark.parametrize("rest", ["[1]", "{broken", "", "[" * 100_000])
 def test_arguments_that_are_no_object_are_made_up(rest: str) -> None:
-    assert called(answer(f"call get_weather {rest}", tools=(WEATHER,))) == [("call_1", "get_weather", '{"place":"place"}')]
+    assert called(answer(f"call get_weather {rest}", tools=(WEATHER,))) == [
+        ("call_1", "get_weather", '{"place":"place"}')
+    ]
 
 
 def test_a_custom_tool_gets_all_that_follows_its_name() -> None:
-    assert called(answer("call apply_patch *** Begin\n+1", tools=(PATCH,))) == [("call_1", "apply_patch", "*** Begin\n+1")]
+    assert called(answer("call apply_patch *** Begin\n+1", tools=(PATCH,))) == [
+        ("call_1", "apply_patch", "*** Begin\n+1")
+    ]
     assert called(answer("patch it", tools=(PATCH,))) == [("call_1", "apply_patch", "patch it")]
 
 
 def test_it_sums_up_what_tools_said_and_calls_none_again() -> None:
     turn = answer(
-        "weather, clock", tools=(CLOCK, WEATHER), results=(("get_weather", "sunny"), ("clock", "noon")), choice="required"
+        "weather, clock",
+        tools=(CLOCK, WEATHER),
+        results=(("get_weather", "sunny"), ("clock", "noon")),
+        choice="required",
     )
     assert said(turn) == "get_weather says: sunny clock says: noon"
 

@@ -20,7 +20,9 @@ SRC = Path(__file__).parents[2] / "src"
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_runs_by_hand_until_it_is_told_to_stop(dialect: str, stop: signal.Signals) -> None:
     command = [*COMMAND, dialect, "--model", "one", "--model", "two"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(SRC)}) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(SRC)}
+    ) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()

@@ -19,7 +19,10 @@ TREE: dict[str, Any] = {
 }
 SCHEMAS: list[tuple[dict[str, Any], Any]] = [
     ({"type": "object"}, {}),
-    ({"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}, {"location": "location"}),
+    (
+        {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]},
+        {"location": "location"},
+    ),
     ({"properties": {"a": {"type": "integer"}, "b": {}}, "required": ["a"]}, {"a": 1}),
     ({"type": "object", "required": ["untold"]}, {"untold": "untold"}),
     ({"enum": ["x", "y"]}, "x"),

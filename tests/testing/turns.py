@@ -6,7 +6,17 @@ import itertools
 
 from hypothesis import strategies as st
 
-from antiphon.testing.script import ScriptedTurn, TurnElement, finish, interleaved, reasoning, text, tool_call, turn, usage
+from antiphon.testing.script import (
+    ScriptedTurn,
+    TurnElement,
+    finish,
+    interleaved,
+    reasoning,
+    text,
+    tool_call,
+    turn,
+    usage,
+)
 
 # No tags of reasoning in the text, and no white space at its beginning: the gateway reads both as more than text.
 PIECES = st.lists(st.text(alphabet='ab{"é😀\u2028', min_size=1, max_size=5), min_size=1, max_size=4)

@@ -58,7 +58,8 @@ class Project(NamedTuple):
     def installers(self, venv: str) -> set[str]:
         """Which program installed the package, the model and the project itself."""
         files = {
-            name: list(_packages(self.folder / venv).glob(f"{name}-*.dist-info/INSTALLER")) for name in (PACKAGE, MODEL, "small")
+            name: list(_packages(self.folder / venv).glob(f"{name}-*.dist-info/INSTALLER"))
+            for name in (PACKAGE, MODEL, "small")
         }
         return {file.read_text(encoding="utf-8").strip() for [file] in files.values()}
 
@@ -120,7 +121,11 @@ def project(tmp_path: Path, wheels: Path) -> Project:
 
 
 def _make_wheel(installed: Distribution, folder: Path) -> None:
-    tag = next(line.removeprefix("Tag: ") for line in (installed.read_text("WHEEL") or "").splitlines() if line.startswith("Tag: "))
+    tag = next(
+        line.removeprefix("Tag: ")
+        for line in (installed.read_text("WHEEL") or "").splitlines()
+        if line.startswith("Tag: ")
+    )
     stem = f"{installed.name}-{installed.version}"
     record = io.StringIO()
     rows = csv.writer(record)

@@ -27,8 +27,13 @@ def _program(path: Path, answer: str, code: int = 0) -> Path:
 
 def _search(folder: Path) -> tuple[str, str]:
     """What it prints, and what it says of it."""
-    environment = os.environ | {"PATH": f"{folder / 'shims'}{os.pathsep}{folder / 'bin'}", "PYENV_ROOT": str(folder / "pyenv")}
-    done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
+    environment = os.environ | {
+        "PATH": f"{folder / 'shims'}{os.pathsep}{folder / 'bin'}",
+        "PYENV_ROOT": str(folder / "pyenv"),
+    }
+    done = subprocess.run(
+        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
     return done.stdout, done.stderr
 
 
@@ -51,7 +56,10 @@ def test_other_python_is_the_newest_that_runs(tmp_path: Path) -> None:
 def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_path: Path) -> None:
     version = OTHERS[-1]
     _program(tmp_path / "shims" / f"python{version}", "not selected", code=127)
-    assert _search(tmp_path) == ("", f"found no Python {' or '.join(reversed(OTHERS))} beside {sys.version.split()[0]}\n")
+    assert _search(tmp_path) == (
+        "",
+        f"found no Python {' or '.join(reversed(OTHERS))} beside {sys.version.split()[0]}\n",
+    )
     _program(tmp_path / "bin" / f"python{version}", "Python 3.9.1")
     assert _search(tmp_path)[0] == ""
     _program(tmp_path / "bin" / f"python{version}", f"Python {version}.1")
@@ -61,7 +69,10 @@ def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_
 def test_other_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
     version = OTHERS[-1]
     for patch in (2, 10):
-        _program(tmp_path / "pyenv" / "versions" / f"{version}.{patch}" / "bin" / f"python{version}", f"Python {version}.{patch}")
+        _program(
+            tmp_path / "pyenv" / "versions" / f"{version}.{patch}" / "bin" / f"python{version}",
+            f"Python {version}.{patch}",
+        )
     _program(tmp_path / "pyenv" / "versions" / f"{version}.11-dev" / "bin" / f"python{version}", f"Python {version}.11")
     assert _search(tmp_path)[0] == f"{tmp_path}/pyenv/versions/{version}.10/bin/python{version}\n"
 
@@ -74,6 +85,8 @@ def test_ci_runs_everything_on_the_default_and_the_first_part_on_the_other(tmp_p
     other = _program(tmp_path / "bin" / f"python{OTHERS[-1]}", f"Python {OTHERS[-1]}.4")
     _program(tmp_path / "bin" / "make", "").write_text('#!/bin/sh\necho "make $@"\n', encoding="utf-8")
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHON": sys.executable}
-    done = subprocess.run([tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True)
+    done = subprocess.run(
+        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
     assert {"make check", "make test", f"make test-within PYTHON={other}"} <= set(done.stdout.splitlines())
     assert f"found Python {OTHERS[-1]}.4 beside" in done.stderr

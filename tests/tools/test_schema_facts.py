@@ -21,9 +21,22 @@ DOCUMENT: dict[str, Any] = {
                 "type": "object",
                 "required": ["title", "description"],
                 "properties": {
-                    "title": {"type": "string", "title": "The title", "minLength": 1, "maxLength": 80, "example": "Milk"},
-                    "description": {"description": "What to remember.", "type": "string", "pattern": "^[a-z]+$", "default": "none"},
-                    "example": {"anyOf": [{"type": "null", "description": "No example."}, {"type": "integer", "minimum": 0}]},
+                    "title": {
+                        "type": "string",
+                        "title": "The title",
+                        "minLength": 1,
+                        "maxLength": 80,
+                        "example": "Milk",
+                    },
+                    "description": {
+                        "description": "What to remember.",
+                        "type": "string",
+                        "pattern": "^[a-z]+$",
+                        "default": "none",
+                    },
+                    "example": {
+                        "anyOf": [{"type": "null", "description": "No example."}, {"type": "integer", "minimum": 0}]
+                    },
                     "kind": {"allOf": [{"$ref": "#/components/schemas/Kind"}, {"description": "The kind of note."}]},
                     "nothing": {"allOf": [{"description": "Any value."}]},
                     "labels": {

@@ -8,14 +8,31 @@ import pytest
 
 from antiphon.trace.folder import trace_file_name, write_file
 from antiphon.trace.reader import TraceError, list_traces, read_trace
-from antiphon.trace.records import RawData, TraceRecord, TraceSummary, UpstreamHead, UpstreamPiece, UpstreamRequest, encode_record
+from antiphon.trace.records import (
+    RawData,
+    TraceRecord,
+    TraceSummary,
+    UpstreamHead,
+    UpstreamPiece,
+    UpstreamRequest,
+    encode_record,
+)
 
 DEAD = b'{"kind":"summary"'
 
 
 def summary(id: str, time: float = 1.0, format: int = 1) -> TraceSummary:
     return TraceSummary(
-        at=0.0, format=format, id=id, time=time, duration=1.0, model="m", upstream="lab", status=200, losses=0, error=None
+        at=0.0,
+        format=format,
+        id=id,
+        time=time,
+        duration=1.0,
+        model="m",
+        upstream="lab",
+        status=200,
+        losses=0,
+        error=None,
     )
 
 
@@ -55,7 +72,10 @@ def test_of_two_traces_with_one_id_the_newer_is_meant(tmp_path: Path) -> None:
 def test_an_id_that_nobody_has(tmp_path: Path) -> None:
     assert refusal(tmp_path, "x") == "there are no traces in FOLDER; `antiphon serve --trace DIR` writes them"
     put(tmp_path, "req_a")
-    assert refusal(tmp_path, "x") == "no trace in FOLDER has an id that begins with 'x'; `antiphon trace list` shows them all"
+    assert (
+        refusal(tmp_path, "x")
+        == "no trace in FOLDER has an id that begins with 'x'; `antiphon trace list` shows them all"
+    )
 
 
 def test_a_beginning_that_several_have(tmp_path: Path) -> None:

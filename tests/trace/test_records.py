@@ -31,7 +31,8 @@ def test_bytes_come_back_as_they_were(raw: bytes) -> None:
 
 def test_text_stands_as_text_and_other_bytes_as_base64() -> None:
     assert (
-        encode_record(UpstreamPiece(at=0.0, data=RawData("é".encode()))) == '{"kind":"upstream_piece","at":0.0,"data":"é"}'.encode()
+        encode_record(UpstreamPiece(at=0.0, data=RawData("é".encode())))
+        == '{"kind":"upstream_piece","at":0.0,"data":"é"}'.encode()
     )
     half = UpstreamPiece(at=0.0, data=RawData(b"\xc3"))
     assert encode_record(half) == b'{"kind":"upstream_piece","at":0.0,"data":{"base64":"ww=="}}'

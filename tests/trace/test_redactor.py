@@ -41,7 +41,9 @@ SPELLINGS = {
     "all escaped": all_escaped(KEY),
     "all escaped, upper case": all_escaped(KEY).upper().replace("\\U", "\\u"),
     "percent": quote(KEY, safe=""),
-    "percent, lower case": "".join(part.lower() if part[:1] == "%" else part for part in map(quote, KEY)).replace("/", "%2f"),
+    "percent, lower case": "".join(part.lower() if part[:1] == "%" else part for part in map(quote, KEY)).replace(
+        "/", "%2f"
+    ),
 }
 
 
@@ -88,7 +90,10 @@ def test_data_without_keys_is_unchanged() -> None:
 @pytest.mark.parametrize("offset", [-20, -5, 0, 5])
 def test_a_key_is_found_in_a_long_body_wherever_it_stands(offset: int) -> None:
     data = b"x" * (3 * SEARCH_WINDOW + offset) + b"sk-\\u006cab-1234" + b"y" * SEARCH_WINDOW
-    assert Redactor(["sk-lab-1234"]).data(data) == b"x" * (3 * SEARCH_WINDOW + offset) + b"[removed]" + b"y" * SEARCH_WINDOW
+    assert (
+        Redactor(["sk-lab-1234"]).data(data)
+        == b"x" * (3 * SEARCH_WINDOW + offset) + b"[removed]" + b"y" * SEARCH_WINDOW
+    )
 
 
 def test_of_two_keys_the_longer_is_taken_out_whole() -> None:
@@ -124,7 +129,9 @@ def test_headers_are_an_allow_list() -> None:
 
 def test_addresses_keep_nothing_that_opens_anything() -> None:
     redactor = Redactor(["lab-key"])
-    assert redactor.url("https://user:pass@host/v1?x=1&key=abc&y=2") == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
+    assert (
+        redactor.url("https://user:pass@host/v1?x=1&key=abc&y=2") == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
+    )
     assert redactor.url("http://host/lab-key/v1?API_KEY=abc#d") == "http://host/[removed]/v1?API_KEY=[removed]#d"
     assert redactor.url("/v1/responses?user=a@b") == "/v1/responses?user=a@b"
 

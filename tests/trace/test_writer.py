@@ -76,7 +76,12 @@ def test_a_trace_holds_the_whole_turn(tmp_path: Path) -> None:
     assert read.hub_request is not None
     assert read.hub_request.body.raw == b'{"input":"[removed]"}'
     assert read.route is not None
-    assert (read.route.upstream, read.route.dialect, read.route.profile, read.route.stream) == ("lab", "chat", "chat", True)
+    assert (read.route.upstream, read.route.dialect, read.route.profile, read.route.stream) == (
+        "lab",
+        "chat",
+        "chat",
+        True,
+    )
     assert read.upstream_request is not None
     assert (read.upstream_request.url, read.upstream_request.body.raw) == ("http://lab/v1", b"[removed] \xff")
     assert read.upstream_head is not None
@@ -115,7 +120,13 @@ def test_no_key_is_anywhere_in_the_folder(tmp_path: Path) -> None:
 
 def test_a_request_that_went_nowhere_has_an_empty_summary(tmp_path: Path) -> None:
     summary = traced(tmp_path, ask).summary
-    assert (summary.model, summary.upstream, summary.status, summary.losses, summary.error) == (None, None, None, 0, None)
+    assert (summary.model, summary.upstream, summary.status, summary.losses, summary.error) == (
+        None,
+        None,
+        None,
+        0,
+        None,
+    )
 
 
 def test_a_request_whose_body_nobody_read_leaves_no_trace(tmp_path: Path) -> None:
@@ -218,7 +229,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_and_heals(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written_is_said_once_and_heals(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "antiphon.trace")
     file = tmp_path / "file"
     blocked = file / "traces"
@@ -236,7 +249,9 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_heals(tmp_path: Path, 
     assert healed == f"traces are written to {blocked} again"
 
 
-def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def now() -> float:
         if threading.current_thread().name == "antiphon-trace":
             raise RuntimeError("with a prompt in it")

@@ -117,7 +117,9 @@ async def network(environ: dict[str, str] | None = None) -> AsyncIterator[HttpTr
         assert transport.open_connections == 0
 
 
-async def post(transport: HttpTransport, url: str, body: bytes = b"{}", timeouts: Timeouts | None = None) -> HttpResponse:
+async def post(
+    transport: HttpTransport, url: str, body: bytes = b"{}", timeouts: Timeouts | None = None
+) -> HttpResponse:
     return await transport.send("POST", url, {"content-type": "application/json"}, body, timeouts or Timeouts())
 
 
@@ -140,7 +142,9 @@ class Wire(asyncio.Transport):
 
     def answer(self, timeouts: Timeouts | None = None) -> HttpResponse:
         begun = asyncio.get_running_loop().time()
-        return HttpResponse(self.connection, self.given_back.append, timeouts or Timeouts(), begun, asyncio.get_running_loop())
+        return HttpResponse(
+            self.connection, self.given_back.append, timeouts or Timeouts(), begun, asyncio.get_running_loop()
+        )
 
     def deliver(self, data: bytes) -> None:
         for at in range(0, len(data), 64):

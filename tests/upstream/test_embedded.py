@@ -277,7 +277,9 @@ def test_the_model_is_found_without_importing_its_package() -> None:
 
 
 def test_the_command_installs_what_the_makefile_installs() -> None:
-    pinned = re.findall(r"^[a-z0-9-]+==[0-9.]+", (REPO / "requirements-local.txt").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    pinned = re.findall(
+        r"^[a-z0-9-]+==[0-9.]+", (REPO / "requirements-local.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert sorted(pinned) == sorted(embedded.PACKAGES)
 
 
@@ -443,7 +445,11 @@ def test_arguments_cut_by_the_limit_are_incomplete(model: EmbeddedModel) -> None
 
 
 def test_a_schema_that_it_does_not_know_is_the_clients_fault(model: EmbeddedModel) -> None:
-    broken = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "strange"}}}}
+    broken = {
+        "type": "function",
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"a": {"type": "strange"}}},
+    }
     with pytest.raises(ApiError, match="unrecognized type strange") as caught:
         Turn(model, input="hi", tools=[broken], tool_choice="required")
     assert (caught.value.status, caught.value.type) == (400, "invalid_request")

@@ -39,12 +39,16 @@ def test_a_request_says_what_it_should_and_no_more(run: Run) -> None:
 
     async def work() -> None:
         async with serving(script) as place, network() as transport:
-            answer = await transport.send("POST", f"{place.url}?a=b#c", {"authorization": "Bearer k"}, b'{"a":1}', Timeouts())
+            answer = await transport.send(
+                "POST", f"{place.url}?a=b#c", {"authorization": "Bearer k"}, b'{"a":1}', Timeouts()
+            )
             assert answer.status == 200
             assert await whole(answer) == b"ok"
             host = f"127.0.0.1:{place.port}".encode()
             assert seen == [
-                b"POST /v1/x?a=b HTTP/1.1\r\nhost: " + host + b"\r\naccept-encoding: identity\r\nauthorization: Bearer k\r\n"
+                b"POST /v1/x?a=b HTTP/1.1\r\nhost: "
+                + host
+                + b"\r\naccept-encoding: identity\r\nauthorization: Bearer k\r\n"
                 b'content-length: 7\r\n\r\n{"a":1}'
             ]
 
@@ -363,7 +367,8 @@ def test_a_name_that_does_not_resolve(run: Run, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://h/", "h/v1", "http://", "http://h:99999/", "http://h:x/", "http://h/a b", "http://ü/", "http://h/\r\nx: y"]
+    "url",
+    ["ftp://h/", "h/v1", "http://", "http://h:99999/", "http://h:x/", "http://h/a b", "http://ü/", "http://h/\r\nx: y"],
 )
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     async def work() -> None:
@@ -414,7 +419,9 @@ def test_silence_instead_of_a_connection_has_a_limit(run: Run) -> None:
                 knocking.connect_ex(listener.getsockname())
             async with network() as transport:
                 with pytest.raises(UpstreamFault, match=re.escape("within 0.05 s")) as caught:
-                    await post(transport, f"http://127.0.0.1:{listener.getsockname()[1]}/", timeouts=Timeouts(connect=0.05))
+                    await post(
+                        transport, f"http://127.0.0.1:{listener.getsockname()[1]}/", timeouts=Timeouts(connect=0.05)
+                    )
                 assert (caught.value.code, caught.value.status) == ("upstream_timeout", 504)
                 await until(lambda: transport.open_connections == 0)
 

@@ -18,7 +18,9 @@ CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
     b"5\r\ndata:\r\n6;name=value\r\n hello\r\n2\r\n\n\n\r\n0\r\nx-trailer: t\r\n\r\n"
 )
-WITH_LENGTH = b"HTTP/1.1 100 Continue\r\nx-hint: 1\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 13\r\nx-a: 1\r\n\r\ndata: hello\n\n"
+WITH_LENGTH = (
+    b"HTTP/1.1 100 Continue\r\nx-hint: 1\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 13\r\nx-a: 1\r\n\r\ndata: hello\n\n"
+)
 BODY = b"data: hello\n\n"
 
 
@@ -178,7 +180,9 @@ def test_answers_after_which_the_connection_lives_on(raw: bytes, body: bytes) ->
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("raw", [OK + b"H", OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), OK + b"\0\1", OK + OK])
+@pytest.mark.parametrize(
+    "raw", [OK + b"H", OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), OK + b"\0\1", OK + OK]
+)
 def test_answers_after_which_it_does_not(raw: bytes) -> None:
     async def work() -> None:
         wire = Wire()
@@ -617,7 +621,9 @@ def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> Non
         assert basin.pieces == [b"a", b"b" + bytes(40_000)]
         assert not wire.paused
         wire.deliver(b"c")
-        assert [piece async for piece in _first(answer)] == [b"c"]  # and whoever wants the rest may take it in another way
+        assert [piece async for piece in _first(answer)] == [
+            b"c"
+        ]  # and whoever wants the rest may take it in another way
 
     async def _first(answer: HttpResponse) -> AsyncIterator[bytes]:
         async for piece in answer.pieces():

@@ -68,7 +68,10 @@ BY_BYTES: dict[str, tuple[Dialect, Frames]] = {
     "chat text": ("chat", lambda _: [chat_delta(content=X)]),
     "chat text of two bytes": ("chat", lambda _: [chat_delta(content="éé" * 40)]),
     "chat reasoning": ("chat", lambda _: [chat_delta(reasoning_content=X)]),
-    "chat reasoning details": ("chat", lambda _: [chat_delta(reasoning_details=[{"type": "reasoning.encrypted", "data": X}])]),
+    "chat reasoning details": (
+        "chat",
+        lambda _: [chat_delta(reasoning_details=[{"type": "reasoning.encrypted", "data": X}])],
+    ),
     "chat arguments": ("chat", lambda n: [chat_call(0, name="f" if n == 0 else "", arguments=X)]),
     "chat arguments of a custom tool": ("chat", lambda n: [chat_call(0, name="c" if n == 0 else "", arguments=X)]),
     "chat arguments without a name": ("chat", lambda _: [chat_call(0, arguments=X)]),
@@ -85,7 +88,9 @@ BY_BYTES: dict[str, tuple[Dialect, Frames]] = {
     ),
     "responses parts": (
         "responses",
-        lambda n: [{"type": "response.content_part.added", "item_id": "m", "content_index": n, "part": {"type": "output_text"}}],
+        lambda n: [
+            {"type": "response.content_part.added", "item_id": "m", "content_index": n, "part": {"type": "output_text"}}
+        ],
     ),
     "responses arguments": (
         "responses",
@@ -131,13 +136,23 @@ BY_ITEMS: dict[str, tuple[Dialect, Frames]] = {
     "responses items": (
         "responses",
         lambda n: [
-            {"type": "response.output_item.added", "output_index": n, "item": {**CALL_ITEM, "id": f"fc_{n}", "call_id": f"c_{n}"}},
-            {"type": "response.output_item.done", "output_index": n, "item": {**CALL_ITEM, "id": f"fc_{n}", "call_id": f"c_{n}"}},
+            {
+                "type": "response.output_item.added",
+                "output_index": n,
+                "item": {**CALL_ITEM, "id": f"fc_{n}", "call_id": f"c_{n}"},
+            },
+            {
+                "type": "response.output_item.done",
+                "output_index": n,
+                "item": {**CALL_ITEM, "id": f"fc_{n}", "call_id": f"c_{n}"},
+            },
         ],
     ),
     "responses items of unknown type": (
         "responses",
-        lambda n: [{"type": "response.output_item.done", "output_index": n, "item": {"type": "acme:thing", "id": f"x_{n}"}}],
+        lambda n: [
+            {"type": "response.output_item.done", "output_index": n, "item": {"type": "acme:thing", "id": f"x_{n}"}}
+        ],
     ),
     "messages blocks": (
         "messages",
@@ -147,11 +162,17 @@ BY_ITEMS: dict[str, tuple[Dialect, Frames]] = {
         ],
     ),
     "gemini calls": ("gemini", lambda _: [gemini_parts({"functionCall": {"name": "f", "args": {}}})]),
-    "gemini calls in one frame": ("gemini", lambda _: [gemini_parts(*[{"functionCall": {"name": "f", "args": {}}}] * 50)]),
+    "gemini calls in one frame": (
+        "gemini",
+        lambda _: [gemini_parts(*[{"functionCall": {"name": "f", "args": {}}}] * 50)],
+    ),
 }
 OPENING: dict[str, list[dict[str, Any]]] = {
     "messages": [
-        {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": {"input_tokens": 1}}}
+        {
+            "type": "message_start",
+            "message": {"id": "m", "role": "assistant", "content": [], "usage": {"input_tokens": 1}},
+        }
     ],
 }
 
@@ -161,7 +182,10 @@ def reader_of(dialect: Dialect, limits: OutputLimits) -> StreamReader:
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
     wire = load_profile(DEFAULT_PROFILES[dialect]).wire
     return StreamReader(
-        SERVER_DIALECTS[dialect].events_to_hub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire), limits
+        SERVER_DIALECTS[dialect].events_to_hub(
+            REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire
+        ),
+        limits,
     )
 
 

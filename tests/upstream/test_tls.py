@@ -42,7 +42,9 @@ async def answer_always(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_server_that_proves_its_name_is_asked_and_asked_again_on_the_same_connection(run: Run, version: ssl.TLSVersion) -> None:
+def test_a_server_that_proves_its_name_is_asked_and_asked_again_on_the_same_connection(
+    run: Run, version: ssl.TLSVersion
+) -> None:
     context = server_side()
     context.minimum_version = context.maximum_version = version
     asked_for: list[str | None] = []

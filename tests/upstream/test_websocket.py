@@ -17,7 +17,9 @@ from antiphon.upstream import websocket
 from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
 
-def meet(run: Run, script: Callable[[Peer], Any], work: Callable[[WebSocket], Any], timeouts: Timeouts | None = None) -> None:
+def meet(
+    run: Run, script: Callable[[Peer], Any], work: Callable[[WebSocket], Any], timeouts: Timeouts | None = None
+) -> None:
     async def whole() -> None:
         async with serving(script) as place, network() as transport:
             socket = await open_websocket(transport, place.url, {"x-key": "k"}, timeouts or Timeouts())

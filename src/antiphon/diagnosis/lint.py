@@ -35,7 +35,9 @@ def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> 
         return [Finding(rule="value", path="", problem="this is no JSON object")]
     found = lint_dialect_rules(read, body, dialect)
     found += [
-        trait.finding for trait in find_traits(read, dialect) if not any(paths_overlap(trait.finding.path, f.path) for f in found)
+        trait.finding
+        for trait in find_traits(read, dialect)
+        if not any(paths_overlap(trait.finding.path, f.path) for f in found)
     ]
     wrong = [finding for finding in found if finding.certain]
     return keep_useful_settings([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
@@ -125,10 +127,17 @@ FIELDS: Final[dict[Dialect, frozenset[str]]] = {
     "chat": _names(ChatRequest)
     | {"stop", "seed", "logit_bias", "modalities", "audio", "prediction", "top_k", "web_search_options"},
     "responses": _names(Request) | {"prompt", "moderation"},
-    "messages": _names(MessagesRequest) | {"cache_control", "container", "inference_geo", "speed", "mcp_servers", "diagnostics"},
+    "messages": _names(MessagesRequest)
+    | {"cache_control", "container", "inference_geo", "speed", "mcp_servers", "diagnostics"},
 }
 RANGES: Final[dict[Dialect, dict[str, tuple[int, int]]]] = {
-    "chat": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2), "n": (1, 128)},
+    "chat": {
+        "temperature": (0, 2),
+        "top_p": (0, 1),
+        "presence_penalty": (-2, 2),
+        "frequency_penalty": (-2, 2),
+        "n": (1, 128),
+    },
     "responses": {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)},
     "messages": {"temperature": (0, 1), "top_p": (0, 1), "max_tokens": (1, 2**31)},
     "gemini": {"temperature": (0, 2), "topP": (0, 1), "candidateCount": (1, 8)},

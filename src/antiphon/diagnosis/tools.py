@@ -44,14 +44,20 @@ def _lint_tools(tools: Any, dialect: Dialect, found: Findings) -> list[str]:
         if form is None and isinstance(tool.get("name"), str):
             names.append(tool["name"])  # the server's own
         if form is not None and form != FORMS[dialect]:
-            found.add("tool_form", path, f"this tool is {SHAPES[form]}; servers of this dialect want it {SHAPES[FORMS[dialect]]}")
+            found.add(
+                "tool_form",
+                path,
+                f"this tool is {SHAPES[form]}; servers of this dialect want it {SHAPES[FORMS[dialect]]}",
+            )
             continue
         for place, function in _functions(tool, path, form):
             names.append(function.get("name"))
             lint_name(function.get("name"), f"{place}.name", dialect, found)
             _lint_parameters(function, place, dialect, found)
         if form is None and dialect in ("chat", "messages") and tool.get("type") in (None, "function", "custom"):
-            found.add("missing_field", path, f"this is no tool: servers of this dialect want it {SHAPES[FORMS[dialect]]}")
+            found.add(
+                "missing_field", path, f"this is no tool: servers of this dialect want it {SHAPES[FORMS[dialect]]}"
+            )
         elif form is None and dialect == "responses":
             _lint_other(tool, path, found)
     known = [name for name in names if isinstance(name, str)]
@@ -66,10 +72,17 @@ def _chosen(body: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, str]]
     match dialect, body.get("tool_choice"):
         case ("chat", {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}):
             yield "tool_choice", name
-        case ("responses", {"type": "function" | "custom", "name": str(name)}) | ("messages", {"type": "tool", "name": str(name)}):
+        case ("responses", {"type": "function" | "custom", "name": str(name)}) | (
+            "messages",
+            {"type": "tool", "name": str(name)},
+        ):
             yield "tool_choice", name
         case ("responses", {"type": "allowed_tools", "tools": list(allowed)}):
-            yield from (("tool_choice", tool["name"]) for _, tool in iter_objects(allowed, "") if isinstance(tool.get("name"), str))
+            yield from (
+                ("tool_choice", tool["name"])
+                for _, tool in iter_objects(allowed, "")
+                if isinstance(tool.get("name"), str)
+            )
 
 
 def form_of(tool: dict[str, Any]) -> Form | None:
@@ -126,14 +139,19 @@ def _lint_part(schema: Any, path: str, found: Findings, *, strict: bool) -> None
         optional = [name for name in properties if name not in names]
         if optional:
             found.add(
-                "schema", f"{path}.required", f"a strict schema requires every property; {as_json(optional)} are not", *STRICT
+                "schema",
+                f"{path}.required",
+                f"a strict schema requires every property; {as_json(optional)} are not",
+                *STRICT,
             )
 
 
 def _functions(tool: dict[str, Any], path: str, form: Form | None) -> Iterator[tuple[str, dict[str, Any]]]:
     match form:
         case "nested":
-            yield from [(f"{path}.{kind}", tool[kind]) for kind in ("function", "custom") if isinstance(tool.get(kind), dict)]
+            yield from [
+                (f"{path}.{kind}", tool[kind]) for kind in ("function", "custom") if isinstance(tool.get(kind), dict)
+            ]
         case "declarations":
             name = "functionDeclarations" if "functionDeclarations" in tool else "function_declarations"
             yield from iter_objects(tool[name], f"{path}.{name}")
@@ -220,8 +238,29 @@ NAMES: Final[dict[Dialect, re.Pattern[str]]] = {
 }
 OPENAPI: Final = frozenset(
     {
-        *("type", "format", "title", "description", "nullable", "enum", "items", "maxItems", "minItems", "properties", "required"),
-        *("propertyOrdering", "minProperties", "maxProperties", "minimum", "maximum", "minLength", "maxLength", "pattern"),
+        *(
+            "type",
+            "format",
+            "title",
+            "description",
+            "nullable",
+            "enum",
+            "items",
+            "maxItems",
+            "minItems",
+            "properties",
+            "required",
+        ),
+        *(
+            "propertyOrdering",
+            "minProperties",
+            "maxProperties",
+            "minimum",
+            "maximum",
+            "minLength",
+            "maxLength",
+            "pattern",
+        ),
         *("example", "default", "anyOf"),
     }
 )

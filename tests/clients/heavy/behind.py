@@ -81,7 +81,9 @@ def _read_chat(body: dict[str, Any]) -> Conversation:
     return Conversation(
         tools=[tool["function"]["name"] for tool in body.get("tools") or ()],
         calls=[Call(call["id"], call["function"]["name"], _object(call["function"]["arguments"])) for call in called],
-        results=[(message["tool_call_id"], _text(message["content"])) for message in messages if message["role"] == "tool"],
+        results=[
+            (message["tool_call_id"], _text(message["content"])) for message in messages if message["role"] == "tool"
+        ],
         thoughts=sum(message.get("reasoning_content", " ") != " " for message in messages),
     )
 
@@ -104,7 +106,11 @@ def _read_responses(body: dict[str, Any]) -> Conversation:
     return Conversation(
         tools=[tool.get("name", tool["type"]) for tool in body.get("tools") or ()],
         calls=[
-            Call(item["call_id"], item["name"], _object(item["arguments"]) if "arguments" in item else {"input": item["input"]})
+            Call(
+                item["call_id"],
+                item["name"],
+                _object(item["arguments"]) if "arguments" in item else {"input": item["input"]},
+            )
             for item in called
         ],
         results=[(item["call_id"], _text(item["output"])) for item in given],
@@ -121,7 +127,9 @@ def _object(arguments: str) -> dict[str, Any]:
     return found
 
 
-CHAT = Behind("chat", "deepseek", lambda script: ChatServer(script, strict_fields=True, wants_reasoning=True), _read_chat)
+CHAT = Behind(
+    "chat", "deepseek", lambda script: ChatServer(script, strict_fields=True, wants_reasoning=True), _read_chat
+)
 MESSAGES = Behind("messages", "anthropic", lambda script: MessagesServer(script, system_messages=True), _read_messages)
 PLAIN_MESSAGES = Behind("messages", "messages", MessagesServer, _read_messages)
 RESPONSES = Behind("responses", "openai", lambda script: ResponsesServer(script, strict_fields=True), _read_responses)

@@ -40,7 +40,11 @@ def test_tool_runner_of_the_node_sdk_goes_on_without_threads(behind: Behind, how
         told = msgspec.json.decode(run(["node", str(program), gateway.url, how], workplace, tmp_path, {}))
         turns = behind.turns(upstream)
     assert told == {"text": "One of them.", "stop": "end_turn", "threads": ["create", None, None, None]}
-    assert [[id for id, _ in each.results] for each in turns] == [[], ["call_1", "call_2"], ["call_1", "call_2", "call_3"]]
+    assert [[id for id, _ in each.results] for each in turns] == [
+        [],
+        ["call_1", "call_2"],
+        ["call_1", "call_2", "call_3"],
+    ]
     first, failed, _ = (text for _, text in turns[-1].results)
     assert first == "hello\n"
     assert "ENOENT" in failed

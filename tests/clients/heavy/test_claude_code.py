@@ -35,7 +35,11 @@ def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -
     assert (events[-1]["subtype"], events[-1]["is_error"], events[-1]["result"]) == ("success", False, LAST_WORDS)
     assert [len(told.results) for told in turns] == [0, 1, 3]
     last = turns[-1]
-    assert [(made.id, made.name) for made in last.calls] == [("call_1", "Bash"), ("call_2", "Read"), ("call_3", "Write")]
+    assert [(made.id, made.name) for made in last.calls] == [
+        ("call_1", "Bash"),
+        ("call_2", "Read"),
+        ("call_3", "Write"),
+    ]
     assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3"]
     assert all("hello" in text for _, text in last.results[:2])
     assert last.thoughts == 2
@@ -93,7 +97,11 @@ def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, 
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
 def test_claude_code_asks_for_a_title_besides(behind: Behind, tmp_path: Path) -> None:
     """REQ-1: as JSON by a schema, without tools; what it would send elsewhere is switched off one by one."""
-    elsewhere = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}
+    elsewhere = {
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
     with behind.gateway({0: turn(testing.text("Hello."))}) as (gateway, upstream):
         events = run_claude(gateway.url, place(tmp_path), tmp_path, **elsewhere)
         gateway.requests(2)

@@ -55,7 +55,9 @@ def javascript(tool: str, given: Any) -> tuple[str, dict[str, str]]:
 
 FREEFORM = Way("gpt-5.5", ("exec_command", {"cmd": LOOK}), ("apply_patch", {"input": PATCH}))
 IN_JAVASCRIPT = Way("gpt-6.1-sol", javascript("exec_command", {"cmd": LOOK}), javascript("apply_patch", PATCH))
-IN_THE_SHELL = Way("mock-1", ("exec_command", {"cmd": LOOK}), ("exec_command", {"cmd": f"apply_patch <<'EOF'\n{PATCH}EOF\n"}))
+IN_THE_SHELL = Way(
+    "mock-1", ("exec_command", {"cmd": LOOK}), ("exec_command", {"cmd": f"apply_patch <<'EOF'\n{PATCH}EOF\n"})
+)
 WAYS = pytest.mark.parametrize("way", [FREEFORM, IN_JAVASCRIPT, IN_THE_SHELL], ids=lambda way: way.model)
 
 
@@ -109,7 +111,9 @@ def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path)
 def test_codex_completes_a_turn_over_a_responses_server_that_knows_its_tools(tmp_path: Path) -> None:
     """RSN-2: tools, and what is sealed, go through as they are."""
     said = script(FREEFORM)
-    said[1] = turn(testing.reasoning("Now I know."), testing.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:]))
+    said[1] = turn(
+        testing.reasoning("Now I know."), testing.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:])
+    )
     with ResponsesServer(said, own_tools=["web_search", "namespace", "tool_search"]) as upstream:
         told = turn_of_codex(FREEFORM, upstream, tmp_path, {"dialect": "responses", "profile": "openai"})
         assert upstream.refusals == []
@@ -127,7 +131,12 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
     """WS-1, WS-2, WS-5, PREV-4: each run warms its connection up, then sends only what is new; nothing of it is stored."""
     look = call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"})
     again = call("call_2", "exec_command", {"cmd": "cat looked.txt"})
-    said = [turn(testing.reasoning("I look."), look), turn(testing.text("Done.")), turn(again), turn(testing.text("Done again."))]
+    said = [
+        turn(testing.reasoning("I look."), look),
+        turn(testing.text("Done.")),
+        turn(again),
+        turn(testing.text("Done again.")),
+    ]
     with ChatServer(said, strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
         store = config.StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
@@ -135,13 +144,18 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
         with running(config.Config(upstreams=[served], store=store, trace=traces)) as gateway:
             home, workplace = places(tmp_path, gateway.url, WEBSOCKET)
             first = exec_codex(FREEFORM, home, workplace)
-            second = exec_codex(FREEFORM, home, workplace, ["exec", "resume", "--last", "--skip-git-repo-check", "And again."])
+            second = exec_codex(
+                FREEFORM, home, workplace, ["exec", "resume", "--last", "--skip-git-repo-check", "And again."]
+            )
             lines = gateway.requests(6)
         assert upstream.refusals == []
     assert [(line["method"], line["status"]) for line in lines] == [("WEBSOCKET", 200)] * 6
     assert asyncio.run(count_kept(store)) == 0
     assert [message_of(events) for events in (first, second)] == ["Done.", "Done again."]
-    assert [event["type"] for event in second if event["type"].startswith("turn.")] == ["turn.started", "turn.completed"]
+    assert [event["type"] for event in second if event["type"].startswith("turn.")] == [
+        "turn.started",
+        "turn.completed",
+    ]
     (looked,) = [event["item"] for event in second if event["type"] == "item.completed" and "command" in event["item"]]
     assert looked["aggregated_output"] == "looked\n"
     warm, asked, answered = requests_in(tmp_path / "traces")[3:]
@@ -149,7 +163,9 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
     assert warm["store"] is False
     assert asked["previous_response_id"]
     assert [item["type"] for item in answered["input"]] == ["function_call_output"]
-    calls = [message["tool_calls"][0]["id"] for message in upstream.received[3].json["messages"] if "tool_calls" in message]
+    calls = [
+        message["tool_calls"][0]["id"] for message in upstream.received[3].json["messages"] if "tool_calls" in message
+    ]
     assert calls == ["call_1", "call_2"]
 
 
@@ -240,10 +256,15 @@ def check_turn(events: list[dict[str, Any]], folder: Path) -> None:
     assert (workplace / "looked.txt").read_text() == "looked\n"
     assert (workplace / "greeting.txt").read_text() == 'hello, "world" \\o/ 👋\n'
     assert (workplace / "notes" / "why.txt").read_text() == "Friendlier.\n"
-    assert [event["type"] for event in events if event["type"].startswith("turn.")] == ["turn.started", "turn.completed"]
+    assert [event["type"] for event in events if event["type"].startswith("turn.")] == [
+        "turn.started",
+        "turn.completed",
+    ]
     items = [event["item"] for event in events if event["type"] == "item.completed"]
     assert [item["text"] for item in items if item["type"] == "agent_message"] == ["Let me look.", LAST_WORDS]
     commands = [item for item in items if item["type"] == "command_execution"]
     assert [command["exit_code"] for command in commands] == [0]
-    changed = [Path(change["path"]).name for item in items if item["type"] == "file_change" for change in item["changes"]]
+    changed = [
+        Path(change["path"]).name for item in items if item["type"] == "file_change" for change in item["changes"]
+    ]
     assert sorted(changed) == ["greeting.txt", "why.txt"]

@@ -36,7 +36,9 @@ def test_codex_compacts_in_the_middle_of_its_work_and_goes_on(settings: list[str
         with running(config.Config(upstreams=[served], trace=traces)) as gateway:
             home, workplace = places(tmp_path, gateway.url, *settings)
             written = (home / "config.toml").read_text()
-            named = "\n".join('name = "OpenAI"' if line.startswith("name = ") else line for line in written.splitlines())
+            named = "\n".join(
+                'name = "OpenAI"' if line.startswith("name = ") else line for line in written.splitlines()
+            )
             (home / "config.toml").write_text(f"model_auto_compact_token_limit = 20000\n{named}\n")
             events = exec_codex(FREEFORM, home, workplace)
             assert {line["status"] for line in gateway.requests(3)} == {200}

@@ -33,7 +33,9 @@ def test_gemini_cli_completes_a_loop_of_tools(behind: Behind, routed: bool, tmp_
     settings.parent.mkdir()
     settings.write_text(block("selectedType"))
     plan = {
-        0: turn(call("call_1", "read_file", file_path="greeting.txt"), call("call_2", "read_file", file_path="none.txt")),
+        0: turn(
+            call("call_1", "read_file", file_path="greeting.txt"), call("call_2", "read_file", file_path="none.txt")
+        ),
         2: turn(call("call_3", "write_file", file_path="why.txt", content="Friendlier.\n")),
         3: turn(testing.text(LAST_WORDS[:12], LAST_WORDS[12:])),
     }

@@ -49,7 +49,11 @@ def test_opencode_completes_a_loop_of_tools(behind: Behind, provider: str, tmp_p
     assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Let me look.", LAST_WORDS]
     assert [len(told.results) for told in turns] == [0, 1, 3]
     last = turns[-1]
-    assert [(made.id, made.name) for made in last.calls] == [("call_1", "bash"), ("call_2", "read"), ("call_3", "write")]
+    assert [(made.id, made.name) for made in last.calls] == [
+        ("call_1", "bash"),
+        ("call_2", "read"),
+        ("call_3", "write"),
+    ]
     assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3"]
     assert all("hello" in text for _, text in last.results[:2])
     # A client of chat has no place for what is sealed: its maker alone can be given back what it said openly.

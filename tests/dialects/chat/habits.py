@@ -60,7 +60,9 @@ class Habit(NamedTuple):
 @st.composite
 def messages(draw: Draw) -> Message:
     count = draw(st.integers(0, 3))
-    return Message(draw(st.just("") | TEXTS), draw(st.just("") | TEXTS), [_called(draw, f"call_{at}") for at in range(count)])
+    return Message(
+        draw(st.just("") | TEXTS), draw(st.just("") | TEXTS), [_called(draw, f"call_{at}") for at in range(count)]
+    )
 
 
 @st.composite
@@ -85,7 +87,9 @@ def habits(draw: Draw) -> Habit:
             )
         )
     return Habit(
-        reasoning=draw(st.sampled_from(["reasoning_content", "reasoning", "both", "object", "tags", "parts", "details"])),
+        reasoning=draw(
+            st.sampled_from(["reasoning_content", "reasoning", "both", "object", "tags", "parts", "details"])
+        ),
         content_parts=draw(st.booleans()),
         halves=draw(st.booleans()),
         empties=draw(st.booleans()),
@@ -103,7 +107,11 @@ def habits(draw: Draw) -> Habit:
 def spelled(message: Message, habit: Habit, draw: Draw) -> list[bytes]:
     """The data of the frames, the last of them `[DONE]`."""
     deltas = [{"role": "assistant", "content": ""}] if habit.empties else []
-    deltas += _reasoning(message.reasoning, habit, draw) + _text(message.text, habit, draw) + _calls(message.calls, habit, draw)
+    deltas += (
+        _reasoning(message.reasoning, habit, draw)
+        + _text(message.text, habit, draw)
+        + _calls(message.calls, habit, draw)
+    )
     chunks = [_chunk({**EMPTIES, **delta} if habit.empties else delta) for delta in deltas]
     last = _chunk({}, finish_reason="tool_calls" if message.calls else "stop")
     if habit.both_forms:
@@ -127,7 +135,9 @@ def whole(message: Message, habit: Habit) -> bytes:
         said["content"] = f"<think>\n{message.reasoning}</think>\n\n{message.text}"
     elif message.reasoning:
         for delta in _reasoning_deltas([message.reasoning], habit):
-            content = [*delta["content"], {"type": "text", "text": message.text}] if "content" in delta else message.text
+            content = (
+                [*delta["content"], {"type": "text", "text": message.text}] if "content" in delta else message.text
+            )
             said = {**said, **delta, "content": content}
     if message.calls:
         said["tool_calls"] = [
@@ -185,7 +195,9 @@ def _reasoning_deltas(pieces: list[str], habit: Habit) -> list[dict[str, Any]]:
         case "object":
             return [{"reasoning": {"text": piece}} for piece in pieces if piece]
         case "parts":
-            return [{"content": [{"type": "thinking", "thinking": [{"type": "text", "text": piece}]}]} for piece in pieces]
+            return [
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": piece}]}]} for piece in pieces
+            ]
         case "details":
             return [{"reasoning_details": [{"type": "reasoning.text", "text": piece}]} for piece in pieces]
         case "tags":
@@ -218,7 +230,8 @@ def _entries(at: int, call: Called, habit: Habit, draw: Draw) -> list[dict[str, 
     """A call in pieces: the name, in one piece or several, then the arguments."""
     names = [call.name[:3], call.name[3:]] if habit.names == "pieces" else [call.name]
     entries = [
-        _entry(at, habit, call.id if not number else "", {"name": name, "arguments": ""}) for number, name in enumerate(names)
+        _entry(at, habit, call.id if not number else "", {"name": name, "arguments": ""})
+        for number, name in enumerate(names)
     ]
     if habit.ids == "changing" and habit.names == "always":
         entries = []  # a second id and the name again, and no arguments yet: that would be another call

@@ -65,7 +65,9 @@ def read_frames(frames: list[sse.Frame], wire: ChatWire = ChatWire()) -> ReadRes
 def read(*chunks: Any, wire: ChatWire = ChatWire()) -> ReadResult:  # noqa: B008
     """A stream of these chunks, bytes or values, that ends with a finish reason and `[DONE]`."""
     frames = [sse.Frame("", chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()) for chunk in chunks]
-    return read_frames([*frames, sse.Frame("", json.dumps(chunk(finish="stop")).encode()), sse.Frame("", sse.DONE)], wire)
+    return read_frames(
+        [*frames, sse.Frame("", json.dumps(chunk(finish="stop")).encode()), sse.Frame("", sse.DONE)], wire
+    )
 
 
 def read_whole(body: bytes, wire: ChatWire = ChatWire()) -> tuple[Response, Losses]:  # noqa: B008
@@ -76,7 +78,9 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
 
-def call(index: int | None = None, id: str | None = None, name: str | None = None, arguments: Any = None) -> dict[str, Any]:
+def call(
+    index: int | None = None, id: str | None = None, name: str | None = None, arguments: Any = None
+) -> dict[str, Any]:
     """An entry of `tool_calls`."""
     members: dict[str, Any] = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
     return {key: value for key, value in members.items() if value is not None}
@@ -89,7 +93,9 @@ def calls(*entries: dict[str, Any]) -> dict[str, Any]:
 def summary_of(response: Response) -> list[str]:
     """What an answer says, a line for each part or call, and how it ended."""
     lines = [line for item in response.output for line in _lines(item)]
-    reason = response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
+    reason = (
+        response.incomplete_details.reason if response.incomplete_details else response.error and response.error.code
+    )
     return [*lines, f"{response.status}: {reason}" if reason else response.status]
 
 

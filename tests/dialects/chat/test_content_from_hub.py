@@ -52,7 +52,11 @@ def text(value: str) -> dict[str, str]:
         (OutputText(text="a", annotations=[]), text("a"), []),
         (Refusal(refusal="no"), text("no"), []),
         (InputImageParam(image_url="u", extra=EXTRA), {"type": "image_url", "image_url": {"url": "u"}}, [".x"]),
-        (InputImageParam(image_url="u", detail="low"), {"type": "image_url", "image_url": {"url": "u", "detail": "low"}}, []),
+        (
+            InputImageParam(image_url="u", detail="low"),
+            {"type": "image_url", "image_url": {"url": "u", "detail": "low"}},
+            [],
+        ),
         (InputImageParam(image_url="u", detail=None), {"type": "image_url", "image_url": {"url": "u"}}, []),
         (
             InputImageParam(image_url="u", detail="original"),
@@ -60,7 +64,11 @@ def text(value: str) -> dict[str, str]:
             [".detail"],
         ),
         (InputImageParam(file_id="file_1"), text("[image omitted: file_1]"), [""]),
-        (InputImageParam(image_url="u", file_id="file_1"), {"type": "image_url", "image_url": {"url": "u"}}, [".file_id"]),
+        (
+            InputImageParam(image_url="u", file_id="file_1"),
+            {"type": "image_url", "image_url": {"url": "u"}},
+            [".file_id"],
+        ),
         (
             InputFileParam(file_data="AA", filename="f", file_url="https://f", file_id="file_1", extra=EXTRA),
             {"type": "file", "file": {"file_data": "AA", "filename": "f"}},
@@ -78,7 +86,9 @@ def text(value: str) -> dict[str, str]:
         (UNKNOWN, text("[acme:part omitted]"), [""]),
     ],
 )
-def test_a_part_is_carried_or_noted_and_what_is_lost_is_named_F4(part: ContentParam, made: Any, lost: list[str]) -> None:
+def test_a_part_is_carried_or_noted_and_what_is_lost_is_named_F4(
+    part: ContentParam, made: Any, lost: list[str]
+) -> None:
     assert parts(part) == (made, [f"input[0].content[0]{path}" for path in lost])
 
 

@@ -45,14 +45,18 @@ from antiphon.protocol.request import Request
 Json = dict[str, Any]
 
 
-def sent(items: list[ItemParam], wire: ChatWire | None = None, instructions: str | None = None) -> tuple[list[Json], list[str]]:
+def sent(
+    items: list[ItemParam], wire: ChatWire | None = None, instructions: str | None = None
+) -> tuple[list[Json], list[str]]:
     """The messages, and the paths of the losses."""
     body, losses = request_from_hub(Request(model="m", input=items, instructions=instructions), wire or ChatWire())
     return assert_chat_accepts(body)["messages"], [loss.path for loss in losses]
 
 
 def message(role: MessageRole, *content: ContentParam | str) -> MessageParam:
-    return MessageParam(role=role, content=[InputText(text=part) if isinstance(part, str) else part for part in content])
+    return MessageParam(
+        role=role, content=[InputText(text=part) if isinstance(part, str) else part for part in content]
+    )
 
 
 def call(call_id: str = "a", arguments: str = '{"q":1}') -> FunctionCallParam:
@@ -147,7 +151,9 @@ def test_text_and_calls_are_one_message_E2() -> None:
     assert not losses
 
 
-@pytest.mark.parametrize(("habit", "content"), [("null", {"content": None}), ("empty", {"content": ""}), ("absent", {})])
+@pytest.mark.parametrize(
+    ("habit", "content"), [("null", {"content": None}), ("empty", {"content": ""}), ("absent", {})]
+)
 def test_the_content_of_a_turn_that_only_calls_is_what_the_server_likes(habit: Any, content: Json) -> None:
     turn = sent([USER, call(), output()], ChatWire(empty_content=habit))[0][1]
     assert {name: turn[name] for name in turn if name == "content"} == content
@@ -189,7 +195,10 @@ def test_a_refusal_has_its_own_field_and_is_content_where_there_is_no_other() ->
 def test_citations_and_log_probabilities_of_earlier_text_are_losses() -> None:
     citation = UrlCitationParam(start_index=0, end_index=1, url="https://c", title="c")
     cited = OutputTextParam(text="x", annotations=[citation], logprobs=[Raw(b"1")])  # type: ignore[list-item]  # never looked into
-    assert sent([USER, message("assistant", cited)])[1] == ["input[1].content[0].annotations", "input[1].content[0].logprobs"]
+    assert sent([USER, message("assistant", cited)])[1] == [
+        "input[1].content[0].annotations",
+        "input[1].content[0].logprobs",
+    ]
 
 
 def test_phase_is_reported_once_ITEM7() -> None:
@@ -207,7 +216,11 @@ def test_custom_calls_are_functions_of_one_string_or_native() -> None:
         CustomToolCallOutputParam(call_id="a", output="done"),
     ]
     [called] = sent(items)[0][1]["tool_calls"]
-    assert called == {"id": "a", "type": "function", "function": {"name": "patch", "arguments": '{"input":"say \\"hi\\""}'}}
+    assert called == {
+        "id": "a",
+        "type": "function",
+        "function": {"name": "patch", "arguments": '{"input":"say \\"hi\\""}'},
+    }
     [called] = sent(items, ChatWire(custom_tools="native"))[0][1]["tool_calls"]
     assert called == {"id": "a", "type": "custom", "custom": {"name": "patch", "input": 'say "hi"'}}
 
@@ -261,7 +274,17 @@ def test_encrypted_reasoning_never_goes_out() -> None:
 def test_a_call_whose_reasoning_is_not_to_be_had_gets_a_blank_where_the_server_insists_on_some_RSN3(field: Any) -> None:
     """Calls that another model made, or whose reasoning the client dropped."""
     foreign = ReasoningParam(summary=[], encrypted_content="x")
-    items: list[ItemParam] = [USER, foreign, call("a"), output(call_id="a"), SAID, USER, THOUGHT, call("b"), output(call_id="b")]
+    items: list[ItemParam] = [
+        USER,
+        foreign,
+        call("a"),
+        output(call_id="a"),
+        SAID,
+        USER,
+        THOUGHT,
+        call("b"),
+        output(call_id="b"),
+    ]
     wire = ChatWire(reasoning_field=field, reasoning_history="all", missing_reasoning="blank")
     messages, losses = sent(items, wire)
     assert [m.get(field) for m in messages if m["role"] == "assistant"] == [" ", None, "long"]
@@ -294,7 +317,9 @@ def test_media_of_outputs_are_lifted_behind_the_whole_tool_block_TOOL6() -> None
     ]
     messages, losses = sent(items)
     assert [m["role"] for m in messages] == ["user", "assistant", "tool", "tool", "user", "user"]
-    assert messages[2]["content"] == "see\n[image 1 of this result follows below]\n[file 2 of this result follows below]"
+    assert (
+        messages[2]["content"] == "see\n[image 1 of this result follows below]\n[file 2 of this result follows below]"
+    )
     assert messages[3]["content"] == "[image 1 of this result follows below]"
     image = {"type": "image_url", "image_url": {"url": "https://i/1"}}
     assert messages[4]["content"] == [
@@ -347,7 +372,9 @@ def test_unknown_fields_of_items_are_losses_E4() -> None:
         MessageParam(role="user", content="hi", extra=extra),
         FunctionCallParam(call_id="a", name="f", arguments="{}", extra=extra),
         FunctionCallOutputParam(call_id="a", output="x", extra=extra),
-        MessageParam(role="user", content=[UnknownContent(kind="acme:part", raw=Raw(b"{}")), InputText(text="x", extra=extra)]),
+        MessageParam(
+            role="user", content=[UnknownContent(kind="acme:part", raw=Raw(b"{}")), InputText(text="x", extra=extra)]
+        ),
     ]
     assert sent(items)[1] == [
         "input[0].cache_control",

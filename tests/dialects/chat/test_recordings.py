@@ -95,15 +95,26 @@ def test_a_real_servers_errors_are_understood() -> None:
 
 
 def without_call_ids(response: Response) -> Response:
-    output = [msgspec.structs.replace(item, call_id="") if isinstance(item, FunctionCall) else item for item in response.output]
+    output = [
+        msgspec.structs.replace(item, call_id="") if isinstance(item, FunctionCall) else item
+        for item in response.output
+    ]
     return msgspec.structs.replace(response, output=output, usage=None)
 
 
 SAID: dict[str, list[str]] = {
     "arguments_as_an_object": ['call_o = get_weather({"city":"Köln","days":3})', "completed"],
     "call_into_a_namespace": ['call_ns = files.read({"path":"a"})', "completed"],
-    "call_with_finish_reason_in_one_chunk": ["OutputText: Looking", 'D681PevKs = get_weather({"city": "Nice"})', "completed"],
-    "calls_share_index_zero": ['call_a0 = get_weather({"city":"Kyiv"})', 'call_b0 = get_weather({"city":"Lviv"})', "completed"],
+    "call_with_finish_reason_in_one_chunk": [
+        "OutputText: Looking",
+        'D681PevKs = get_weather({"city": "Nice"})',
+        "completed",
+    ],
+    "calls_share_index_zero": [
+        'call_a0 = get_weather({"city":"Kyiv"})',
+        'call_b0 = get_weather({"city":"Lviv"})',
+        "completed",
+    ],
     "calls_without_ids_or_indexes": [
         'call_1 = get_weather({"city":"Cork"})',
         'call_3 = get_weather({"city":"Galway"})',
@@ -123,10 +134,17 @@ SAID: dict[str, list[str]] = {
     "finish_reason_without_output": ["completed"],
     "function_call_before_tool_calls": ['call_1 = get_weather({"city":"Bonn"})', "completed"],
     "ids_change_and_names_repeat": ['chatcmpl-tool-01 = get_weather({"city": "Graz"})', "completed"],
-    "length_cuts_arguments": ['chatcmpl-tool-5e = get_weather({"city": "San F) (incomplete)', "incomplete: max_output_tokens"],
+    "length_cuts_arguments": [
+        'chatcmpl-tool-5e = get_weather({"city": "San F) (incomplete)',
+        "incomplete: max_output_tokens",
+    ],
     "line_endings_of_another_kind": ["OutputText: a\u2028b\u2029c\x85d\n\ndata: [DONE]\n\nevent: x", "completed"],
     "logprobs": ["OutputText: Yes.", "completed"],
-    "name_in_pieces_and_sent_twice": ["OutputText: Let me look.", 'call_s1 = get_weather({"city":"Bern"})', "completed"],
+    "name_in_pieces_and_sent_twice": [
+        "OutputText: Let me look.",
+        'call_s1 = get_weather({"city":"Bern"})',
+        "completed",
+    ],
     "nulls_where_others_have_lists": ["OutputText: x", "completed"],
     "parallel_calls_interleaved": [
         'call_pA1 = get_weather({"city":"Oslo"})',
@@ -135,7 +153,12 @@ SAID: dict[str, list[str]] = {
         "completed",
     ],
     "reasoning_content_then_text": ["ReasoningText: Compare 9.11 and 9.8.", "OutputText: 9.8 is greater.", "completed"],
-    "reasoning_details_with_sealed_form": ["ReasoningText: Let me see.", "sealed: c2VhbGVk", "OutputText: Done.", "completed"],
+    "reasoning_details_with_sealed_form": [
+        "ReasoningText: Let me see.",
+        "sealed: c2VhbGVk",
+        "OutputText: Done.",
+        "completed",
+    ],
     "reasoning_field_then_call": [
         "ReasoningText: The user wants rain.",
         'chatcmpl-tool-9d = get_weather({"city": "Lyon"})',

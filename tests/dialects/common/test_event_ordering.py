@@ -21,7 +21,19 @@ def end(at: int) -> StreamEvent:
 def test_what_comes_for_a_later_one_waits_until_the_earlier_ones_are_over() -> None:
     """STR-9: nothing is lost, and nothing waits for longer than it must."""
     order = EventSequencer(lambda event: getattr(event, "output_index"), (ItemAdded,), (ItemDone,))  # noqa: B009
-    steps = [begin(0), begin(1), piece(1, "b"), begin(2), end(2), piece(0, "a"), end(0), piece(1, "c"), end(1), begin(3), end(3)]
+    steps = [
+        begin(0),
+        begin(1),
+        piece(1, "b"),
+        begin(2),
+        end(2),
+        piece(0, "a"),
+        end(0),
+        piece(1, "c"),
+        end(1),
+        begin(3),
+        end(3),
+    ]
     told = [order.feed(step) for step in steps]
     assert told == [
         [begin(0)],

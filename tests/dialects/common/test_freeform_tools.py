@@ -120,7 +120,11 @@ RULE = "The input must match this lark grammar:\nstart: /x/"
         (CustomTool(name="patch"), "", []),
         (CustomTool(name="patch", description="so", format=TextFormatOfTool()), "so", []),
         (CustomTool(name="patch", format=GRAMMAR), RULE, ["tools[0].format.x", "tools[0].format"]),
-        (CustomTool(name="patch", description="so", format=GRAMMAR), f"so\n\n{RULE}", ["tools[0].format.x", "tools[0].format"]),
+        (
+            CustomTool(name="patch", description="so", format=GRAMMAR),
+            f"so\n\n{RULE}",
+            ["tools[0].format.x", "tools[0].format"],
+        ),
     ],
 )
 def test_the_model_is_told_the_grammar_that_nothing_enforces(tool: CustomTool, told: str, lost: list[str]) -> None:

@@ -77,7 +77,9 @@ def told(items: Sequence[ItemParam], orphans: OrphanPolicy = "error") -> tuple[l
 def _short(turn: PlacedItem[MessageParam] | AssistantTurn) -> Any:
     if isinstance(turn, PlacedItem):
         return turn.item.content
-    thoughts = [part.text for one in turn.reasoning for part in one.item.content or () if isinstance(part, ReasoningText)]
+    thoughts = [
+        part.text for one in turn.reasoning for part in one.item.content or () if isinstance(part, ReasoningText)
+    ]
     return [
         *(f"({thought})" for thought in thoughts),
         *(one.item.content for one in turn.messages),
@@ -109,7 +111,9 @@ def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
             case MessageParam(content=list() as parts) if any(isinstance(part, ToolUse | ToolResult) for part in parts):
                 blocks = [isinstance(part, ToolUse | ToolResult) for part in parts]
                 begins = [of for of in range(len(parts)) if not blocks[of] and (of == 0 or blocks[of - 1])]
-                places |= {(at, of) for of in begins} | {(at, of) for of, part in enumerate(parts) if isinstance(part, ToolUse)}
+                places |= {(at, of) for of in begins} | {
+                    (at, of) for of, part in enumerate(parts) if isinstance(part, ToolUse)
+                }
             case MessageParam() | ReasoningParam() | FunctionCallParam() | CustomToolCallParam():
                 places.add((at, 0))
     return places
@@ -149,14 +153,24 @@ def _items(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[ItemParam]:
         return [turn.item]
     outputs = [answered.output.item for answered in turn.calls]
     said: list[ItemParam] = [*(one.item for one in turn.reasoning), *(one.item for one in turn.messages)]
-    return [*said, *(answered.call.item for answered in turn.calls), *outputs] if len(turn.messages) < 2 else _between(turn)
+    return (
+        [*said, *(answered.call.item for answered in turn.calls), *outputs]
+        if len(turn.messages) < 2
+        else _between(turn)
+    )
 
 
 def _between(turn: AssistantTurn) -> list[ItemParam]:
     """Several texts are one turn only where they stand between calls and outputs."""
     first, *others = (one.item for one in turn.messages)
     calls = [answered.call.item for answered in turn.calls]
-    return [*(one.item for one in turn.reasoning), first, *calls, *others, *(answered.output.item for answered in turn.calls)]
+    return [
+        *(one.item for one in turn.reasoning),
+        first,
+        *calls,
+        *others,
+        *(answered.output.item for answered in turn.calls),
+    ]
 
 
 # Which calls are one turn.
@@ -175,7 +189,10 @@ def test_interleaved_pairs_stay_two_turns() -> None:
 
 
 def test_results_stand_in_the_order_of_their_calls() -> None:
-    assert told([call("a"), call("b"), output("b"), output("a")]) == ([[("a", "output of a"), ("b", "output of b")]], [])
+    assert told([call("a"), call("b"), output("b"), output("a")]) == (
+        [[("a", "output of a"), ("b", "output of b")]],
+        [],
+    )
 
 
 def test_an_output_that_comes_late_is_moved_up_to_its_turn() -> None:
@@ -219,7 +236,10 @@ def test_a_text_after_the_outputs_is_the_next_turn() -> None:
 
 
 def test_texts_of_the_assistant_stay_apart() -> None:
-    assert told([SAID, message("assistant", "again"), call("a"), output("a")])[0] == [["said"], ["again", ("a", "output of a")]]
+    assert told([SAID, message("assistant", "again"), call("a"), output("a")])[0] == [
+        ["said"],
+        ["again", ("a", "output of a")],
+    ]
 
 
 def test_reasoning_belongs_to_what_follows_it() -> None:
@@ -353,7 +373,9 @@ def test_a_call_block_is_a_function_call() -> None:
     ],
 )
 def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
-    assert output_from_block(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(call_id="a", output=wanted)
+    assert output_from_block(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(
+        call_id="a", output=wanted
+    )
     failed = output_from_block(ToolResult(tool_use_id="a", content=content, is_error=True))
     assert failed == FunctionCallOutputParam(call_id="a", output=wanted, extra=ERROR_MARK)
 

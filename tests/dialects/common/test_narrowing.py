@@ -28,7 +28,9 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.testing.gemini.schema_rules import check_json_schema, check_schema
 
-CLOSED = Narrowing(keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True)
+CLOSED = Narrowing(
+    keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True
+)
 
 
 def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI_SUBSET) -> tuple[dict[str, Any], list[str]]:
@@ -61,7 +63,10 @@ def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI_SUBSET) -> tup
         ),
         (
             {"type": ["string", "array"], "description": "d", "minLength": 1, "items": {"type": "string"}},
-            {"description": "d", "anyOf": [{"type": "STRING", "minLength": 1}, {"type": "ARRAY", "items": {"type": "STRING"}}]},
+            {
+                "description": "d",
+                "anyOf": [{"type": "STRING", "minLength": 1}, {"type": "ARRAY", "items": {"type": "STRING"}}],
+            },
             [],
         ),
         ({"type": "integer", "enum": ["a"], "minLength": 1}, {"type": "INTEGER"}, ["p.enum"]),
@@ -75,13 +80,19 @@ def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI_SUBSET) -> tup
                     {"properties": {"b": {"type": "string"}}, "required": ["b"]},
                 ]
             },
-            {"type": "OBJECT", "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}}, "required": ["a", "b"]},
+            {
+                "type": "OBJECT",
+                "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}},
+                "required": ["a", "b"],
+            },
             [],
         ),
         ({"type": "string", "allOf": [{"$ref": "#/$defs/a"}]}, {"type": "STRING"}, ["p.allOf"]),
     ],
 )
-def test_a_schema_is_said_in_the_words_of_the_server(schema: dict[str, Any], sent: dict[str, Any], lost: list[str]) -> None:
+def test_a_schema_is_said_in_the_words_of_the_server(
+    schema: dict[str, Any], sent: dict[str, Any], lost: list[str]
+) -> None:
     """Issue 7, point 5: every change that matters is a loss."""
     assert narrow(schema) == (sent, lost)
 
@@ -89,7 +100,11 @@ def test_a_schema_is_said_in_the_words_of_the_server(schema: dict[str, Any], sen
 def test_references_are_written_out() -> None:
     schema = {
         "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/x~1y", "description": "mine"}, "b": {"$ref": "#/definitions/z"}, "c": {"$ref": 7}},
+        "properties": {
+            "a": {"$ref": "#/$defs/x~1y", "description": "mine"},
+            "b": {"$ref": "#/definitions/z"},
+            "c": {"$ref": 7},
+        },
         "$defs": {"x/y": {"type": "string", "description": "theirs"}},
         "definitions": {"z": {"type": "number"}},
     }
@@ -111,7 +126,8 @@ def test_a_reference_into_itself_ends_somewhere() -> None:
 def test_references_that_double_end_somewhere_too() -> None:
     """Faults: thirty definitions that each refer twice to the next would be a billion."""
     defs: dict[str, Any] = {
-        f"d{at}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/d{at + 1}"} for side in "ab"}} for at in range(30)
+        f"d{at}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/d{at + 1}"} for side in "ab"}}
+        for at in range(30)
     }
     _, lost = narrow({"$ref": "#/$defs/d0", "$defs": {**defs, "d30": {"type": "string"}}})
     assert lost
@@ -128,14 +144,20 @@ def test_references_are_kept_where_they_stand_alone() -> None:
 
 def test_objects_are_closed_where_the_server_wants_it() -> None:
     """For servers whose structured output knows no other objects."""
-    found, lost = narrow({"properties": {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": True}}}, CLOSED)
+    found, lost = narrow(
+        {"properties": {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": True}}}, CLOSED
+    )
     assert found["additionalProperties"] is False
     assert found["properties"] == {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": False}}
     assert lost == ["p.properties.b.additionalProperties"]
 
 
 def test_a_schema_of_known_words_comes_back_equal() -> None:
-    schema = {"type": "object", "properties": {"a": {"oneOf": [{"type": "string"}, {"items": {}}]}}, "additionalProperties": {}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"oneOf": [{"type": "string"}, {"items": {}}]}},
+        "additionalProperties": {},
+    }
     assert narrow(schema, OUTPUT_SUBSET) == (schema, [])
 
 
@@ -224,7 +246,8 @@ HOSTILE = {
     "long keyword": references_to({"type": "string", "x" * 100_000: 1}),
     "long name": references_to({"type": "object", "properties": {"x" * 100_000: {"type": "string"}}}),
     "copies of a whole": {"anyOf": [{}] * (MAX_NODES - 10), "type": [f"t{at}" for at in range(100)]},
-    "many types": object_of(1000) | {"properties": {f"m{at}": {"type": ["string", "integer"] * 5} for at in range(1000)}},
+    "many types": object_of(1000)
+    | {"properties": {f"m{at}": {"type": ["string", "integer"] * 5} for at in range(1000)}},
 }
 """Schemas that cost far more than they say, and are refused before."""
 
@@ -277,7 +300,11 @@ def test_paths_in_losses_do_not_grow_with_long_names() -> None:
 
 
 def test_large_values_are_looked_at_without_a_call_for_each() -> None:
-    schema = {"type": "object", "properties": {"a": {"enum": ["x"] * 50_000, "title": "t"}}, "x": {"$ref": "#/$defs/a", "y": 1}}
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": ["x"] * 50_000, "title": "t"}},
+        "x": {"$ref": "#/$defs/a", "y": 1},
+    }
     for narrowing in (OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET):
         assert calls_of(lambda: narrow(schema, narrowing)) < 200  # noqa: B023
 
@@ -330,11 +357,16 @@ def test_values_of_the_wrong_type_are_no_fault_of_ours(schema: dict[str, Any], n
 
 
 @given(
-    st.lists(st.tuples(st.lists(st.sampled_from("abcd"), max_size=3), st.lists(st.sampled_from("abcd"), max_size=3)), max_size=5)
+    st.lists(
+        st.tuples(st.lists(st.sampled_from("abcd"), max_size=3), st.lists(st.sampled_from("abcd"), max_size=3)),
+        max_size=5,
+    )
 )
 def test_allof_puts_members_and_required_names_together_once(parts: list[tuple[list[str], list[str]]]) -> None:
     """Members and required names of all parts, each once, in the order in which they come."""
-    schema = {"allOf": [{"properties": {n: {"type": "string"} for n in names}, "required": needed} for names, needed in parts]}
+    schema = {
+        "allOf": [{"properties": {n: {"type": "string"} for n in names}, "required": needed} for names, needed in parts]
+    }
     written, _ = narrow(schema, CLOSED)
     members = list(dict.fromkeys(name for names, _ in parts for name in names))
     assert list(written.get("properties", {})) == members
@@ -342,7 +374,9 @@ def test_allof_puts_members_and_required_names_together_once(parts: list[tuple[l
 
 
 SCHEMAS = st.recursive(
-    st.sampled_from([{"type": "string"}, {"type": ["integer", "null"]}, {"enum": ["a"]}, {"const": 1}, {}, {"type": "array"}]),
+    st.sampled_from(
+        [{"type": "string"}, {"type": ["integer", "null"]}, {"enum": ["a"]}, {"const": 1}, {}, {"type": "array"}]
+    ),
     lambda inner: st.one_of(
         st.builds(lambda one: {"type": "array", "items": one}, inner),
         st.builds(lambda one: {"type": "object", "properties": {"a": one}, "required": ["a", "z"]}, inner),
@@ -363,7 +397,21 @@ def test_a_strict_server_takes_whatever_was_narrowed(schema: dict[str, Any]) -> 
 
 #: JSON in which words of JSON schema stand for anything.
 WORDS = st.sampled_from(
-    ["type", "enum", "const", "required", "properties", "items", "anyOf", "oneOf", "allOf", "format", "$ref", "$defs", "x"]
+    [
+        "type",
+        "enum",
+        "const",
+        "required",
+        "properties",
+        "items",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "format",
+        "$ref",
+        "$defs",
+        "x",
+    ]
 )
 NO_SCHEMAS = st.recursive(
     st.sampled_from([None, True, 1, "a", "object", "array", "null", "#/$defs/a", "#"]),

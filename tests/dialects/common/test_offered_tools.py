@@ -17,7 +17,9 @@ WHY = "there are no groups of tools"
 def test_every_tool_has_its_place_and_its_namespace() -> None:
     """TOOL-1: members of a namespace stand inside of it; tools that the history offers come last."""
     group = NamespaceTool(name="files", tools=[LOOK, PATCH])
-    request = Request(tools=[PATCH, group], input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=[LOOK])])
+    request = Request(
+        tools=[PATCH, group], input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=[LOOK])]
+    )
     losses = Losses()
     assert list(tools_with_paths(request, losses, WHY)) == [
         ("tools[0]", PATCH, None),
@@ -65,7 +67,9 @@ def test_tools_that_a_history_adds_to_are_worked_out_each_time() -> None:
     maker, wire = Maker(), Wire()
     shared: ToolList[ToolParam] = ToolList([LOOK])
     added = Request(tools=shared, input=[AdditionalTools(tools=[PATCH])])
-    assert [translate_tools_once(maker.make, request, "names", wire) for request in (added, added, Request(tools=[LOOK]))] == [
+    assert [
+        translate_tools_once(maker.make, request, "names", wire) for request in (added, added, Request(tools=[LOOK]))
+    ] == [
         1,
         2,
         3,

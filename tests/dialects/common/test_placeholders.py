@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from antiphon.dialects.common.placeholders import placeholder_for, replace_with_placeholder, text_or_placeholder, type_of
+from antiphon.dialects.common.placeholders import (
+    placeholder_for,
+    replace_with_placeholder,
+    text_or_placeholder,
+    type_of,
+)
 from antiphon.protocol.content import (
     ContentParam,
     InputAudio,
@@ -59,7 +64,9 @@ def test_what_stands_in_the_place_of_a_part_is_a_loss() -> None:
         replace_with_placeholder(InputVideo(video_url="https://v/1"), "input[0]", "nobody looks", losses)
         == "[video omitted: https://v/1]"
     )
-    assert [(loss.path, loss.what, loss.why) for loss in losses] == [("input[0]", "video omitted: https://v/1", "nobody looks")]
+    assert [(loss.path, loss.what, loss.why) for loss in losses] == [
+        ("input[0]", "video omitted: https://v/1", "nobody looks")
+    ]
 
 
 @pytest.mark.parametrize(

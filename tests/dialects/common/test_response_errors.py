@@ -45,7 +45,9 @@ def test_a_response_that_does_not_say_why_is_our_own_failure() -> None:
         ("server_error", None, 500),
     ],
 )
-def test_an_error_event_has_its_status_from_its_code_or_else_from_its_type(type: str, code: str | None, status: int) -> None:
+def test_an_error_event_has_its_status_from_its_code_or_else_from_its_type(
+    type: str, code: str | None, status: int
+) -> None:
     """ERR-2, ERR-3: and it keeps the field it names."""
     error = error_of_event(ErrorPayload(type=type, code=code, message="so", param="input"))
     assert (error.status, error.code, error.param) == (status, code or "internal_error", "input")

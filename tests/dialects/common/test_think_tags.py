@@ -13,7 +13,8 @@ from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter, ThinkT
 MODES: tuple[ThinkTags, ...] = ("leading", "anywhere", "implied", "off")
 # Texts made of what matters here: tags, beginnings of tags, white space, words.
 TEXTS = st.lists(
-    st.sampled_from(["<think>", "</think>", "<", "<th", "</", "ink>", "</think", ">", " ", "\n\n", "word", "é", "<b>"]), max_size=8
+    st.sampled_from(["<think>", "</think>", "<", "<th", "</", "ink>", "</think", ">", " ", "\n\n", "word", "é", "<b>"]),
+    max_size=8,
 ).map("".join)
 
 WORDS = st.text(alphabet="ab <>/\n", min_size=1).filter(lambda text: not text[0].isspace())
@@ -57,7 +58,9 @@ def test_a_text_without_tags_is_told_to_the_last_space(text: str, tags: ThinkTag
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3), st.sampled_from(["", " ", "\n\n"]))
 def test_blocks_between_texts_are_found_wherever_they_stand(blocks: list[tuple[str, str]], gap: str) -> None:
     spelled = "".join(f"<think>{gap}{thought}</think>{gap}{text}" for thought, text in blocks)
-    assert split(list(spelled), "anywhere") == [piece for block in blocks for piece in (reasoning(block[0]), answer(block[1]))]
+    assert split(list(spelled), "anywhere") == [
+        piece for block in blocks for piece in (reasoning(block[0]), answer(block[1]))
+    ]
 
 
 @given(TEXTS)
@@ -78,7 +81,11 @@ def test_off_looks_for_nothing(text: str) -> None:
         ("leading", "  <th", [answer("  <th")]),
         ("leading", "<think>a</thi", [reasoning("a</thi")]),
         ("leading", " \n", [answer(" \n")]),
-        ("anywhere", "x <think>a</think> y<think>b</think>", [answer("x "), reasoning("a"), answer("y"), reasoning("b")]),
+        (
+            "anywhere",
+            "x <think>a</think> y<think>b</think>",
+            [answer("x "), reasoning("a"), answer("y"), reasoning("b")],
+        ),
         ("anywhere", "\n<think>a</think>b", [reasoning("a"), answer("b")]),
         ("anywhere", "1 < 2 <th", [answer("1 < 2 <th")]),
         ("implied", "a</think>b", [reasoning("a"), answer("b")]),

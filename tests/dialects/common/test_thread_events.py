@@ -45,7 +45,11 @@ def test_usage_is_read_and_counters_of_other_names_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     ("told", "why"),
-    [({"message": "no"}, "no"), ({"error": {"message": "no"}}, "no"), ({}, "the agent does not say why its turn failed")],
+    [
+        ({"message": "no"}, "no"),
+        ({"error": {"message": "no"}}, "no"),
+        ({}, "the agent does not say why its turn failed"),
+    ],
 )
 def test_why_a_turn_failed_is_read_in_either_place(told: dict[str, Any], why: str) -> None:
     event = read({"type": "turn.failed", **told})
@@ -54,7 +58,9 @@ def test_why_a_turn_failed_is_read_in_either_place(told: dict[str, Any], why: st
 
 
 def test_fields_that_nobody_knows_stay_with_their_item() -> None:
-    event = read({"type": "item.completed", "item": {"id": "i", "type": "command_execution", "command": "ls", "cwd": "/w"}})
+    event = read(
+        {"type": "item.completed", "item": {"id": "i", "type": "command_execution", "command": "ls", "cwd": "/w"}}
+    )
     assert isinstance(event, ItemCompleted)
     assert isinstance(event.item, CommandExecutionItem)
     assert item_members(event.item) == {
@@ -84,7 +90,9 @@ def test_an_event_of_a_kind_or_a_shape_that_nobody_knows_is_kept(event: dict[str
     assert read(event) == OtherEvent(kind=event["type"], members=event)
 
 
-@pytest.mark.parametrize("line", [b"Warning: hot", b'"text"', b"[]", b"{}", b'{"type":1}', b'{"type":"a', b'"\xff"', b"[" * 5000])
+@pytest.mark.parametrize(
+    "line", [b"Warning: hot", b'"text"', b"[]", b"{}", b'{"type":1}', b'{"type":"a', b'"\xff"', b"[" * 5000]
+)
 def test_what_is_no_event_is_none(line: bytes) -> None:
     assert decode_thread_event(line) is None
 

@@ -60,7 +60,9 @@ class Told:
         assert find_violations(collector.events) == []
         self.events = [msgspec.json.decode(encode(event)) for event in collector.events]
         self.types = [event["type"] for event in self.events]
-        self.items = [msgspec.json.decode(encode(event.item)) for event in collector.events if isinstance(event, ItemDone)]
+        self.items = [
+            msgspec.json.decode(encode(event.item)) for event in collector.events if isinstance(event, ItemDone)
+        ]
         self.losses = [str(loss) for loss in thread.losses]
         self.error = thread.error
 
@@ -85,7 +87,9 @@ def test_the_events_of_a_turn_are_those_of_the_documents_first_table() -> None:
         ItemStarted(item=AgentMessageItem(id="1")),
         ItemUpdated(item=AgentMessageItem(id="1", text="Hel")),
         ItemCompleted(item=AgentMessageItem(id="1", text="Hello")),
-        TurnCompleted(usage=AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200, reasoning_output_tokens=7)),
+        TurnCompleted(
+            usage=AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200, reasoning_output_tokens=7)
+        ),
     )
     assert told.types == [
         "response.created",
@@ -132,7 +136,11 @@ def test_usage_is_the_agents_own_counting() -> None:
             "function_call",
             {"call_id": "i", "name": "read", "arguments": '{"path":"a"}'},
         ),
-        (ToolOutputItem(id="i", call_id="c", output="text"), "function_call_output", {"call_id": "c", "output": "text"}),
+        (
+            ToolOutputItem(id="i", call_id="c", output="text"),
+            "function_call_output",
+            {"call_id": "c", "output": "text"},
+        ),
         (
             CommandExecutionItem(id="i", command="ls", exit_code=0),
             "vtcode:command_execution",
@@ -175,9 +183,13 @@ def test_an_output_answers_the_call_of_its_invocation() -> None:
     told = Told(
         TurnStarted(),
         ItemStarted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9")),
-        ItemCompleted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9", arguments={}, status="failed")),
+        ItemCompleted(
+            item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9", arguments={}, status="failed")
+        ),
         ItemStarted(item=ToolOutputItem(id="1", call_id="0", status="in_progress")),
-        ItemCompleted(item=ToolOutputItem(id="1", call_id="0", output="no", status="failed", extra_members={"exit_code": 1})),
+        ItemCompleted(
+            item=ToolOutputItem(id="1", call_id="0", output="no", status="failed", extra_members={"exit_code": 1})
+        ),
         ItemCompleted(item=ToolOutputItem(id="2", call_id="x", tool_call_id="call_9", output="again")),
         TurnCompleted(),
     )
@@ -188,7 +200,8 @@ def test_an_output_answers_the_call_of_its_invocation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "text"), [({"result": {"n": 1}}, '{"n":1}'), ({"error": "down"}, "down"), ({"result": "r", "error": None}, "r")]
+    ("outcome", "text"),
+    [({"result": {"n": 1}}, '{"n":1}'), ({"error": "down"}, "down"), ({"result": "r", "error": None}, "r")],
 )
 def test_what_came_of_a_servers_tool_is_told_as_its_output(outcome: dict[str, Any], text: str) -> None:
     told = Told(TurnStarted(), ItemCompleted(item=McpToolCallItem(id="0", tool_name="f", **outcome)), TurnCompleted())
@@ -196,7 +209,9 @@ def test_what_came_of_a_servers_tool_is_told_as_its_output(outcome: dict[str, An
     assert told.items[1]["output"] == text
 
 
-@pytest.mark.parametrize(("status", "end"), [("failed", "failed"), ("declined", "failed"), ("in_progress", "completed")])
+@pytest.mark.parametrize(
+    ("status", "end"), [("failed", "failed"), ("declined", "failed"), ("in_progress", "completed")]
+)
 def test_a_command_ends_as_it_did(status: str, end: str) -> None:
     """B-1, ITEM-2: an extension item may fail; none is left in progress."""
     assert told_item(CommandExecutionItem(id="i", command="ls", status=status)).items[0]["status"] == end
@@ -263,7 +278,9 @@ def test_an_error_that_the_turn_survives_is_an_event_of_the_agents_own() -> None
 
 def test_events_that_nobody_knows_are_carried_if_they_can_be_named() -> None:
     """ITEM-5, B-3."""
-    told = Told(TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={}))
+    told = Told(
+        TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={})
+    )
     assert told.events[2]["type"] == "vtcode:plan.delta"
     assert told.losses == ["'a b': it was dropped (an extension cannot have this name)"]
 
@@ -287,4 +304,7 @@ def test_a_thread_that_ends_well_without_a_word_about_its_turn_is_complete() -> 
 
 
 def test_whoever_reads_the_agent_may_say_what_went_wrong() -> None:
-    assert Told(error=ApiError("cut off", code="cancelled")).response["error"] == {"code": "cancelled", "message": "cut off"}
+    assert Told(error=ApiError("cut off", code="cancelled")).response["error"] == {
+        "code": "cancelled",
+        "message": "cut off",
+    }

@@ -85,7 +85,8 @@ def _gemini(results: list[Result]) -> Json:
 def _vscode(results: list[Result]) -> Json:
     calls = [{"callId": f"call_{at}", "name": "look", "input": {}} for at, _ in enumerate(results)]
     given = [
-        {"callId": f"call_{at}", "content": [{"value": result.text}], "isError": result.failed} for at, result in enumerate(results)
+        {"callId": f"call_{at}", "content": [{"value": result.text}], "isError": result.failed}
+        for at, result in enumerate(results)
     ]
     return {
         "messages": [
@@ -98,7 +99,8 @@ def _vscode(results: list[Result]) -> Json:
 
 def _chat(results: list[Result]) -> Json:
     calls = [
-        {"id": f"call_{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}} for at, _ in enumerate(results)
+        {"id": f"call_{at}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        for at, _ in enumerate(results)
     ]
     return {
         "messages": [
@@ -119,7 +121,10 @@ def _responses(results: list[Result]) -> Json:
 
 
 def _items(results: list[Result], outputs: list[Json]) -> Json:
-    calls = [{"type": "function_call", "call_id": f"call_{at}", "name": "look", "arguments": "{}"} for at, _ in enumerate(results)]
+    calls = [
+        {"type": "function_call", "call_id": f"call_{at}", "name": "look", "arguments": "{}"}
+        for at, _ in enumerate(results)
+    ]
     return {"input": [{"role": "user", "content": "q"}, *calls, *outputs, {"role": "user", "content": "go on"}]}
 
 
@@ -165,7 +170,11 @@ def _told_gemini(body: Json) -> list[Sent]:
 def _told_as_text(body: Json) -> list[Sent]:
     messages = body.get("messages") or body["input"]
     contents = [message["content"] for message in messages if message["role"] == "user"]
-    texts = [text for content in contents for text in ([content] if isinstance(content, str) else [p["text"] for p in content])]
+    texts = [
+        text
+        for content in contents
+        for text in ([content] if isinstance(content, str) else [p["text"] for p in content])
+    ]
     found = [text.partition("]: ") for text in texts if text.startswith("[Tool Result for call_")]
     return [Sent(False, text) for _, _, text in found]
 
@@ -231,7 +240,9 @@ def test_failed_tool_is_told_to_every_server(client: str, name: str, results: li
     assert read(body) == [wanted(result, profile) for result in results]
     assert [loss for loss in losses if "is_error" in loss.path or "fail" in loss.what] == []
     if name != "ccr-tool-result":  # whose servers have a rule of their own
-        asking = replace(received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent")
+        asking = replace(
+            received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent"
+        )
         assert told(STRICT[profile.dialect].find_refusal(asking)) == {}
 
 
@@ -246,7 +257,8 @@ def test_failed_tool_is_told_in_the_same_bytes_every_turn(client: str, name: str
     request = replace(request, model=MODELS.get(name, "m"))
     more = [MessageParam(role="assistant", content="I see."), MessageParam(role="user", content="And now?")]
     before, after = (
-        _conversation(sent(each, profile)[0]) for each in (request, replace(request, input=[*input_items(request), *more]))
+        _conversation(sent(each, profile)[0])
+        for each in (request, replace(request, input=[*input_items(request), *more]))
     )
     assert json.dumps(after[: len(before)]) == json.dumps(before)
     assert len(after) == len(before) + 2
@@ -270,7 +282,10 @@ IMAGE: Final = InputImageParam(image_url="https://i/1.png")
         ("", "[tool error]"),
         ([], [InputText(text="[tool error]")]),
         ([IMAGE], [InputText(text="[tool error]"), IMAGE]),
-        ([IMAGE, InputText(text="a"), InputText(text="b")], [IMAGE, InputText(text="[tool error] a"), InputText(text="b")]),
+        (
+            [IMAGE, InputText(text="a"), InputText(text="b")],
+            [IMAGE, InputText(text="[tool error] a"), InputText(text="b")],
+        ),
         ([InputText(text=""), InputText(text="b")], [InputText(text="[tool error]"), InputText(text="b")]),
     ],
 )
@@ -284,7 +299,8 @@ def test_failure_in_text_begins_the_first_text(kind: Any, given: Any, wanted: An
 
 
 @pytest.mark.parametrize(
-    ("mark", "failed", "kept"), [(b"true", True, False), (b"false", False, False), (b"null", False, False), (b'"yes"', False, True)]
+    ("mark", "failed", "kept"),
+    [(b"true", True, False), (b"false", False, False), (b"null", False, False), (b'"yes"', False, True)],
 )
 def test_mark_of_a_failed_tool_is_a_boolean(mark: bytes, failed: bool, kept: bool) -> None:
     """REQ-7: whatever else stands there is a member that nobody knows, and is left alone."""

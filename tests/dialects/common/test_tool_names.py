@@ -23,7 +23,9 @@ from antiphon.protocol.tools import (
 
 LETTERS = st.text(alphabet=string.ascii_letters + string.digits + "_-", min_size=1)
 #: Few words in many combinations, so that flat names meet; long ones and ones that are not legal.
-WORDS = st.sampled_from(["a", "b", "a__b", "b__a", "__", "a__b__a", "x" * 64, "x" * 63, "é", "a.b", "a b", ""]) | LETTERS
+WORDS = (
+    st.sampled_from(["a", "b", "a__b", "b__a", "__", "a__b__a", "x" * 64, "x" * 63, "é", "a.b", "a b", ""]) | LETTERS
+)
 
 
 def _tool(kind: str, name: str) -> FunctionToolParam | CustomTool:
@@ -31,7 +33,9 @@ def _tool(kind: str, name: str) -> FunctionToolParam | CustomTool:
 
 
 MEMBERS = st.builds(_tool, st.sampled_from(["function", "custom"]), WORDS)
-NAMESPACES = st.builds(lambda name, tools: NamespaceTool(name=name, tools=tools), WORDS.filter(bool), st.lists(MEMBERS, max_size=3))
+NAMESPACES = st.builds(
+    lambda name, tools: NamespaceTool(name=name, tools=tools), WORDS.filter(bool), st.lists(MEMBERS, max_size=3)
+)
 TOOLS: st.SearchStrategy[list[ToolParam]] = st.lists(MEMBERS | NAMESPACES | st.just(WebSearchTool()), max_size=6)
 
 
@@ -46,7 +50,9 @@ def _refs(tools: list[ToolParam]) -> list[ToolRef]:
 
 
 @given(TOOLS, TOOLS)
-def test_every_offered_tool_has_a_legal_name_of_its_own_and_comes_back(top: list[ToolParam], later: list[ToolParam]) -> None:
+def test_every_offered_tool_has_a_legal_name_of_its_own_and_comes_back(
+    top: list[ToolParam], later: list[ToolParam]
+) -> None:
     request = Request(tools=top, input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=later)])
     names = ToolNames.for_request(request)
     refs = set(_refs([*top, *later]))

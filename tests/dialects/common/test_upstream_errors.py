@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.upstream_errors import error_text, mask_keys, retry_after, sanitize, status_from_codes, upstream_error
+from antiphon.dialects.common.upstream_errors import (
+    error_text,
+    mask_keys,
+    retry_after,
+    sanitize,
+    status_from_codes,
+    upstream_error,
+)
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -63,7 +70,9 @@ def test_trouble_with_the_gateways_key_is_never_told_as_the_clients(status: int)
         (None, "The input token count (1048577) exceeds the maximum number of tokens allowed"),
     ],
 )
-def test_an_overflow_of_the_context_is_a_400_whatever_its_status(status: int, code: str | None, message: str | None) -> None:
+def test_an_overflow_of_the_context_is_a_400_whatever_its_status(
+    status: int, code: str | None, message: str | None
+) -> None:
     """ERR-4"""
     assert told(status, code, message) == (400, "invalid_request", "context_length_exceeded")
 
@@ -136,7 +145,9 @@ KEYS = [
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("frame", ["{}", "bad key {}", "Authorization: Bearer {}", '{{"api_key": "{}"}}', "(see {}, please)"])
+@pytest.mark.parametrize(
+    "frame", ["{}", "bad key {}", "Authorization: Bearer {}", '{{"api_key": "{}"}}', "(see {}, please)"]
+)
 def test_keys_are_masked_wherever_they_stand(key: str, frame: str) -> None:
     """ERR-5"""
     masked = mask_keys(frame.format(key))
@@ -164,7 +175,9 @@ def test_traces_and_inner_addresses_are_not_passed_on() -> None:
     assert sanitize("see https://example.org/limits") == "see https://example.org/limits"
 
 
-@pytest.mark.parametrize("address", ["[::1]", "[::]", "[fe80::1]", "[2001:db8::]", "[2001:db8:0:1::7:8]", "http://[::1]:8080/v1"])
+@pytest.mark.parametrize(
+    "address", ["[::1]", "[::]", "[fe80::1]", "[2001:db8::]", "[2001:db8:0:1::7:8]", "http://[::1]:8080/v1"]
+)
 def test_inner_addresses_of_six_parts_are_not_passed_on(address: str) -> None:
     """ERR-5"""
     assert sanitize(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")

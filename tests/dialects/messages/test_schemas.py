@@ -21,7 +21,11 @@ CLOSED: dict[str, Any] = {"type": "object", "properties": {"a": STRING}, "additi
 
 def test_what_the_server_knows_is_kept() -> None:
     losses = Losses()
-    schema = {**CLOSED, "$defs": {"x": STRING}, "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"type": "array", "items": STRING}}}
+    schema = {
+        **CLOSED,
+        "$defs": {"x": STRING},
+        "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"type": "array", "items": STRING}},
+    }
     assert enforceable_schema(schema, "s", losses) == schema
     assert not list(losses)
 
@@ -78,7 +82,10 @@ def test_long_chain_of_references_is_followed_to_its_end() -> None:
     links = {f"d{at}": {"type": "array", "items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(600)}
     assert enforceable_schema({"$defs": {**links, "d600": STRING}, "$ref": "#/$defs/d0"}, "s", Losses()) is not None
     assert enforceable_schema({"$defs": {**links, "d600": {}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
-    assert enforceable_schema({"$defs": {**links, "d600": {"$ref": "#/$defs/d0"}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
+    assert (
+        enforceable_schema({"$defs": {**links, "d600": {"$ref": "#/$defs/d0"}}, "$ref": "#/$defs/d0"}, "s", Losses())
+        is None
+    )
 
 
 def test_values_of_an_enum_are_looked_at_without_a_call_for_each() -> None:
@@ -96,7 +103,9 @@ def test_schemas_of_one_request_have_a_bound_together() -> None:
     assert refused.value.param == "tools[10].parameters"
 
 
-WORDS = st.sampled_from(["type", "enum", "const", "properties", "items", "anyOf", "allOf", "$ref", "$defs", "definitions", "a"])
+WORDS = st.sampled_from(
+    ["type", "enum", "const", "properties", "items", "anyOf", "allOf", "$ref", "$defs", "definitions", "a"]
+)
 NO_SCHEMAS = st.recursive(
     st.sampled_from([None, True, 1, "a", "object", "string", "#/$defs/a", "#/definitions/a", "#/$defs/a/b"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),

@@ -10,7 +10,14 @@ from tests.dialects.messages.reading import REQUEST, frames_of, read_frames, rea
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol import codec
-from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, Item, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    Item,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Response
@@ -21,7 +28,9 @@ from antiphon.testing.script import ReceivedRequest, ScriptedTurn
 ADAPTIVE = MessagesWire(thinking="adaptive", maker="one")
 BUDGET = MessagesWire(thinking="budget", maker="one")
 ANOTHER = MessagesWire(thinking="budget", maker="another")
-THINKS = turn(reasoning("The user ", "wants the time."), text("Let me see."), redacted("more"), tool_call("t1", "get_time", "{}"))
+THINKS = turn(
+    reasoning("The user ", "wants the time."), text("Let me see."), redacted("more"), tool_call("t1", "get_time", "{}")
+)
 QUESTION: ItemParam = MessageParam(role="user", content="What time is it?")
 
 
@@ -34,7 +43,11 @@ class Server:
 
     def ask(self, items: list[ItemParam], said: ScriptedTurn, *, stream: bool = True) -> tuple[Response, Losses]:
         asked = Request(
-            model="m", input=items, tools=REQUEST.tools, reasoning=ReasoningConfigParam(effort="low"), stream=stream or UNSET
+            model="m",
+            input=items,
+            tools=REQUEST.tools,
+            reasoning=ReasoningConfigParam(effort="low"),
+            stream=stream or UNSET,
         )
         body, losses = request_from_hub(asked, self._wire)
         headers = {"content-type": "application/json", "x-version": "2023-06-01"}
@@ -67,7 +80,9 @@ def test_a_server_gets_its_thoughts_back_and_knows_them_RSN2(wire: MessagesWire,
 def test_a_client_may_drop_the_text_of_thoughts_and_keep_their_seal_RSN2() -> None:
     server = Server(BUDGET)
     first, _ = server.ask([QUESTION], THINKS)
-    bare = [replace(item, content=UNSET) if isinstance(item, ReasoningParam) else item for item in history_of(first.output)]
+    bare = [
+        replace(item, content=UNSET) if isinstance(item, ReasoningParam) else item for item in history_of(first.output)
+    ]
     second, losses = server.ask(bare, turn(text("Noon.")))
     assert second.status == "completed"
     assert not list(losses)

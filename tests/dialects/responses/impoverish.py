@@ -23,7 +23,10 @@ from antiphon.protocol.writer import ResponseWriter
 
 Json = dict[str, Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-WHOLE: tuple[Item, ...] = (WebSearchCall(id="ws_1", status="completed"), Compaction(id="cmp_1", encrypted_content="sealed"))
+WHOLE: tuple[Item, ...] = (
+    WebSearchCall(id="ws_1", status="completed"),
+    Compaction(id="cmp_1", encrypted_content="sealed"),
+)
 
 
 class Rich(NamedTuple):
@@ -75,7 +78,9 @@ def _write_item(draw: Draw, writer: ResponseWriter, key: int) -> None:
             for piece in draw(pieces):
                 writer.arguments(key, piece)
         case "custom":
-            writer.custom_call(key, name="patch", call_id=f"call_{key}", namespace=draw(st.sampled_from([None, "files"])))
+            writer.custom_call(
+                key, name="patch", call_id=f"call_{key}", namespace=draw(st.sampled_from([None, "files"]))
+            )
             for piece in draw(pieces):
                 writer.custom_input(key, piece)
         case _:
@@ -175,8 +180,12 @@ def with_something_after_the_end(events: list[Json]) -> list[Json]:
 
 def in_older_spelling(events: list[Json]) -> list[Json]:
     """API-6"""
-    spelled = [{**event, "type": event["type"].replace("response.reasoning.", "response.reasoning_text.")} for event in events]
-    return [{**event, **event.get("error", {}), "type": "error"} if event["type"] == "error" else event for event in spelled]
+    spelled = [
+        {**event, "type": event["type"].replace("response.reasoning.", "response.reasoning_text.")} for event in events
+    ]
+    return [
+        {**event, **event.get("error", {}), "type": "error"} if event["type"] == "error" else event for event in spelled
+    ]
 
 
 def _leave_out(events: list[Json], *types: str) -> list[Json]:

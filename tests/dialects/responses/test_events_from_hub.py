@@ -79,8 +79,12 @@ def type_of(event: Event | UnknownEvent) -> str:
 
 @given(st.lists(DELTAS, max_size=4))
 @settings(max_examples=40)
-def test_the_templates_write_what_the_general_way_would(deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta]) -> None:
-    from_hub, on_websocket = (EventsFromHub(REQUEST, style="standard", framing=framing) for framing in ("sse", "websocket"))
+def test_the_templates_write_what_the_general_way_would(
+    deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta],
+) -> None:
+    from_hub, on_websocket = (
+        EventsFromHub(REQUEST, style="standard", framing=framing) for framing in ("sse", "websocket")
+    )
     for delta in deltas:
         general = codec.encode(delta)
         assert from_hub.feed(delta) == sse.encode(type_of(delta), general)
@@ -144,9 +148,13 @@ def test_style_names_reasoning_events(style: EventStyle, name: str) -> None:
         b"event: %b.delta\n"
         b'data: {"type":"%b.delta","sequence_number":4,"item_id":"rs_1","output_index":0,"content_index":1,"delta":"Hm"}\n\n'
     ) % (name.encode(), name.encode())
-    padded = ReasoningDelta(sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm", obfuscation="x")
+    padded = ReasoningDelta(
+        sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm", obfuscation="x"
+    )
     assert frames(told(padded, style))[0].event == f"{name}.delta"
-    done = ReasoningDone(sequence_number=5, item_id="rs_1", output_index=0, content_index=1, text="Hm", extra={"acme": Raw(b"1")})
+    done = ReasoningDone(
+        sequence_number=5, item_id="rs_1", output_index=0, content_index=1, text="Hm", extra={"acme": Raw(b"1")}
+    )
     assert json.loads(frames(told(done, style))[0].data) == {
         "type": f"{name}.done",
         "sequence_number": 5,

@@ -17,7 +17,8 @@ def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
     """C-2."""
     parts = [{"type": "input_text", "text": "as it is"}]
     sent, losses = run_quirk(
-        "strings_as_parts", input=[message("system", "a"), message("assistant", "b"), message("user", parts), message("user", "c")]
+        "strings_as_parts",
+        input=[message("system", "a"), message("assistant", "b"), message("user", parts), message("user", "c")],
     )
     assert [item["content"] for item in sent["input"]] == [
         [{"type": "input_text", "text": "a"}],
@@ -37,7 +38,9 @@ def test_an_input_that_is_a_string_becomes_the_message_that_it_means() -> None:
 def test_the_assistants_strings_may_stay() -> None:
     """D-1."""
     sent, _ = run_quirk(
-        "strings_as_parts", StringsAsPartsOptions(roles=("user",)), input=[message("assistant", "a"), message("user", "b")]
+        "strings_as_parts",
+        StringsAsPartsOptions(roles=("user",)),
+        input=[message("assistant", "a"), message("user", "b")],
     )
     assert [item["content"] for item in sent["input"]] == ["a", [{"type": "input_text", "text": "b"}]]
 
@@ -48,7 +51,11 @@ def test_parts_of_text_become_one_string_and_others_stay() -> None:
     image = {"type": "input_image", "image_url": "https://e.x/i.png"}
     sent, losses = run_quirk(
         "parts_as_strings",
-        input=[message("user", [text, {**text, "mark": 1}]), message("user", [text, image]), message("user", "as it is")],
+        input=[
+            message("user", [text, {**text, "mark": 1}]),
+            message("user", [text, image]),
+            message("user", "as it is"),
+        ],
     )
     assert [item["content"] for item in sent["input"]] == ["see\nsee", [text, image], "as it is"]
     assert losses == {"input[0].content[1].mark": "is left out"}

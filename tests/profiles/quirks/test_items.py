@@ -44,7 +44,12 @@ def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
     request = Request(
         input=[
             ItemReference(id="msg_9"),
-            Message(id="msg_1", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text="a", annotations=[])]),
+            Message(
+                id="msg_1",
+                status=ItemStatus.COMPLETED,
+                role="assistant",
+                content=[OutputText(text="a", annotations=[])],
+            ),
             FunctionCall(id="fc_1", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED),
         ]
     )
@@ -62,7 +67,9 @@ def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
 
 
 def test_ids_of_hosted_items_and_of_items_as_clients_send_them_are_dropped() -> None:
-    sent, losses = run_quirk("drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER])
+    sent, losses = run_quirk(
+        "drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER]
+    )
     assert sent["input"] == [USER, {"type": "web_search_call"}, USER]
     assert losses == {}
 
@@ -88,7 +95,10 @@ def test_hints_about_caching_are_taken_out_everywhere() -> None:
         ],
         input=[
             {**USER, "cache_control": HINT, "kept": 1},
-            {"role": "user", "content": [{"type": "input_text", "text": "a", "cache_control": HINT}, {"type": "acme:part"}]},
+            {
+                "role": "user",
+                "content": [{"type": "input_text", "text": "a", "cache_control": HINT}, {"type": "acme:part"}],
+            },
             {
                 "role": "user",
                 "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{**block, "cache_control": HINT}]}],
@@ -104,8 +114,16 @@ def test_hints_about_caching_are_taken_out_everywhere() -> None:
         ],
         "input": [
             {**USER, "kept": 1},
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "acme:part"}]},
-            {"type": "message", "role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [block]}]},
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "a"}, {"type": "acme:part"}],
+            },
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "c", "content": [block]}],
+            },
         ],
     }
     assert set(losses) == {

@@ -14,7 +14,11 @@ def test_images_become_notes() -> None:
         "images_as_notes",
         input=[
             {"role": "user", "content": [text, image]},
-            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": "https://e.x/i.png"}]},
+            {
+                "type": "function_call_output",
+                "call_id": "c",
+                "output": [{"type": "input_image", "image_url": "https://e.x/i.png"}],
+            },
             {"type": "custom_tool_call_output", "call_id": "c", "output": [image]},
             {"type": "function_call_output", "call_id": "c", "output": "plain"},
         ],
@@ -29,7 +33,11 @@ def test_images_become_notes() -> None:
 @pytest.mark.parametrize(
     ("part", "note", "loss"),
     [
-        ({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}, "[image omitted: image/png data]", "an image"),
+        (
+            {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+            "[image omitted: image/png data]",
+            "an image",
+        ),
         ({"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}, "[file omitted: a.pdf, data]", "a file"),
         ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}, "[audio omitted: wav]", "audio"),
         ({"type": "input_video", "video_url": "https://e.x/v.mp4"}, "[video omitted: https://e.x/v.mp4]", "a video"),

@@ -12,7 +12,10 @@ OPEN = {
     "summary": [{"type": "summary_text", "text": "short"}],
     "content": [{"type": "reasoning_text", "text": "long"}],
 }
-SUMMED = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]}
+SUMMED = {
+    "type": "reasoning",
+    "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}],
+}
 USER = {"type": "message", "role": "user", "content": "hi"}
 
 
@@ -50,4 +53,7 @@ def test_a_summary_stands_in_for_reasoning_that_is_not_open() -> None:
         OPEN,
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "a\n\nb"}]},
     ]
-    assert losses == {"input[2].summary": "a summary is sent as the reasoning itself", "input[3]": "reasoning is left out"}
+    assert losses == {
+        "input[2].summary": "a summary is sent as the reasoning itself",
+        "input[3]": "reasoning is left out",
+    }

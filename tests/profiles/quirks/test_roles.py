@@ -18,7 +18,10 @@ def test_system_messages_at_the_beginning_join_the_instructions() -> None:
         instructions="Be brief.",
         input=[
             {"role": "system", "content": "Be kind."},
-            {"role": "system", "content": [{"type": "input_text", "text": "Be"}, {"type": "input_text", "text": "true."}]},
+            {
+                "role": "system",
+                "content": [{"type": "input_text", "text": "Be"}, {"type": "input_text", "text": "true."}],
+            },
             {"role": "user", "content": "hi"},
             {"role": "system", "content": "Now be loud."},
         ],
@@ -44,14 +47,21 @@ def test_an_image_in_a_system_message_is_lost_by_name() -> None:
     """F-4."""
     sent, losses = run_quirk(
         "system_to_instructions",
-        input=[{"role": "system", "content": [{"type": "input_image", "image_url": "u"}, {"type": "input_text", "text": "Look."}]}],
+        input=[
+            {
+                "role": "system",
+                "content": [{"type": "input_image", "image_url": "u"}, {"type": "input_text", "text": "Look."}],
+            }
+        ],
     )
     assert sent["instructions"] == "Look."
     assert losses == {"input[0].content[0]": "input_image is left out"}
 
 
 def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:
-    sent, _ = run_quirk("system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}])
+    sent, _ = run_quirk(
+        "system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}]
+    )
     assert "instructions" not in sent
     assert len(sent["input"]) == 1
 
@@ -67,14 +77,18 @@ def test_instructions_become_the_first_message() -> None:
 
 
 def test_instructions_become_a_developer_message_where_that_is_wanted() -> None:
-    sent, _ = run_quirk("instructions_to_system", InstructionsToSystemOptions(role="developer"), instructions="Be brief.", input=[])
+    sent, _ = run_quirk(
+        "instructions_to_system", InstructionsToSystemOptions(role="developer"), instructions="Be brief.", input=[]
+    )
     assert sent["input"] == [{"type": "message", "role": "developer", "content": "Be brief."}]
 
 
 def test_one_system_message_is_the_two_quirks_after_each_other() -> None:
     from antiphon.protocol.codec import decode_request
 
-    request = decode_request(b'{"input":[{"role":"user","content":"a"},{"role":"system","content":"b"}],"instructions":"c"}')
+    request = decode_request(
+        b'{"input":[{"role":"user","content":"a"},{"role":"system","content":"b"}],"instructions":"c"}'
+    )
     for name, options in [
         ("system_to_instructions", SystemToInstructionsOptions(move="all")),
         ("instructions_to_system", InstructionsToSystemOptions()),

@@ -105,7 +105,9 @@ def test_a_result_of_parts_keeps_what_is_no_text_beside_the_words() -> None:
         ([text, image, text], [{"type": "input_text", "text": "[Tool Result for c]: a"}, image, text]),
         ([image], [{"type": "input_text", "text": "[Tool Result for c]: "}, image]),
     ]:
-        sent, losses = run_quirk("tool_history_as_text", input=[{"type": "function_call_output", "call_id": "c", "output": output}])
+        sent, losses = run_quirk(
+            "tool_history_as_text", input=[{"type": "function_call_output", "call_id": "c", "output": output}]
+        )
         assert sent["input"] == [{"type": "message", "role": "user", "content": wanted}]
         assert losses == {}
 
@@ -115,7 +117,11 @@ def test_calls_and_results_inside_messages_are_told_likewise() -> None:
     use = {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}}
     results: list[dict[str, Any]] = [
         {"type": "tool_result", "tool_use_id": "c", "content": "v", "is_error": True},
-        {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "v"}, {"type": "text", "text": "w"}]},
+        {
+            "type": "tool_result",
+            "tool_use_id": "c",
+            "content": [{"type": "text", "text": "v"}, {"type": "text", "text": "w"}],
+        },
         {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": {}}]},
         {"type": "tool_result", "tool_use_id": "c"},
     ]
@@ -173,7 +179,9 @@ def test_every_result_becomes_one_block_and_none_is_left(request_: Request) -> N
 
 def _blocks(items: list[ItemParam]) -> list[ToolResult]:
     contents = [item.content for item in items if isinstance(item, MessageParam)]
-    return [part for content in contents if isinstance(content, list) for part in content if isinstance(part, ToolResult)]
+    return [
+        part for content in contents if isinstance(content, list) for part in content if isinstance(part, ToolResult)
+    ]
 
 
 OUTPUTS = (FunctionCallOutputParam, CustomToolCallOutputParam)

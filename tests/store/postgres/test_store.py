@@ -44,7 +44,11 @@ def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
         async with opened(postgres_server.fresh_url(), IMPATIENT) as store:
             await store.save("anna", record("resp_1"), ["msg_1"], [])
             async with postgres_server.stopped_aside():
-                for asked in (store.get("anna", "resp_1"), store.save("anna", record("resp_2"), [], []), store.verify()):
+                for asked in (
+                    store.get("anna", "resp_1"),
+                    store.save("anna", record("resp_2"), [], []),
+                    store.verify(),
+                ):
                     with pytest.raises(StorageUnavailable, match="the database cannot be reached"):
                         await asked
             await before_long(lambda: store.save("anna", record("resp_3", "resp_1"), [], []))
@@ -89,7 +93,9 @@ def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> 
                 lambda: store.events_after("anna", "work", -1),
                 lambda: store.finish("one", record("work"), [], [], 1, []),
                 lambda: store.release("one", ["work"]),
-                lambda: store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), []),
+                lambda: store.create_conversation(
+                    "anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), []
+                ),
                 lambda: store.add_entries("anna", "conv", [ConversationEntry(id="a", item=b"{}")]),
                 lambda: store.list_entries("anna", "conv", after=None, order="asc", limit=1000),
                 store.queue_stats,
@@ -186,7 +192,10 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for() -> None:
 def test_a_lock_that_is_held_for_too_long_is_told_and_forgotten() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
-        async with opened(url, ConnectionLimits(statement_timeout=0.2, answer_timeout=NEVER)) as store, another(url) as holder:
+        async with (
+            opened(url, ConnectionLimits(statement_timeout=0.2, answer_timeout=NEVER)) as store,
+            another(url) as holder,
+        ):
             async with locked(holder):
                 for asked in (store.save("anna", record("resp_1"), [], []), store.get("anna", "resp_1")):
                     with pytest.raises(StorageUnavailable, match="takes too long"):
@@ -201,9 +210,15 @@ def test_a_lock_that_is_held_for_too_long_is_told_and_forgotten() -> None:
 def test_a_server_that_no_longer_answers_is_given_up_and_the_next_question_takes_another_way(question: str) -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
-        async with opened(url, ConnectionLimits(statement_timeout=NEVER, answer_timeout=0.3, long_timeout=0.3)) as store:
+        async with opened(
+            url, ConnectionLimits(statement_timeout=NEVER, answer_timeout=0.3, long_timeout=0.3)
+        ) as store:
             await store.save("anna", record("resp_1"), [], [])
-            pid = int(postgres_server.sql(f"SELECT pid FROM pg_stat_activity WHERE datname = '{postgres_server.database_of(url)}'"))
+            pid = int(
+                postgres_server.sql(
+                    f"SELECT pid FROM pg_stat_activity WHERE datname = '{postgres_server.database_of(url)}'"
+                )
+            )
             os.kill(pid, signal.SIGSTOP)
             try:
                 with pytest.raises(StorageUnavailable, match="takes too long"):
@@ -238,7 +253,10 @@ def test_one_that_finds_no_free_connection_is_told_so() -> None:
 def test_what_takes_its_time_may_take_longer_but_not_for_ever() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
-        async with opened(url, ConnectionLimits(statement_timeout=0.1, long_timeout=0.5)) as store, another(url) as holder:
+        async with (
+            opened(url, ConnectionLimits(statement_timeout=0.1, long_timeout=0.5)) as store,
+            another(url) as holder,
+        ):
             async with locked(holder):
                 with pytest.raises(StorageUnavailable, match="takes too long"):
                     await store.stats()
@@ -291,7 +309,12 @@ def test_one_response_that_does_not_fit_takes_no_other_along() -> None:
                 *(store.save("anna", each, [each.id], []) for each in (good, too_late, too_long, record("good", at=5))),
                 return_exceptions=True,
             )
-            assert [type(outcome) for outcome in outcomes] == [type(None), StorageUnavailable, StorageUnavailable, type(None)]
+            assert [type(outcome) for outcome in outcomes] == [
+                type(None),
+                StorageUnavailable,
+                StorageUnavailable,
+                type(None),
+            ]
             assert str(outcomes[1]) == str(outcomes[2]) == "the database cannot hold what it was given"
             assert await store.get("anna", "good") == record("good", at=5)
 
@@ -334,7 +357,9 @@ def test_nobody_waits_for_a_writer_that_fell_over() -> None:
         unforeseen: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context["exception"]))
         store = PostgresStore(Broken(postgres_server.url_of("postgres"), ConnectionLimits()))
-        outcomes = await asyncio.gather(*(store.save("anna", record("same"), [], []) for _ in range(3)), return_exceptions=True)
+        outcomes = await asyncio.gather(
+            *(store.save("anna", record("same"), [], []) for _ in range(3)), return_exceptions=True
+        )
         assert [str(outcome) for outcome in outcomes] == ["the response could not be kept"] * 3
         await until(lambda: [type(error) for error in unforeseen] == [RuntimeError])
 
@@ -387,7 +412,9 @@ def test_what_another_gateway_deletes_is_passed_over_and_not_waited_for() -> Non
                 await store.save("anna", record(f"resp_{number}", at=number), [], [])
             await store.save("anna", record("resp_4", "resp_0", at=4), [], [])
             async with holder.transaction():
-                await holder.execute("SELECT FROM antiphon_responses WHERE id IN ($1, $2) FOR UPDATE", b"resp_0", b"resp_2")
+                await holder.execute(
+                    "SELECT FROM antiphon_responses WHERE id IN ($1, $2) FOR UPDATE", b"resp_0", b"resp_2"
+                )
                 assert await store.prune(before=100, keep=None) == 3
             assert await store.prune(before=100, keep=None) == 2
 
@@ -465,7 +492,9 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                     "INSERT INTO antiphon_responses (owner, id, created_at, status, head, input, output) "
                     "VALUES ('anna', 'resp_old', 7, 'completed', '{}', '[]', '[1]')"
                 )
-                await early.execute("INSERT INTO antiphon_found_by SELECT seq, 0, owner, 'msg_old' FROM antiphon_responses")
+                await early.execute(
+                    "INSERT INTO antiphon_found_by SELECT seq, 0, owner, 'msg_old' FROM antiphon_responses"
+                )
             if version >= 2:
                 await early.execute(
                     "INSERT INTO antiphon_work (seq, id, attempt, runner, held_until, next_event, request) "
@@ -481,9 +510,13 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                 found = await store.get("anna", "resp_old")
                 assert found
                 assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
-                assert await with_item(store, "anna", "msg_old") == StoredTurn(id="resp_old", input=b"[]", output=b"[1]")
+                assert await with_item(store, "anna", "msg_old") == StoredTurn(
+                    id="resp_old", input=b"[]", output=b"[1]"
+                )
             if version >= 2:
-                assert await store.events_after("anna", "resp_old", -1) == EventsAfter(events=[b"{}", b"[0]"], status="completed")
+                assert await store.events_after("anna", "resp_old", -1) == EventsAfter(
+                    events=[b"{}", b"[0]"], status="completed"
+                )
                 [work] = await store.claim("one", 10, 5)
                 assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
                 assert await store.prune(before=None, keep=0) == 0
@@ -494,7 +527,9 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
             assert await with_call(store, "anna", "call_new") == turn("resp_new")
             await store.enqueue("anna", record("resp_2"), [], b"{}")
             await store.create_conversation(
-                "anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [ConversationEntry(id="a", item=b"{}")]
+                "anna",
+                StoredConversation(id="conv", created_at=1, metadata=b"{}"),
+                [ConversationEntry(id="a", item=b"{}")],
             )
             assert [work.id for work in await store.claim("one", 10, 5)] == ["resp_2"]
             assert await store.get_entry("anna", "conv", "a")
@@ -508,7 +543,9 @@ def test_of_several_gateways_that_start_together_one_makes_the_tables() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         stores = await asyncio.gather(*(PostgresStore.open(url) for _ in range(5)))
-        await asyncio.gather(*(store.save("anna", record(f"resp_{number}"), [], []) for number, store in enumerate(stores)))
+        await asyncio.gather(
+            *(store.save("anna", record(f"resp_{number}"), [], []) for number, store in enumerate(stores))
+        )
         assert (await stores[0].stats()).responses == 5
         await asyncio.gather(*(store.close() for store in stores))
         versions = postgres_server.sql("SELECT array_agg(version ORDER BY version) FROM antiphon_schema", url)
@@ -521,14 +558,18 @@ def test_tables_of_a_newer_version_are_refused_and_left_alone() -> None:
     url = postgres_server.fresh_url()
     uvloop.run(_open_and_close(url))
     postgres_server.sql("INSERT INTO antiphon_schema (version) VALUES (999)", url)
-    with pytest.raises(ConfigError, match=rf"are of version 999, which is newer than this Antiphon knows \({len(MIGRATIONS)}\)"):
+    with pytest.raises(
+        ConfigError, match=rf"are of version 999, which is newer than this Antiphon knows \({len(MIGRATIONS)}\)"
+    ):
         uvloop.run(_open_and_close(url))
     assert postgres_server.sql("SELECT max(version) FROM antiphon_schema", url) == "999"
 
 
 def test_a_user_who_may_create_nothing_is_told_what_to_grant_and_can_use_tables_that_are_there() -> None:
     url = postgres_server.fresh_url()
-    poor = postgres_server.url_of(postgres_server.database_of(url), f"{postgres_server.GUARDED_ROLE}:{postgres_server.PASSWORD}")
+    poor = postgres_server.url_of(
+        postgres_server.database_of(url), f"{postgres_server.GUARDED_ROLE}:{postgres_server.PASSWORD}"
+    )
     with pytest.raises(ConfigError, match="grant it CREATE on a schema"):
         uvloop.run(_open_and_close(poor))
     uvloop.run(_open_and_close(url))
@@ -549,7 +590,10 @@ def test_the_tables_are_made_in_the_first_schema_of_the_search_path() -> None:
     database = postgres_server.database_of(url)
     postgres_server.sql(f"CREATE SCHEMA elsewhere; ALTER DATABASE {database} SET search_path = elsewhere, public", url)
     uvloop.run(_open_and_close(url))
-    assert postgres_server.sql("SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'antiphon%'", url) == "elsewhere"
+    assert (
+        postgres_server.sql("SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'antiphon%'", url)
+        == "elsewhere"
+    )
     postgres_server.sql(f"ALTER DATABASE {database} SET search_path = nowhere", url)
     with pytest.raises(ConfigError, match="no schema to make tables in"):
         uvloop.run(_open_and_close(url))
@@ -585,7 +629,11 @@ def test_a_server_that_is_not_there_at_the_start_is_told_after_a_moment() -> Non
             with pytest.raises(StorageUnavailable, match="takes too long") as caught:
                 await PostgresStore.open(silent, ConnectionLimits(connect_timeout=0.2, reconnect_timeout=0.0))
             assert keeps_secrets(caught.value, silent)
-        for gone in (silent, "postgresql://anna:secret-word@secret-host.invalid/db", "postgresql://anna@/db?host=/secret/path"):
+        for gone in (
+            silent,
+            "postgresql://anna:secret-word@secret-host.invalid/db",
+            "postgresql://anna@/db?host=/secret/path",
+        ):
             with pytest.raises(StorageUnavailable, match="cannot be reached") as caught:
                 await PostgresStore.open(gone, IMPATIENT)
             assert keeps_secrets(caught.value, gone)
@@ -623,7 +671,9 @@ def test_starting_can_be_given_up() -> None:
     ],
 )
 def test_what_the_server_reports_is_told_without_its_own_words(state: str, told: str) -> None:
-    error: BaseException = asyncpg.PostgresError.new({"C": state, "M": "could not extend file base/5/1259 at secret-host"})
+    error: BaseException = asyncpg.PostgresError.new(
+        {"C": state, "M": "could not extend file base/5/1259 at secret-host"}
+    )
     fault = storage_unavailable(error)
     assert fault.message == told
     assert fault.__cause__ is error
@@ -674,7 +724,9 @@ async def locked(holder: Any) -> AsyncIterator[None]:
 def waiting_for_a_lock(url: str) -> int:
     database = postgres_server.database_of(url)
     return int(
-        postgres_server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'")
+        postgres_server.sql(
+            f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
+        )
     )
 
 

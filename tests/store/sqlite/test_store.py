@@ -722,9 +722,7 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
         await store.save("anna", record("resp_1"), [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute(damage)
-        assert await store.verify() == [
-            "responses without input and output, or that continue a later response: 1"
-        ]
+        assert await store.verify() == ["responses without input and output, or that continue a later response: 1"]
         await store.close()
 
     asyncio.run(go())

@@ -64,7 +64,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "messages that are no list": ({"messages": "hi"}, "messages", says(USER)),
     "a message that is no object": (says("hi"), "messages[0]", says(USER)),
     "no role": (says({"content": "hi"}), "messages[0].role", says(USER)),
-    "an unknown role": (says({"role": "bot", "content": "hi"}), "messages[0].role", says({"role": "developer", "content": "hi"})),
+    "an unknown role": (
+        says({"role": "bot", "content": "hi"}),
+        "messages[0].role",
+        says({"role": "developer", "content": "hi"}),
+    ),
     "the role of old": (says({"role": "function", "name": "f", "content": ""}), "messages[0].role", says(USER)),
     "a name with a space": (says({**USER, "name": "a b"}), "messages[0].name", says({**USER, "name": "a_b"})),
     "a name that is no string": (says({**USER, "name": 1}), "messages[0].name", says({**USER, "name": None})),
@@ -79,7 +83,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "messages[2].tool_call_id",
         says(USER, CALLED, RESULT),
     ),
-    "two results of one call": (says(USER, CALLED, RESULT, RESULT), "messages[3].tool_call_id", says(USER, CALLED, RESULT)),
+    "two results of one call": (
+        says(USER, CALLED, RESULT, RESULT),
+        "messages[3].tool_call_id",
+        says(USER, CALLED, RESULT),
+    ),
     "a result after something else": (
         says(USER, CALLED, RESULT, USER, RESULT),
         "messages[4].tool_call_id",
@@ -90,7 +98,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "messages[2].content",
         says(USER, CALLED, {**RESULT, "content": ""}),
     ),
-    "a call not answered before the next message": (says(USER, CALLED, USER), "messages[2]", says(USER, CALLED, RESULT, USER)),
+    "a call not answered before the next message": (
+        says(USER, CALLED, USER),
+        "messages[2]",
+        says(USER, CALLED, RESULT, USER),
+    ),
     "a call not answered at the end": (says(USER, CALLED), "messages[1]", says(USER, CALLED, RESULT)),
     "one call of two answered": (
         says(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, RESULT, USER),
@@ -133,7 +145,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         calls(CALL),
     ),
     "a call without an id": (calls({**CALL, "id": ""}), "messages[1].tool_calls[0]", calls(CALL)),
-    "a call without a type": (calls({"id": "c1", "function": CALL["function"]}), "messages[1].tool_calls[0]", calls(CALL)),
+    "a call without a type": (
+        calls({"id": "c1", "function": CALL["function"]}),
+        "messages[1].tool_calls[0]",
+        calls(CALL),
+    ),
     "a call of a bad name": (
         calls({**CALL, "function": {"name": "f.g", "arguments": "{}"}}),
         "messages[1].tool_calls[0].function.name",
@@ -144,7 +160,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "messages[1].tool_calls[0].custom.name",
         says(USER, {**CALLED, "tool_calls": [CUSTOM]}, {**RESULT, "tool_call_id": "c3"}),
     ),
-    "content that is null": (says({"role": "user", "content": None}), "messages[0].content", says({"role": "user", "content": ""})),
+    "content that is null": (
+        says({"role": "user", "content": None}),
+        "messages[0].content",
+        says({"role": "user", "content": ""}),
+    ),
     "content without parts": (content("user"), "messages[1].content", content("user", {"type": "text", "text": ""})),
     "an unknown part": (content("user", {"type": "input_text", "text": ""}), "messages[1].content[0]", says(USER)),
     "a part that is no object": (content("user", "a"), "messages[1].content[0]", says(USER)),
@@ -206,7 +226,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"tools": [CUSTOM_TOOL]},
     ),
     "a description that is no string": (tool(description=1), "tools[0].function.description", tool(description="d")),
-    "parameters that are no object": (tool(parameters={"type": "string"}), "tools[0].function.parameters", tool(parameters=OPEN)),
+    "parameters that are no object": (
+        tool(parameters={"type": "string"}),
+        "tools[0].function.parameters",
+        tool(parameters=OPEN),
+    ),
     "a strict tool with an open schema": (
         tool(parameters=OPEN, strict=True),
         "tools[0].function.parameters",
@@ -244,7 +268,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "tool_choice",
         {"tools": [CUSTOM_TOOL], "tool_choice": {"type": "custom", "custom": {"name": "patch"}}},
     ),
-    "an unknown choice": ({"tools": [TOOL], "tool_choice": "any"}, "tool_choice", {"tools": [TOOL], "tool_choice": "none"}),
+    "an unknown choice": (
+        {"tools": [TOOL], "tool_choice": "any"},
+        "tool_choice",
+        {"tools": [TOOL], "tool_choice": "none"},
+    ),
     "a choice in flat form": (
         {"tools": [TOOL], "tool_choice": {"type": "function", "name": "f"}},
         "tool_choice",
@@ -268,7 +296,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "response_format.json_schema.schema",
         format(schema=CLOSED, strict=True),
     ),
-    "a format nobody knows": ({"response_format": {"type": "yaml"}}, "response_format", {"response_format": {"type": "text"}}),
+    "a format nobody knows": (
+        {"response_format": {"type": "yaml"}},
+        "response_format",
+        {"response_format": {"type": "text"}},
+    ),
     "any JSON without the word": (
         {"response_format": {"type": "json_object"}},
         "messages",
@@ -281,7 +313,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"stream_options": {"include_usage": True}, "stream": True},
     ),
     "top_logprobs without logprobs": ({"top_logprobs": 2}, "top_logprobs", {"top_logprobs": 2, "logprobs": True}),
-    "too many top_logprobs": ({"top_logprobs": 21, "logprobs": True}, "top_logprobs", {"top_logprobs": 20, "logprobs": True}),
+    "too many top_logprobs": (
+        {"top_logprobs": 21, "logprobs": True},
+        "top_logprobs",
+        {"top_logprobs": 20, "logprobs": True},
+    ),
     "too hot": ({"temperature": 2.1}, "temperature", {"temperature": 2}),
     "a number in a string": ({"temperature": "1"}, "temperature", {"temperature": 1.5}),
     "a boolean for a number": ({"temperature": True}, "temperature", {"temperature": None}),
@@ -321,7 +357,11 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
     refused = told(ChatBehavior().find_refusal(received(full(wrong))))
-    assert (refused.get("status"), refused.get("param"), refused.get("type")) == (400, param, "invalid_request_error"), refused
+    assert (refused.get("status"), refused.get("param"), refused.get("type")) == (
+        400,
+        param,
+        "invalid_request_error",
+    ), refused
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -341,7 +381,12 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
     "the right key": (ServerLimits(key="k"), full({}), {"authorization": "Bearer k"}, None),
     "no content type": (ServerLimits(), full({}), {"content_type": ""}, (415, "unsupported_media_type")),
     "another content type": (ServerLimits(), full({}), {"content_type": "text/plain"}, (415, "unsupported_media_type")),
-    "a content type with a charset": (ServerLimits(), full({}), {"content_type": "application/json; charset=utf-8"}, None),
+    "a content type with a charset": (
+        ServerLimits(),
+        full({}),
+        {"content_type": "application/json; charset=utf-8"},
+        None,
+    ),
     "no JSON": (ServerLimits(), b"{", {}, (400, "invalid_json")),
     "no object": (ServerLimits(), b"[]", {}, (400, "invalid_json")),
     "far too deep": (ServerLimits(), b"[" * 100_000, {}, (400, "invalid_json")),
@@ -363,7 +408,12 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
         None,
     ),
     "a prompt that just fits": (ServerLimits(max_chars=4), full(says(USER, USER)), {}, None),
-    "a lenient server counts too": (ServerLimits(max_chars=1, strict=False), full({}), {}, (400, "context_length_exceeded")),
+    "a lenient server counts too": (
+        ServerLimits(max_chars=1, strict=False),
+        full({}),
+        {},
+        (400, "context_length_exceeded"),
+    ),
     "without messages nothing is too long": (ServerLimits(max_chars=1, strict=False), full({"messages": 1}), {}, None),
 }
 
@@ -379,7 +429,9 @@ def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     ("limits", "change", "code"),
     [(ServerLimits(max_chars=1), {}, "context_length_exceeded"), (ServerLimits(models=()), {}, "model_not_found")],
 )
-def test_a_refusal_means_to_the_gateway_what_it_means_here(limits: ServerLimits, change: dict[str, Any], code: str) -> None:
+def test_a_refusal_means_to_the_gateway_what_it_means_here(
+    limits: ServerLimits, change: dict[str, Any], code: str
+) -> None:
     refused = ChatBehavior(limits).find_refusal(received(full(change)))
     assert refused is not None
     assert error_to_hub(refused.status, refused.headers, refused.body).code == code

@@ -56,7 +56,9 @@ def body(*messages: Any, **settings: Any) -> dict[str, Any]:
 
 
 def streamed(said: ScriptedTurn, **settings: Any) -> bytes:
-    steps = ChatBehavior().render_stream(said, received(body(stream=True, stream_options={"include_usage": True}, **settings)))
+    steps = ChatBehavior().render_stream(
+        said, received(body(stream=True, stream_options={"include_usage": True}, **settings))
+    )
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
@@ -79,7 +81,9 @@ def events_of(data: bytes) -> list[StreamEvent]:
 
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
-    return chat.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
+    return chat.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[
+        0
+    ]
 
 
 @settings(max_examples=30)
@@ -117,7 +121,9 @@ def test_omitted_parts_are_missing_from_stream_and_body() -> None:
 
 
 def test_interleaved_calls_come_in_turns_under_their_own_indexes() -> None:
-    said = turn(interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f", "{}")), custom_call("c3", "patch", "+"))
+    said = turn(
+        interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f", "{}")), custom_call("c3", "patch", "+")
+    )
     pieces = [call for chunk in chunks(said)[1:-2] for call in chunk["choices"][0]["delta"]["tool_calls"]]
     assert [piece["index"] for piece in pieces] == [0, 1, 0, 1, 0, 2, 2]
     assert pieces[0] == {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
@@ -131,7 +137,12 @@ def test_interleaved_calls_come_in_turns_under_their_own_indexes() -> None:
 def test_reasoning_refusals_and_numbers_are_told_as_scripted() -> None:
     said = turn(reasoning("hm", "m"), refusal("no"), finish("content_filter"), usage(5, 7, cached=3, reasoning=2))
     told = whole(said)
-    assert told["choices"][0]["message"] == {"role": "assistant", "content": None, "refusal": "no", "reasoning_content": "hmm"}
+    assert told["choices"][0]["message"] == {
+        "role": "assistant",
+        "content": None,
+        "refusal": "no",
+        "reasoning_content": "hmm",
+    }
     assert told["choices"][0]["finish_reason"] == "content_filter"
     assert [chunk["choices"][0]["delta"] for chunk in chunks(said)[1:-2]] == [
         {"reasoning_content": "hm"},
@@ -185,7 +196,9 @@ PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
         Prompt(text=ASKED, tools=(OfferedTool("patch", {}, "custom"),), choice="required"),
     ),
     (
-        body(tools=[TOOL], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}}),
+        body(
+            tools=[TOOL], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}}
+        ),
         Prompt(text=ASKED, tools=(OFFERED,), choice="required"),
     ),
     (body(tools=[TOOL], parallel_tool_calls=False), Prompt(text=ASKED, tools=(OFFERED,), parallel=False)),
@@ -196,7 +209,10 @@ PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
     ),
     (body(USER, CALLED, RESULT, USER), Prompt(text=ASKED, calls_before=1)),
     (body(response_format={"type": "json_object"}), Prompt(text=ASKED, schema={})),
-    (body(response_format={"type": "json_schema", "json_schema": {"schema": {"a": 1}}}), Prompt(text=ASKED, schema={"a": 1})),
+    (
+        body(response_format={"type": "json_schema", "json_schema": {"schema": {"a": 1}}}),
+        Prompt(text=ASKED, schema={"a": 1}),
+    ),
     (body(response_format={"type": "text"}), Prompt(text=ASKED)),
     (body(reasoning_effort="low", max_tokens=3), Prompt(text=ASKED, thinks=True, max_pieces=3)),
     (body(reasoning_effort="none", max_completion_tokens=4), Prompt(text=ASKED, max_pieces=4)),
@@ -211,7 +227,9 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     with ChatServer() as server:
         first = ask(server, PATH, body(tools=[TOOL])).json["choices"][0]
-        second = ask(server, PATH, body(USER, first["message"], {**RESULT, "tool_call_id": "call_1"}, tools=[TOOL])).json
+        second = ask(
+            server, PATH, body(USER, first["message"], {**RESULT, "tool_call_id": "call_1"}, tools=[TOOL])
+        ).json
     assert first["finish_reason"] == "tool_calls"
     assert second["choices"][0]["message"]["content"] == "get_weather says: sunny"
     assert server.refusals == []

@@ -90,7 +90,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "Unknown name \"content\" at 'contents[0]': Cannot find field.",
         says({"parts": {"text": "one for a list of one"}}),
     ),
-    "a string for an object": (part("hi"), "Invalid value at 'contents[0].parts[0]' (part), \"hi\"", part({"text": "hi"})),
+    "a string for an object": (
+        part("hi"),
+        "Invalid value at 'contents[0].parts[0]' (part), \"hi\"",
+        part({"text": "hi"}),
+    ),
     "a number for a string": (part({"text": 1}), "'contents[0].parts[0].text' (TYPE_STRING), 1", part({"text": "1"})),
     "a string for a number": (config(temperature="1"), "temperature' (TYPE_NUMBER)", config(temperature=1)),
     "a boolean for a number": (config(temperature=True), "temperature' (TYPE_NUMBER)", config(temperature=None)),
@@ -103,13 +107,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "an unknown word": (chooses(mode="FORCED"), "mode' (TYPE_ENUM)", chooses(mode="any")),
     "a number for a word": (chooses(mode=1), "mode' (TYPE_ENUM)", chooses(mode="NONE")),
-    "a list for one": (takes(type=["string", "null"]), "is not repeating, cannot start list", takes(type="string", nullable=True)),
+    "a list for one": (
+        takes(type=["string", "null"]),
+        "is not repeating, cannot start list",
+        takes(type="string", nullable=True),
+    ),
     "arguments in a string": (
         says(USER, model({"functionCall": {"name": "f", "args": "{}"}}), user(F_SAYS)),
         "function_call.args' (TYPE_OBJECT)",
         says(USER, model({"functionCall": {"name": "f"}}), user(F_SAYS)),
     ),
-    "a result in a string": (result(response="1"), "function_response.response' (TYPE_OBJECT)", result(response={"result": 1})),
+    "a result in a string": (
+        result(response="1"),
+        "function_response.response' (TYPE_OBJECT)",
+        result(response={"result": 1}),
+    ),
     "properties that are no object": (
         function(parameters={"type": "OBJECT", "properties": 1}),
         "parameters.properties' (an object), 1",
@@ -124,10 +136,18 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "no contents": ({"contents": ...}, "contents: contents is not specified", says(USER)),
     "empty contents": (says(), "contents: contents is not specified", says(USER)),
     "an unknown role": (says({**USER, "role": "assistant"}), "Please use a valid role", says({**USER, "role": "user"})),
-    "no role among several": (says(USER, MODEL, {"parts": USER["parts"]}), "Please use a valid role", says(USER, MODEL, USER)),
+    "no role among several": (
+        says(USER, MODEL, {"parts": USER["parts"]}),
+        "Please use a valid role",
+        says(USER, MODEL, USER),
+    ),
     "no parts": (says(user()), "contents[0].parts: contents.parts must not be empty.", says(USER)),
     "a part that is nothing": (part({}), "parts[0].data: required oneof field 'data'", part({"text": " "})),
-    "a part that is a thought of nothing": (part({"thought": True}), "required oneof field 'data'", part({"text": "a"})),
+    "a part that is a thought of nothing": (
+        part({"thought": True}),
+        "required oneof field 'data'",
+        part({"text": "a"}),
+    ),
     "an empty text": (
         part({"text": ""}),
         "parts[0].data: required oneof field 'data'",
@@ -150,7 +170,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         part({"inlineData": {**PNG, "mimeType": "image/jpeg"}}),
     ),
     "an image without data": (part({"inlineData": {**PNG, "data": ""}}), "it is empty", part({"inlineData": PNG})),
-    "a file without a place": (part({"fileData": {}}), "unsupported file uri", part({"fileData": {"fileUri": "gs://a/b"}})),
+    "a file without a place": (
+        part({"fileData": {}}),
+        "unsupported file uri",
+        part({"fileData": {"fileUri": "gs://a/b"}}),
+    ),
     "a file inside its address": (
         part({"fileData": {"fileUri": "data:image/png;base64,AAAA"}}),
         "file_data.file_uri: Invalid or unsupported",
@@ -172,7 +196,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     # Turns.
     "the model has the last word": (says(USER, MODEL), "end with a user role", says(USER, MODEL, USER)),
     "the model alone": (says(MODEL), "end with a user role", says(USER)),
-    "a call at the beginning": (says(model(F), user(F_SAYS)), "call turn comes immediately after a user turn", result()),
+    "a call at the beginning": (
+        says(model(F), user(F_SAYS)),
+        "call turn comes immediately after a user turn",
+        result(),
+    ),
     "a call by the user": (says(USER, MODEL, user(F)), "call turn comes immediately after a user turn", result()),
     "a result without a call": (says(user(F_SAYS)), "response turn comes immediately after", result()),
     "a result after something else": (
@@ -313,13 +341,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         takes(type="string", enum=["a"], format="enum"),
     ),
     "an unknown type": (takes(type="date"), "type' (TYPE_ENUM)", takes(type="string", format="date-time")),
-    "no type": (takes(description="a"), "parameters.properties[a].type: must be specified", takes(anyOf=[{"type": "string"}])),
+    "no type": (
+        takes(description="a"),
+        "parameters.properties[a].type: must be specified",
+        takes(anyOf=[{"type": "string"}]),
+    ),
     "no type further in": (
         takes(anyOf=[{"type": "array", "items": {"title": "A"}}]),
         "properties[a].any_of[0].items.type: must be specified",
         takes(anyOf=[{"type": "array", "items": {"type": "number"}}]),
     ),
-    "an array of nothing": (takes(type="array"), "items: missing field.", takes(type="array", items={"type": "number"})),
+    "an array of nothing": (
+        takes(type="array"),
+        "items: missing field.",
+        takes(type="array", items={"type": "number"}),
+    ),
     "an object of nothing": (
         function(parameters={"type": "object", "properties": {}}),
         "parameters.properties: should be non-empty for OBJECT type",
@@ -335,13 +371,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "parameters.required[1]: property is not defined",
         function(parameters={**PLACE, "required": ["place"]}),
     ),
-    "numbers to choose from": (takes(type="integer", enum=[1]), "enum[0]' (TYPE_STRING), 1", takes(type="string", enum=["1"])),
+    "numbers to choose from": (
+        takes(type="integer", enum=[1]),
+        "enum[0]' (TYPE_STRING), 1",
+        takes(type="string", enum=["1"]),
+    ),
     "numbers in strings to choose from": (
         takes(type="integer", enum=["1"]),
         "enum: only allowed for STRING type",
         takes(type="integer", format="int32"),
     ),
-    "nothing to choose": (takes(type="string", enum=["a", ""]), "enum[1]: cannot be empty", takes(type="string", enum=["a"])),
+    "nothing to choose": (
+        takes(type="string", enum=["a", ""]),
+        "enum[1]: cannot be empty",
+        takes(type="string", enum=["a"]),
+    ),
     "an unknown format": (
         takes(type="string", format="uri"),
         "format: only 'enum' and 'date-time' are supported for STRING type",
@@ -366,7 +410,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "too hot": (config(temperature=2.1), "temperature must be in the range [0, 2]", config(temperature=2)),
     "no candidates": (config(candidateCount=0), "candidateCount must be in the range", config(candidateCount=1)),
     "no tokens": (config(maxOutputTokens=0), "maxOutputTokens must be in the range", config(maxOutputTokens=1)),
-    "six words to stop at": (config(stopSequences=list("abcdef")), "at most 5 stop sequences", config(stopSequences=list("abcde"))),
+    "six words to stop at": (
+        config(stopSequences=list("abcdef")),
+        "at most 5 stop sequences",
+        config(stopSequences=list("abcde")),
+    ),
     "an empty word to stop at": (config(stopSequences=[""]), "none of them empty", config(stopSequences=["\n"])),
     "alternatives nobody asked for": (
         config(logprobs=2),
@@ -378,7 +426,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "only one of thinking budget and thinking level",
         thinks(thinkingLevel="low", includeThoughts=True),
     ),
-    "too much thought": (thinks(thinkingBudget=98_304), "The thinking budget (98304) is invalid.", thinks(thinkingBudget=-1)),
+    "too much thought": (
+        thinks(thinkingBudget=98_304),
+        "The thinking budget (98304) is invalid.",
+        thinks(thinkingBudget=-1),
+    ),
     "an unknown format of the answer": (
         config(responseMimeType="image/png"),
         "allowed mimetypes are",
@@ -449,10 +501,20 @@ def test_a_lenient_server_takes_everything(rule: str) -> None:
 
 # What depends on the version of the server: (limits, model, request, words of the error; None where it is taken).
 VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
-    "ids unknown": (GeminiLimits(ids=False), "m", says(USER, model(identified(F, "1")), user(F_SAYS)), 'Unknown name "id"'),
+    "ids unknown": (
+        GeminiLimits(ids=False),
+        "m",
+        says(USER, model(identified(F, "1")), user(F_SAYS)),
+        'Unknown name "id"',
+    ),
     "ids unknown and not sent": (GeminiLimits(ids=False), "m", says(USER, model(F), user(F_SAYS)), None),
     "users in a row": (GeminiLimits(alternation=True), "m", says(USER, USER), "alternate between user and model"),
-    "models in a row": (GeminiLimits(alternation=True), "m", says(USER, MODEL, MODEL, USER), "alternate between user and model"),
+    "models in a row": (
+        GeminiLimits(alternation=True),
+        "m",
+        says(USER, MODEL, MODEL, USER),
+        "alternate between user and model",
+    ),
     "users and models in turns": (GeminiLimits(alternation=True), "m", says(USER, MODEL, USER), None),
     "users in a row on a newer server": (GeminiLimits(), "m", says(USER, USER), None),
     "the model has the last word": (GeminiLimits(last_word=False), "m", says(USER, MODEL), None),
@@ -493,9 +555,19 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
         {"tools": [{"functionDeclarations": [{"name": "f"}], "googleSearch": {}}]},
         None,
     ),
-    "a level for an older model": (GeminiLimits(), "gemini-2.5-flash", thinks(thinkingLevel="LOW"), "level is not supported"),
+    "a level for an older model": (
+        GeminiLimits(),
+        "gemini-2.5-flash",
+        thinks(thinkingLevel="LOW"),
+        "level is not supported",
+    ),
     "a level for a newer model": (GeminiLimits(), "gemini-3-flash", thinks(thinkingLevel="LOW"), None),
-    "a model that cannot but think": (GeminiLimits(), "gemini-2.5-pro", thinks(thinkingBudget=0), "budget (0) is invalid"),
+    "a model that cannot but think": (
+        GeminiLimits(),
+        "gemini-2.5-pro",
+        thinks(thinkingBudget=0),
+        "budget (0) is invalid",
+    ),
     "a model that need not think": (GeminiLimits(), "gemini-2.5-flash", thinks(thinkingBudget=0), None),
     "a small model that thinks too little": (
         GeminiLimits(),
@@ -505,7 +577,12 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
     ),
     "a small model that thinks not at all": (GeminiLimits(), "gemini-2.5-flash-lite", thinks(thinkingBudget=0), None),
     "a model that thinks its most": (GeminiLimits(), "gemini-2.5-pro", thinks(thinkingBudget=32_768), None),
-    "a model that thinks more than that": (GeminiLimits(), "gemini-2.5-flash", thinks(thinkingBudget=32_768), "is invalid"),
+    "a model that thinks more than that": (
+        GeminiLimits(),
+        "gemini-2.5-flash",
+        thinks(thinkingBudget=32_768),
+        "is invalid",
+    ),
     "a call without its signature": (
         GeminiLimits(),
         "gemini-3-pro",
@@ -555,7 +632,10 @@ SIGNED: dict[str, tuple[list[dict[str, Any]], str | None]] = {
     "changed": ([{**F, "thoughtSignature": "AAAA" + SIGNATURE[4:]}], "Corrupted thought signature."),
     "of another server": ([{**F, "thoughtSignature": OTHER}], "Corrupted thought signature."),
     "of nobody": ([{**F, "thoughtSignature": "skip_thought_signature_validator"}], None),
-    "of nobody, in base64": ([{**F, "thought_signature": base64.b64encode(b"skip_thought_signature_validator").decode()}], None),
+    "of nobody, in base64": (
+        [{**F, "thought_signature": base64.b64encode(b"skip_thought_signature_validator").decode()}],
+        None,
+    ),
     "empty": ([{**F, "thoughtSignature": ""}], "missing a thought_signature"),
     "no base64": ([{**F, "thoughtSignature": "sig 1"}], "thought_signature' (TYPE_BYTES)"),
 }
@@ -566,7 +646,9 @@ def test_a_signature_comes_back_to_its_maker_and_to_its_place(case: str) -> None
     """RSN-2, RSN-3: what the fake holds the gateway to."""
     parts, words = SIGNED[case]
     results = [
-        {"functionResponse": {"name": one["functionCall"]["name"], "response": {}}} for one in parts if "functionCall" in one
+        {"functionResponse": {"name": one["functionCall"]["name"], "response": {}}}
+        for one in parts
+        if "functionCall" in one
     ]
     history = says(USER, model(*parts), user(*results) if results else USER)
     status, message = told(GeminiBehavior().find_refusal(asked(history, "gemini-3-pro")))
@@ -583,14 +665,32 @@ def test_a_signature_from_a_script_is_remembered() -> None:
 # What a server demands of everyone: (limits, body, what follows the model, headers, status and words; None where it is taken).
 DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str] | None]] = {
     "no key": (GeminiLimits(key="k"), full({}), ":generateContent", {}, (403, "unregistered callers")),
-    "a wrong key": (GeminiLimits(key="k"), full({}), ":generateContent", {"x_goog_api_key": "j"}, (400, "API key not valid")),
+    "a wrong key": (
+        GeminiLimits(key="k"),
+        full({}),
+        ":generateContent",
+        {"x_goog_api_key": "j"},
+        (400, "API key not valid"),
+    ),
     "the right key": (GeminiLimits(key="k"), full({}), ":generateContent", {"x_goog_api_key": "k"}, None),
     "the right key in the address": (GeminiLimits(key="k"), full({}), ":generateContent?key=k", {}, None),
-    "a wrong key in the address": (GeminiLimits(key="k"), full({}), ":generateContent?key=j", {}, (400, "API key not valid")),
+    "a wrong key in the address": (
+        GeminiLimits(key="k"),
+        full({}),
+        ":generateContent?key=j",
+        {},
+        (400, "API key not valid"),
+    ),
     "no JSON": (GeminiLimits(), b"{", ":generateContent", {}, (400, "Invalid JSON payload")),
     "no object": (GeminiLimits(), b"[]", ":generateContent", {}, (400, "Invalid JSON payload")),
     "far too deep": (GeminiLimits(), b"[" * 100_000, ":generateContent", {}, (400, "Invalid JSON payload")),
-    "a lenient server wants JSON too": (GeminiLimits(strict=False), b"{", ":generateContent", {}, (400, "Invalid JSON payload")),
+    "a lenient server wants JSON too": (
+        GeminiLimits(strict=False),
+        b"{",
+        ":generateContent",
+        {},
+        (400, "Invalid JSON payload"),
+    ),
     "an unknown model": (GeminiLimits(models=("a",)), full({}), ":generateContent", {}, (404, "models/m is not found")),
     "a known model": (GeminiLimits(models=("m",)), full({}), ":generateContent", {}, None),
     "a long prompt": (
@@ -600,7 +700,13 @@ DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str]
         {},
         (400, "The input token count (4) exceeds the maximum number of tokens allowed (3)."),
     ),
-    "a prompt that just fits": (GeminiLimits(max_chars=4), full({"systemInstruction": USER}), ":generateContent", {}, None),
+    "a prompt that just fits": (
+        GeminiLimits(max_chars=4),
+        full({"systemInstruction": USER}),
+        ":generateContent",
+        {},
+        None,
+    ),
     "thoughts are not counted": (
         GeminiLimits(max_chars=4),
         says(USER, model({"text": "hmm", "thought": True}), USER),
@@ -608,7 +714,13 @@ DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str]
         {},
         None,
     ),
-    "a lenient server counts too": (GeminiLimits(max_chars=1, strict=False), full({}), ":generateContent", {}, (400, "exceeds")),
+    "a lenient server counts too": (
+        GeminiLimits(max_chars=1, strict=False),
+        full({}),
+        ":generateContent",
+        {},
+        (400, "exceeds"),
+    ),
     "nothing is too long of what is no text": (
         GeminiLimits(max_chars=1, strict=False),
         {"contents": [1, {"parts": 1}, {"parts": [{"text": 1}]}]},
@@ -669,7 +781,15 @@ def test_the_address_says_what_is_asked_of_which_model(path: str, wanted: tuple[
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("", b""), ("_-8=", b"\xff\xef"), ("/+8", b"\xff\xef"), ("A", None), ("AAAA=A", None), ("a b=", None), ("AA===", None)],
+    [
+        ("", b""),
+        ("_-8=", b"\xff\xef"),
+        ("/+8", b"\xff\xef"),
+        ("A", None),
+        ("AAAA=A", None),
+        ("a b=", None),
+        ("AA===", None),
+    ],
 )
 def test_base64_is_read_in_either_alphabet(text: str, wanted: bytes | None) -> None:
     assert from_base64(text) == wanted

@@ -91,7 +91,9 @@ def events_of(data: bytes) -> list[StreamEvent]:
 
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
-    return gemini.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[0]
+    return gemini.response_to_hub(
+        data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps()
+    )[0]
 
 
 @settings(max_examples=30)
@@ -113,9 +115,14 @@ def test_a_stream_has_a_frame_for_each_piece_and_ends_with_the_reason() -> None:
 
 
 def test_calls_are_told_whole_and_those_at_once_in_one_frame() -> None:
-    said = turn(interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f")), custom_call("c3", "patch", "+", "1"))
+    said = turn(
+        interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f")), custom_call("c3", "patch", "+", "1")
+    )
     assert parts(frames(said))[:-1] == [
-        [{"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}}, {"functionCall": {"id": "c2", "name": "f", "args": {}}}],
+        [
+            {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}},
+            {"functionCall": {"id": "c2", "name": "f", "args": {}}},
+        ],
         [{"functionCall": {"id": "c3", "name": "patch", "args": {"input": "+1"}}}],
     ]
     assert whole(said)["candidates"][0]["finishReason"] == "STOP"
@@ -127,7 +134,9 @@ def test_two_calls_of_one_name_may_come_without_ids_and_stay_apart() -> None:
     call = {"functionCall": {"name": "f", "args": {}}}
     assert parts(frames(said, GeminiBehavior(gives_ids=False)))[0] == [call, call]
     calls = [
-        item for item in fold(events_of(streamed(said, GeminiBehavior(gives_ids=False)))).output if isinstance(item, FunctionCall)
+        item
+        for item in fold(events_of(streamed(said, GeminiBehavior(gives_ids=False)))).output
+        if isinstance(item, FunctionCall)
     ]
     assert len({call.call_id for call in calls}) == 2
 
@@ -137,7 +146,9 @@ def test_text_and_call_may_share_a_frame() -> None:
     [frame] = frames(said, GeminiBehavior(one_frame=True))
     assert [next(iter(part)) for part in parts([frame])[0]] == ["text", "text", "functionCall"]
     assert frame["candidates"][0]["finishReason"] == "STOP"
-    assert GeminiBehavior(one_frame=True).render_stream(turn(text("a"), raw(b": 1\n\n")), asked(STREAM))[0] == b": 1\n\n"
+    assert (
+        GeminiBehavior(one_frame=True).render_stream(turn(text("a"), raw(b": 1\n\n")), asked(STREAM))[0] == b": 1\n\n"
+    )
 
 
 def test_thoughts_are_parts_of_their_own_and_the_call_after_them_is_signed() -> None:
@@ -156,7 +167,10 @@ def test_where_no_call_follows_the_end_is_signed() -> None:
     signature = parts(frames(said))[-1][0]["thoughtSignature"]
     assert parts(frames(said))[-1] == [{"text": "", "thoughtSignature": signature}]
     assert whole(said)["candidates"][0]["content"]["parts"][-1] == {"text": "So.", "thoughtSignature": signature}
-    assert whole(turn(reasoning("hm")))["candidates"][0]["content"]["parts"][-1] == {"text": "", "thoughtSignature": signature}
+    assert whole(turn(reasoning("hm")))["candidates"][0]["content"]["parts"][-1] == {
+        "text": "",
+        "thoughtSignature": signature,
+    }
 
 
 def test_newer_models_sign_without_telling_their_thoughts() -> None:
@@ -196,7 +210,10 @@ def test_the_reason_to_stop_is_told_in_the_words_of_the_dialect(said: ScriptedTu
 def test_arguments_that_are_no_object_make_a_malformed_call() -> None:
     told = whole(turn(text("a"), tool_call("c1", "f", '{"a"')))["candidates"][0]
     assert told["content"]["parts"] == [{"text": "a"}]
-    assert (told["finishReason"], told["finishMessage"]) == ("MALFORMED_FUNCTION_CALL", 'Malformed function call: f({"a")')
+    assert (told["finishReason"], told["finishMessage"]) == (
+        "MALFORMED_FUNCTION_CALL",
+        'Malformed function call: f({"a")',
+    )
 
 
 def test_a_blocked_prompt_has_no_candidates() -> None:
@@ -222,13 +239,25 @@ def test_usage_counts_thoughts_apart_and_cached_tokens_inside() -> None:
     assert whole(said)["usageMetadata"] == total
     assert [frame["usageMetadata"]["candidatesTokenCount"] for frame in frames(said)] == [1, 2, 5]
     assert frames(said)[-1]["usageMetadata"] == total
-    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="last"))] == [None, None, total]
-    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="first"))] == [total, None, None]
+    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="last"))] == [
+        None,
+        None,
+        total,
+    ]
+    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="first"))] == [
+        total,
+        None,
+        None,
+    ]
 
 
 def test_omitted_parts_are_missing_from_stream_and_body() -> None:
-    assert "finishReason" not in json.dumps([whole(turn(text("a"), omit=["finish"])), frames(turn(text("a"), omit=["finish"]))])
-    assert "usageMetadata" not in json.dumps([whole(turn(text("a"), omit=["usage"])), frames(turn(text("a"), omit=["usage"]))])
+    assert "finishReason" not in json.dumps(
+        [whole(turn(text("a"), omit=["finish"])), frames(turn(text("a"), omit=["finish"]))]
+    )
+    assert "usageMetadata" not in json.dumps(
+        [whole(turn(text("a"), omit=["usage"])), frames(turn(text("a"), omit=["usage"]))]
+    )
     # Without a reason a last frame is still there for the usage, or for a signature.
     assert [list(frame) for frame in frames(turn(text("a"), omit=["finish"]))][-1] == [
         "modelVersion",
@@ -253,9 +282,15 @@ def test_logprobs_are_given_with_every_piece_when_asked_for() -> None:
 
 
 def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
-    steps = GeminiBehavior().render_stream(turn(text("a"), raw(error_frame(503, "overloaded")), end("rst")), asked(STREAM))
+    steps = GeminiBehavior().render_stream(
+        turn(text("a"), raw(error_frame(503, "overloaded")), end("rst")), asked(STREAM)
+    )
     assert isinstance(steps[1], bytes)
-    assert json.loads(steps[1].removeprefix(b"data: "))["error"] == {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}
+    assert json.loads(steps[1].removeprefix(b"data: "))["error"] == {
+        "code": 503,
+        "message": "overloaded",
+        "status": "UNAVAILABLE",
+    }
     assert steps[2] == End("rst")
     response = fold(events_of(streamed(turn(text("a"), raw(error_frame(503, "overloaded"))))))
     assert response.status == "failed"
@@ -317,7 +352,10 @@ CLOCK = {"functionDeclarations": [{"name": "clock", "parametersJsonSchema": {"ty
 
 
 def results(*responses: dict[str, Any]) -> dict[str, Any]:
-    return {"role": "user", "parts": [{"functionResponse": {"name": "get_weather", "response": one}} for one in responses]}
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": "get_weather", "response": one}} for one in responses],
+    }
 
 
 def as_json(**settings: Any) -> dict[str, Any]:
@@ -337,10 +375,16 @@ PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
         body(tools=[CLOCK, {"googleSearch": {}}]),
         Prompt(text=ASKED, tools=(OfferedTool("clock", {"type": "object"}), OfferedTool("bell", {}))),
     ),
-    (choice(mode="NONE", allowedFunctionNames=["bell"]), Prompt(text=ASKED, tools=(OfferedTool("bell", {}),), choice="none")),
+    (
+        choice(mode="NONE", allowedFunctionNames=["bell"]),
+        Prompt(text=ASKED, tools=(OfferedTool("bell", {}),), choice="none"),
+    ),
     (choice(mode="ANY", allowedFunctionNames=["get_weather"]), Prompt(text=ASKED, tools=(OFFERED,), choice="required")),
     (choice(mode="VALIDATED", allowedFunctionNames=["get_weather"]), Prompt(text=ASKED, tools=(OFFERED,))),
-    (body(USER, CALLED, results({"output": "sunny"})), Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1)),
+    (
+        body(USER, CALLED, results({"output": "sunny"})),
+        Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1),
+    ),
     (
         body(USER, CALLED, results({"output": "sunny"}), CALLED, results({"sky": "grey"}, {"error": "none"})),
         Prompt(text=ASKED, results=(("get_weather", '{"sky":"grey"}'), ("get_weather", "none")), calls_before=2),
@@ -391,7 +435,9 @@ def test_signature_is_invalid_on_another_server() -> None:
     with GeminiServer(secret=b"one") as one, GeminiServer(secret=b"other") as other:
         path = "/v1beta/models/gemini-3-pro:generateContent"
         said = ask(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
-        answers = [ask(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS)) for server in (one, other)]
+        answers = [
+            ask(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS)) for server in (one, other)
+        ]
     assert [answer.status for answer in answers] == [200, 400]
     assert answers[1].json["error"]["message"] == "Corrupted thought signature."
     assert len(other.refusals) == 1

@@ -101,5 +101,7 @@ def test_the_highest_effort_without_thinking_is_taken_by_earlier_models(model: s
 
 def test_a_server_of_any_names_takes_the_types_that_it_is_given() -> None:
     limits = MessagesLimits(thinking=("enabled", "disabled"))
-    assert refusal("mock-1", limits, thinking=THINKING["adaptive"]) == "adaptive thinking is not supported on this model"
+    assert (
+        refusal("mock-1", limits, thinking=THINKING["adaptive"]) == "adaptive thinking is not supported on this model"
+    )
     assert refusal("mock-1", limits, thinking=THINKING["enabled"]) is None

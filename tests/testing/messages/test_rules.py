@@ -57,7 +57,9 @@ def image(**source: Any) -> dict[str, Any]:
 
 
 def document(**source: Any) -> dict[str, Any]:
-    return user({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA", **source}})
+    return user(
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA", **source}}
+    )
 
 
 def result(**members: Any) -> dict[str, Any]:
@@ -100,13 +102,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "temperature and top_p": ({"temperature": 0.5, "top_p": 0.5}, "cannot both", {"top_p": 0.5}),
     "a stream of one": ({"stream": 1}, "stream: Input should be a valid bool", {"stream": True}),
     "an unknown tier": ({"service_tier": "flex"}, "service_tier: Input should be one of", {"service_tier": "auto"}),
-    "a stop in a string": ({"stop_sequences": "."}, "stop_sequences: Input should be a valid list", {"stop_sequences": ["."]}),
+    "a stop in a string": (
+        {"stop_sequences": "."},
+        "stop_sequences: Input should be a valid list",
+        {"stop_sequences": ["."]},
+    ),
     "a blank stop": ({"stop_sequences": ["\n"]}, "stop_sequences.0:", {"stop_sequences": ["\na"]}),
     "a stop that is no string": ({"stop_sequences": [1]}, "stop_sequences.0:", {"stop_sequences": ["1"]}),
     "free metadata": ({"metadata": {"a": "b"}}, "metadata.a: Extra inputs", {"metadata": {"user_id": "b"}}),
     "metadata in a string": ({"metadata": "a"}, "metadata: Input should be a valid dictionary", {"metadata": {}}),
     "a user without an id": ({"metadata": {"user_id": 1}}, "metadata.user_id:", {"metadata": {"user_id": None}}),
-    "an endless user id": ({"metadata": {"user_id": "u" * 513}}, "metadata.user_id:", {"metadata": {"user_id": "u" * 512}}),
+    "an endless user id": (
+        {"metadata": {"user_id": "u" * 513}},
+        "metadata.user_id:",
+        {"metadata": {"user_id": "u" * 512}},
+    ),
     "a system of another kind": ({"system": {}}, "system: Input should be", {"system": "be brief"}),
     "an image in the system": ({"system": [CALL]}, "system.0: `tool_use`", {"system": [{**TEXT, **MARK}]}),
     "an empty system block": ({"system": [{**TEXT, "text": ""}]}, "must be non-empty", {"system": [TEXT]}),
@@ -115,7 +125,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "messages that are no list": ({"messages": "hi"}, "at least one message", says(USER)),
     "a message that is no object": (says("hi"), "messages.0: Input should be", says(USER)),
     "no role": (says({"content": "hi"}), "messages.0.role: Field required", says(USER)),
-    "a role of a number": (says({"role": 1, "content": "a"}), "messages.0.role: Input should be a valid string", says(USER)),
+    "a role of a number": (
+        says({"role": 1, "content": "a"}),
+        "messages.0.role: Input should be a valid string",
+        says(USER),
+    ),
     "a name": (says({**USER, "name": "a"}), "messages.0.name: Extra inputs", says(USER)),
     "an unknown role": (says(USER, {"role": "tool", "content": "a"}), 'Unexpected role "tool"', says(USER)),
     "a system message": (says(SYSTEM, USER), 'Unexpected role "system"', {"system": "be brief"}),
@@ -133,11 +147,19 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a text that is none": (user({"type": "text", "text": 1}), "text.text: Input should be a valid string", user(TEXT)),
     "no block": (user("hi"), "Input tag ''", user(TEXT)),
     "a part of another API": (user({"type": "input_text", "text": "a"}), "Input tag 'input_text'", user(TEXT)),
-    "an unknown member": (user({**TEXT, "detail": "low"}), "text.detail: Extra inputs", user({**TEXT, "citations": None})),
+    "an unknown member": (
+        user({**TEXT, "detail": "low"}),
+        "text.detail: Extra inputs",
+        user({**TEXT, "citations": None}),
+    ),
     "a call by the user": (user(CALL), "`tool_use` blocks are not permitted", says(USER, CALLED, RESULTS)),
     "an image by the assistant": (answers(image()["messages"][0]["content"][0]), "`image` blocks", image()),
     "a result by the assistant": (answers(RESULT), "`tool_result` blocks", says(USER, CALLED, RESULTS)),
-    "a blank end": (says(USER, {**ANSWER, "content": "so "}), "trailing whitespace", says(USER, {**ANSWER, "content": " so"})),
+    "a blank end": (
+        says(USER, {**ANSWER, "content": "so "}),
+        "trailing whitespace",
+        says(USER, {**ANSWER, "content": " so"}),
+    ),
     # Media.
     "an unknown image": (image(media_type="image/jpg"), "media_type: Input should be 'image/jpeg'", image()),
     "a data URL": (image(data=f"data:image/png;base64,{PNG}"), "Invalid base64", image(data=PNG)),
@@ -216,7 +238,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a result with nothing in its text": (result(content=[{**TEXT, "text": ""}]), "non-empty", result(content=[])),
     "a call inside a result": (result(content=[CALL]), "`tool_use` blocks", result(content=[{**TEXT, "text": "\n"}])),
     "an error of one": (result(is_error=1), "is_error: Input should be a valid boolean", result(is_error=True)),
-    "an error without words": (result(is_error=True, content=""), "content cannot be empty", result(is_error=False, content="")),
+    "an error without words": (
+        result(is_error=True, content=""),
+        "content cannot be empty",
+        result(is_error=False, content=""),
+    ),
     "an error without content": (result(is_error=True, content=...), "content cannot be empty", result(content=...)),
     "an image as an error": (
         result(is_error=True, content=image()["messages"][0]["content"]),
@@ -234,9 +260,17 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "Invalid `signature`",
         answers(THOUGHT, TEXT),
     ),
-    "changed thoughts": (answers({**THOUGHT, "thinking": "no"}, TEXT), "messages.1.content.0: Invalid", answers(THOUGHT, TEXT)),
+    "changed thoughts": (
+        answers({**THOUGHT, "thinking": "no"}, TEXT),
+        "messages.1.content.0: Invalid",
+        answers(THOUGHT, TEXT),
+    ),
     "foreign sealed thoughts": (answers({**SEALED, "data": "AAAA"}, TEXT), "Invalid `data`", answers(SEALED, TEXT)),
-    "sealed thoughts that are no base64": (answers({**SEALED, "data": "é"}, TEXT), "Invalid `data`", answers(SEALED, TEXT)),
+    "sealed thoughts that are no base64": (
+        answers({**SEALED, "data": "é"}, TEXT),
+        "Invalid `data`",
+        answers(SEALED, TEXT),
+    ),
     "thoughts that lead to nothing": (answers(TEXT, THOUGHT), "final block", answers(THOUGHT, TEXT)),
     "a loop without thoughts": (
         {**says(USER, CALLED, RESULTS), **BUDGET},
@@ -245,7 +279,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "a loop of two rounds without thoughts": (
         {
-            **says(USER, CALLED, RESULTS, {**CALLED, "content": [THOUGHT, SECOND]}, {**RESULTS, "content": [SECOND_RESULT]}),
+            **says(
+                USER, CALLED, RESULTS, {**CALLED, "content": [THOUGHT, SECOND]}, {**RESULTS, "content": [SECOND_RESULT]}
+            ),
             **BUDGET,
         },
         "messages.1.content.0.type: Expected `thinking`",
@@ -278,20 +314,44 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "an unknown way of thinking": ({"thinking": {"type": "on"}}, "Input tag 'on'", {"thinking": {"type": "disabled"}}),
     "thinking of null": ({"thinking": None}, "Input tag ''", {"thinking": {"type": "between_tools"}}),
     "a budget of nothing": ({"thinking": {"type": "enabled"}}, "budget_tokens: Field required", BUDGET),
-    "a small budget": ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "greater than or equal to 1024", BUDGET),
-    "a budget beyond the limit": ({**BUDGET, "max_tokens": 1024}, "`max_tokens` must be greater", {**BUDGET, "max_tokens": 1025}),
-    "a budget for adaptive thinking": ({"thinking": {"type": "adaptive", "budget_tokens": 2048}}, "Extra inputs", ADAPTIVE),
+    "a small budget": (
+        {"thinking": {"type": "enabled", "budget_tokens": 1023}},
+        "greater than or equal to 1024",
+        BUDGET,
+    ),
+    "a budget beyond the limit": (
+        {**BUDGET, "max_tokens": 1024},
+        "`max_tokens` must be greater",
+        {**BUDGET, "max_tokens": 1025},
+    ),
+    "a budget for adaptive thinking": (
+        {"thinking": {"type": "adaptive", "budget_tokens": 2048}},
+        "Extra inputs",
+        ADAPTIVE,
+    ),
     "an unknown display": (
         {"thinking": {"type": "adaptive", "display": "all"}},
         "display: Input should be",
         {"thinking": {"type": "adaptive", "display": "omitted"}},
     ),
-    "cool thoughts": ({**ADAPTIVE, "temperature": 0}, "`temperature` may only be set to 1", {**BUDGET, "temperature": 1}),
-    "thoughts and top_k": ({**BUDGET, "top_k": 5}, "`top_k` must be unset", {"thinking": {"type": "disabled"}, "top_k": 5}),
+    "cool thoughts": (
+        {**ADAPTIVE, "temperature": 0},
+        "`temperature` may only be set to 1",
+        {**BUDGET, "temperature": 1},
+    ),
+    "thoughts and top_k": (
+        {**BUDGET, "top_k": 5},
+        "`top_k` must be unset",
+        {"thinking": {"type": "disabled"}, "top_k": 5},
+    ),
     "thoughts and top_p": ({**BUDGET, "top_p": 0.5}, "`top_p` must be greater", {**BUDGET, "top_p": 0.95}),
     # Tools.
     "tools that are no list": ({"tools": {}}, "tools: Input should be a valid list", {"tools": []}),
-    "a tool of another API": ({"tools": [{"type": "function", "function": {}}]}, "Input tag 'function'", tool(type="custom")),
+    "a tool of another API": (
+        {"tools": [{"type": "function", "function": {}}]},
+        "Input tag 'function'",
+        tool(type="custom"),
+    ),
     "a tool without a schema": ({"tools": [{"name": "f"}]}, "input_schema: Field required", tool()),
     "parameters": (tool(parameters={}), "parameters: Extra inputs", tool(description="d")),
     "a tool with a dot": (tool(name="a.b"), "name: String should match", tool(name="a-b")),
@@ -305,7 +365,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a description of null": (tool(description=None), "description: Input should be", tool(description="")),
     "strict in a string": (tool(strict="yes"), "strict: Input should be", tool(strict=False)),
     "a schema of a string": (tool(input_schema={"type": "string"}), "Input should be 'object'", tool()),
-    "a schema without a type": (tool(input_schema={}), "Input should be 'object'", tool(input_schema={"type": "object"})),
+    "a schema without a type": (
+        tool(input_schema={}),
+        "Input should be 'object'",
+        tool(input_schema={"type": "object"}),
+    ),
     "a union at the top": (
         tool(input_schema={"type": "object", "anyOf": []}),
         "at the top level",
@@ -342,7 +406,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "valid boolean",
         choice(type="any", disable_parallel_tool_use=False),
     ),
-    "a forced call that is thought about": ({**choice(type="any"), **BUDGET}, "forces tool use", {**choice(type="auto"), **BUDGET}),
+    "a forced call that is thought about": (
+        {**choice(type="any"), **BUDGET},
+        "forces tool use",
+        {**choice(type="auto"), **BUDGET},
+    ),
     "a forced tool that is thought about": (
         {**choice(type="tool", name="f"), **ADAPTIVE},
         "forces tool use",
@@ -354,7 +422,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "effort: Input should be",
         {"output_config": {"effort": "max"}},
     ),
-    "an unknown setting of the output": ({"output_config": {"verbosity": "low"}}, "Extra inputs", {"output_config": {}}),
+    "an unknown setting of the output": (
+        {"output_config": {"verbosity": "low"}},
+        "Extra inputs",
+        {"output_config": {}},
+    ),
     "JSON of any form": (format(CLOSED, type="json_object"), "'json_schema'", format(CLOSED)),
     "a format with a name": (format(CLOSED, name="n"), "Extra inputs", format(CLOSED)),
     "an open object": (format({"type": "object"}), "additionalProperties", format({**CLOSED, "$schema": "x"})),
@@ -369,9 +441,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "properties.a.anyOf.0",
         with_part({"anyOf": [CLOSED, {"type": "null"}]}),
     ),
-    "a least number": (with_part({"type": "integer", "minimum": 1}), "property 'minimum'", with_part({"type": "integer"})),
-    "one of several": (with_part({"oneOf": [CLOSED], "type": "object"}), "property 'oneOf'", with_part({"anyOf": [CLOSED]})),
-    "two of a kind": (with_part({"type": "array", "minItems": 2}), "'minItems'", with_part({"type": "array", "minItems": 1})),
+    "a least number": (
+        with_part({"type": "integer", "minimum": 1}),
+        "property 'minimum'",
+        with_part({"type": "integer"}),
+    ),
+    "one of several": (
+        with_part({"oneOf": [CLOSED], "type": "object"}),
+        "property 'oneOf'",
+        with_part({"anyOf": [CLOSED]}),
+    ),
+    "two of a kind": (
+        with_part({"type": "array", "minItems": 2}),
+        "'minItems'",
+        with_part({"type": "array", "minItems": 1}),
+    ),
     "an unknown format": (
         with_part({"type": "string", "format": "x"}),
         "format 'x'",
@@ -380,13 +464,21 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "an enum of objects": (with_part({"enum": [{}]}), "enum values", with_part({"enum": ["a", 1, None]})),
     "anything at all": (with_part({}), "a schema needs a 'type'", with_part({"const": 1})),
     "true for a schema": (with_part(True), "valid dictionary", with_part({"type": "boolean"})),
-    "properties that are no object": (format({**CLOSED, "properties": []}), "draft 2020-12", format({**CLOSED, "properties": {}})),
+    "properties that are no object": (
+        format({**CLOSED, "properties": []}),
+        "draft 2020-12",
+        format({**CLOSED, "properties": {}}),
+    ),
     "a circle": (
         with_part(REF, **{"$defs": {"A": {"anyOf": [REF]}}}),
         "in a circle",
         with_part({"anyOf": [REF, REF]}, **{"$defs": {"A": CLOSED}}),
     ),
-    "a reference to nothing": (with_part(REF), "out of the schema", with_part(REF, definitions={}, **{"$defs": {"A": CLOSED}})),
+    "a reference to nothing": (
+        with_part(REF),
+        "out of the schema",
+        with_part(REF, definitions={}, **{"$defs": {"A": CLOSED}}),
+    ),
     "a reference to another document": (
         with_part({"$ref": "https://example.org/a"}),
         "out of the schema",
@@ -515,9 +607,19 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
         {},
         (400, "invalid_request_error"),
     ),
-    "without messages nothing is too long": (MessagesLimits(max_chars=1, strict=False), full({"messages": 1}), {}, None),
+    "without messages nothing is too long": (
+        MessagesLimits(max_chars=1, strict=False),
+        full({"messages": 1}),
+        {},
+        None,
+    ),
     "nor with odd ones": (MessagesLimits(max_chars=1, strict=False), full(says(1, {"content": 2})), {}, None),
-    "turns that others merge": (MessagesLimits(alternating=False), full(says(USER, USER, ANSWER, ANSWER, USER)), {}, None),
+    "turns that others merge": (
+        MessagesLimits(alternating=False),
+        full(says(USER, USER, ANSWER, ANSWER, USER)),
+        {},
+        None,
+    ),
     "calls are answered all the same": (
         MessagesLimits(alternating=False),
         full(says(USER, CALLED, ANSWER, RESULTS)),
@@ -531,7 +633,12 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
         (400, "invalid_request_error"),
     ),
     "a system message at the end": (MessagesLimits(system_messages=True), full(says(USER, SYSTEM)), {}, None),
-    "a system message in the middle": (MessagesLimits(system_messages=True), full(says(USER, SYSTEM, ANSWER, USER)), {}, None),
+    "a system message in the middle": (
+        MessagesLimits(system_messages=True),
+        full(says(USER, SYSTEM, ANSWER, USER)),
+        {},
+        None,
+    ),
     "a system message first": (
         MessagesLimits(system_messages=True),
         full(says(SYSTEM, USER)),
@@ -622,6 +729,10 @@ def test_thoughts_are_known_to_who_gave_them_and_to_nobody_else() -> None:
     assert thoughts.give("so", None) == signature_of("so")
     assert thoughts.give("so", "own") == "own"
     thoughts.give_sealed("data")
-    assert (thoughts.knows("so", "own"), thoughts.knows("no", "own"), thoughts.knows_sealed("data")) == (True, False, True)
+    assert (thoughts.knows("so", "own"), thoughts.knows("no", "own"), thoughts.knows_sealed("data")) == (
+        True,
+        False,
+        True,
+    )
     assert (IssuedThoughts().knows("so", "own"), IssuedThoughts().knows_sealed("data")) == (False, False)
     assert IssuedThoughts().knows("so", signature_of("so"))

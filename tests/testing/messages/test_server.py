@@ -89,7 +89,9 @@ def message_of(told: list[dict[str, Any]]) -> dict[str, Any]:
                 blocks[event["index"]] = {**event["content_block"], "json": ""}
             case "content_block_delta":
                 block, delta = blocks[event["index"]], event["delta"]
-                name = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}.get(delta["type"])
+                name = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}.get(
+                    delta["type"]
+                )
                 block[name or "json"] += delta[name or "partial_json"]
             case "content_block_stop":
                 block = blocks[event["index"]]
@@ -161,10 +163,19 @@ def test_thoughts_that_are_not_to_be_shown_are_signed_all_the_same() -> None:
 
 
 def test_calls_come_one_after_the_other_and_their_input_in_pieces() -> None:
-    said = turn(interleaved(tool_call("t1", "f", '{"a"', ":1}"), tool_call("t2", "f", "{}")), custom_call("t3", "patch", "+", "1"))
+    said = turn(
+        interleaved(tool_call("t1", "f", '{"a"', ":1}"), tool_call("t2", "f", "{}")),
+        custom_call("t3", "patch", "+", "1"),
+    )
     told = events(said)
-    assert [event["content_block"]["id"] for event in told if event["type"] == "content_block_start"] == ["t1", "t2", "t3"]
-    pieces = [(event["index"], event["delta"]["partial_json"]) for event in told if event["type"] == "content_block_delta"]
+    assert [event["content_block"]["id"] for event in told if event["type"] == "content_block_start"] == [
+        "t1",
+        "t2",
+        "t3",
+    ]
+    pieces = [
+        (event["index"], event["delta"]["partial_json"]) for event in told if event["type"] == "content_block_delta"
+    ]
     assert pieces == [(0, ""), (0, '{"a"'), (0, ":1}"), (1, ""), (2, ""), (2, '{"input":"+1"}')]
     message = whole(said)
     assert [block["input"] for block in message["content"]] == [{"a": 1}, {}, {"input": "+1"}]
@@ -264,7 +275,10 @@ def test_a_server_may_begin_twice() -> None:
 
 def test_a_server_may_give_the_input_at_the_start_alone() -> None:
     told = events(POOR, "input_at_start")
-    assert [event["content_block"]["input"] for event in told if "id" in event.get("content_block", {})] == [{"a": 1}, {"a": 2}]
+    assert [event["content_block"]["input"] for event in told if "id" in event.get("content_block", {})] == [
+        {"a": 1},
+        {"a": 2},
+    ]
     assert b"input_json_delta" not in streamed(POOR, ["input_at_start"])
 
 
@@ -299,7 +313,10 @@ OFFERED = OfferedTool("get_weather", SCHEMA)
 FORMAT = {"type": "json_schema", "schema": {"a": 1}}
 PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
     ({}, Prompt(text=ASKED)),
-    ({"messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}]}, Prompt(text="look", media=1)),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}]},
+        Prompt(text="look", media=1),
+    ),
     ({"messages": [{"role": "assistant", "content": "a"}]}, Prompt(text="")),
     ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, Prompt(text=ASKED, tools=(OFFERED,))),
     ({"tools": [TOOL], "tool_choice": {"type": "none"}}, Prompt(text=ASKED, tools=(OFFERED,), choice="none")),
@@ -353,7 +370,9 @@ def test_without_a_script_it_thinks_calls_a_tool_and_knows_its_thoughts_again() 
 
 
 def test_signatures_and_sealed_thoughts_of_a_script_are_the_servers_own() -> None:
-    with MessagesServer([turn(reasoning("so", signature="own"), redacted("data"), text("a")), turn(text("b"))]) as server:
+    with MessagesServer(
+        [turn(reasoning("so", signature="own"), redacted("data"), text("a")), turn(text("b"))]
+    ) as server:
         first = post(server, body()).json
         second = post(server, body(USER, {"role": "assistant", "content": first["content"]}, USER))
     assert first["content"][:2] == [
@@ -394,7 +413,11 @@ def test_a_scripted_error_has_the_form_of_this_api() -> None:
         answer = post(server, body())
         odd = post(server, body())
     assert (answer.status, answer.headers["retry-after"]) == (529, "1")
-    assert answer.json == {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}, "request_id": "req_fake"}
+    assert answer.json == {
+        "type": "error",
+        "error": {"type": "overloaded_error", "message": "busy"},
+        "request_id": "req_fake",
+    }
     assert odd.json["error"] == {"type": "api_error", "message": "scripted"}
 
 
@@ -408,7 +431,12 @@ def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
 
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
     sdk: Any = anthropic  # what it is asked is plain JSON here
-    said = turn(reasoning("so", "?"), redacted("data"), text("Hel", "lo"), tool_call("t1", "get_weather", '{"place"', ':"Rome"}'))
+    said = turn(
+        reasoning("so", "?"),
+        redacted("data"),
+        text("Hel", "lo"),
+        tool_call("t1", "get_weather", '{"place"', ':"Rome"}'),
+    )
     asked = {"model": "m", "max_tokens": 100, "messages": [USER], "tools": [TOOL]}
     with (
         MessagesServer([said, said, turn(text("a"), raw(error_event())), messages_error(529)], key="k") as server,

@@ -59,17 +59,41 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "background work": ({"background": True}, "background", {"background": False}),
     "a conversation": ({"conversation": "conv_1"}, "conversation", {"conversation": None}),
     "an unknown type of item": (says({"type": "acme:thing"}), "input[0].type", says(USER)),
-    "a mark of failure on a result": (says(CALL, {**RESULT, "is_error": True}), "input[1].is_error", says(CALL, RESULT)),
+    "a mark of failure on a result": (
+        says(CALL, {**RESULT, "is_error": True}),
+        "input[1].is_error",
+        says(CALL, RESULT),
+    ),
     "a mark of failure on a custom result": (
         says(CUSTOM, {**CUSTOM_RESULT, "is_error": False}),
         "input[1].is_error",
         says(CUSTOM, {**CUSTOM_RESULT, "id": "ctco_1"}),
     ),
-    "a hint about caching": (says({**USER, "cache_control": {}}), "input[0].cache_control", says({**USER, "status": "completed"})),
-    "an item without a type": (says({"call_id": "c1", "output": ""}), "input[0].type", says({"role": "user", "content": "a"})),
-    "an unknown role": (says({"role": "tool", "content": "a"}), "input[0].role", says({"role": "developer", "content": "a"})),
-    "content that is null": (says({"role": "user", "content": None}), "input[0].content", says({"role": "user", "content": ""})),
-    "content without parts": (content("user"), "input[0].content", content("user", {"type": "input_text", "text": "a"})),
+    "a hint about caching": (
+        says({**USER, "cache_control": {}}),
+        "input[0].cache_control",
+        says({**USER, "status": "completed"}),
+    ),
+    "an item without a type": (
+        says({"call_id": "c1", "output": ""}),
+        "input[0].type",
+        says({"role": "user", "content": "a"}),
+    ),
+    "an unknown role": (
+        says({"role": "tool", "content": "a"}),
+        "input[0].role",
+        says({"role": "developer", "content": "a"}),
+    ),
+    "content that is null": (
+        says({"role": "user", "content": None}),
+        "input[0].content",
+        says({"role": "user", "content": ""}),
+    ),
+    "content without parts": (
+        content("user"),
+        "input[0].content",
+        content("user", {"type": "input_text", "text": "a"}),
+    ),
     "a part that is no object": (content("user", "a"), "input[0].content[0].type", says(USER)),
     "the word of the assistant from the user": (
         content("user", {"type": "output_text", "text": "a"}),
@@ -123,10 +147,22 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "an id of another kind": (says({**USER, "id": "fc_1"}), "input[0].id", says({**USER, "id": "msg_1"})),
     "tools that are no list": ({"tools": {}}, "tools", {"tools": []}),
-    "tools in nested form": ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0].name", {"tools": [TOOL]}),
-    "a hosted tool": ({"tools": [{"type": "web_search"}]}, "tools[0].type", {"tools": [{"type": "custom", "name": "patch"}]}),
+    "tools in nested form": (
+        {"tools": [{"type": "function", "function": {"name": "f"}}]},
+        "tools[0].name",
+        {"tools": [TOOL]},
+    ),
+    "a hosted tool": (
+        {"tools": [{"type": "web_search"}]},
+        "tools[0].type",
+        {"tools": [{"type": "custom", "name": "patch"}]},
+    ),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, "tools", {"tools": [TOOL]}),
-    "a tool with a bad name": ({"tools": [{**TOOL, "name": "a.b"}]}, "tools[0].name", {"tools": [{**TOOL, "name": "a-b"}]}),
+    "a tool with a bad name": (
+        {"tools": [{**TOOL, "name": "a.b"}]},
+        "tools[0].name",
+        {"tools": [{**TOOL, "name": "a-b"}]},
+    ),
     "parameters that are no object": (
         {"tools": [{**TOOL, "parameters": {"type": "array"}}]},
         "tools[0].parameters",
@@ -153,7 +189,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "tool_choice",
         {"tool_choice": "auto"},
     ),
-    "a choice in nested form": (chosen({"type": "function", "function": {"name": "f"}}), "tool_choice", {"tool_choice": "none"}),
+    "a choice in nested form": (
+        chosen({"type": "function", "function": {"name": "f"}}),
+        "tool_choice",
+        {"tool_choice": "none"},
+    ),
     "a format without a name": (format(name=...), "text.format.name", format()),
     "a format without a schema": (format(schema=...), "text.format.schema", format(schema=OPEN)),
     "a strict format with an open schema": (
@@ -161,14 +201,22 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "text.format.schema",
         format(schema=CLOSED, strict=True),
     ),
-    "a format nobody knows": ({"text": {"format": {"type": "yaml"}}}, "text.format", {"text": {"format": {"type": "text"}}}),
+    "a format nobody knows": (
+        {"text": {"format": {"type": "yaml"}}},
+        "text.format",
+        {"text": {"format": {"type": "text"}}},
+    ),
     "any JSON without the word": (
         {"text": {"format": {"type": "json_object"}}},
         "input",
         {"text": {"format": {"type": "json_object"}}, "instructions": "JSON, please", **says(USER)},
     ),
     "an unknown verbosity": ({"text": {"verbosity": "chatty"}}, "verbosity", {"text": {"verbosity": "low"}}),
-    "stream options without a stream": ({"stream_options": {}}, "stream_options", {"stream_options": {}, "stream": True}),
+    "stream options without a stream": (
+        {"stream_options": {}},
+        "stream_options",
+        {"stream_options": {}, "stream": True},
+    ),
     "reasoning that another sealed": (
         says({**THOUGHT, "encrypted_content": sealed("rs_1", "other")}),
         "input[0].encrypted_content",
@@ -185,7 +233,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         says({**THOUGHT, "id": "rs_1", "encrypted_content": sealed("rs_1", "fake")}),
     ),
     "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
-    "an unknown effort": ({"reasoning": {"effort": "huge"}}, "effort", {"reasoning": {"effort": "low", "summary": "auto"}}),
+    "an unknown effort": (
+        {"reasoning": {"effort": "huge"}},
+        "effort",
+        {"reasoning": {"effort": "low", "summary": "auto"}},
+    ),
     "too few tokens": ({"max_output_tokens": 15}, "max_output_tokens", {"max_output_tokens": 16}),
     "too hot": ({"temperature": 2.5}, "temperature", {"temperature": 0.5}),
     "a truncation nobody knows": ({"truncation": "some"}, "truncation", {"truncation": "auto"}),
@@ -208,7 +260,11 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
     refused = told(ResponsesBehavior().find_refusal(received(full(wrong))))
-    assert (refused.get("status"), refused.get("param"), refused.get("type")) == (400, param, "invalid_request_error"), refused
+    assert (refused.get("status"), refused.get("param"), refused.get("type")) == (
+        400,
+        param,
+        "invalid_request_error",
+    ), refused
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -225,7 +281,12 @@ def test_the_same_done_right_is_taken(rule: str) -> None:
         (ServerLimits(), says({"type": "item_reference", "id": "msg_1"}), 404, "not_found"),
         (ServerLimits(), says({"type": "compaction", "encrypted_content": 7}), 400, "invalid_type"),
         (ServerLimits(max_chars=1), {}, 400, "context_length_exceeded"),
-        (ServerLimits(max_chars=4, strict=False), says(CALL, {**RESULT, "output": "a" * 5}), 400, "context_length_exceeded"),
+        (
+            ServerLimits(max_chars=4, strict=False),
+            says(CALL, {**RESULT, "output": "a" * 5}),
+            400,
+            "context_length_exceeded",
+        ),
         (ServerLimits(strict_fields=True), {"messages": []}, 400, "unknown_parameter"),
     ],
 )
@@ -253,7 +314,14 @@ def test_every_field_that_has_a_rule_is_a_known_field() -> None:
     assert named <= FIELDS
 
 
-NO_REASONING = ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-2024-08-06:acme::1", "gpt-5-chat-latest"]
+NO_REASONING = [
+    "gpt-4o",
+    "gpt-4.1-mini",
+    "gpt-3.5-turbo",
+    "chatgpt-4o-latest",
+    "ft:gpt-4o-2024-08-06:acme::1",
+    "gpt-5-chat-latest",
+]
 SEALED = {"include": ["reasoning.encrypted_content"]}
 
 

@@ -188,7 +188,10 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
 
 
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
-    with ResponsesServer([turn(text("Hel", "lo"))] * 2) as server, openai.OpenAI(api_key="k", base_url=server.base_url) as client:
+    with (
+        ResponsesServer([turn(text("Hel", "lo"))] * 2) as server,
+        openai.OpenAI(api_key="k", base_url=server.base_url) as client,
+    ):
         assert client.responses.create(model="m", input="hi").output_text == "Hello"
         with client.responses.stream(model="m", input="hi") as stream:
             assert stream.get_final_response().output_text == "Hello"

@@ -51,7 +51,9 @@ def narrow_schema(
 class _Narrower:
     """Narrows the schemas of one document."""
 
-    def __init__(self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool) -> None:
+    def __init__(
+        self, root: JsonSchema, narrowing: Narrowing, losses: Losses, counter: SchemaCounter, inlines: bool
+    ) -> None:
         self._root = root
         self._counter = counter
         self._known = narrowing
@@ -86,7 +88,9 @@ class _Narrower:
             if known is not None and keyword not in known:
                 if keyword not in SAYS_NOTHING:
                     self._lose(
-                        _step(path, f".{keyword}"), f"the keyword {keyword[:80]!r} of a schema", "the server does not know it"
+                        _step(path, f".{keyword}"),
+                        f"the keyword {keyword[:80]!r} of a schema",
+                        "the server does not know it",
                     )
             elif (holds == "schemas by name" or holds == "definitions") and isinstance(value, dict):
                 counter.add_names(value)
@@ -112,7 +116,9 @@ class _Narrower:
         target = self._target(reference)
         self._inlined += 1
         if reference in self._inside or self._inlined > MOST_INLINED:
-            self._lose(path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end")
+            self._lose(
+                path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end"
+            )
             return self.schema({"type": "object"}, path)
         if target is None:
             self._lose(path, f"the reference {reference[:80]!r}", "it refers to nothing that is there")
@@ -186,7 +192,9 @@ class _Narrower:
         for keyword in [] if others.isdisjoint(schema) else [keyword for keyword in schema if keyword in others]:
             if keyword == "enum" or word is None:  # others mean nothing to any reader
                 self._lose(
-                    _step(path, f".{keyword}"), f"the keyword {keyword!r} of a schema", "the server wants another type with it"
+                    _step(path, f".{keyword}"),
+                    f"the keyword {keyword!r} of a schema",
+                    "the server wants another type with it",
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
         if word == "ARRAY" and "items" not in schema:
@@ -207,7 +215,9 @@ class _Narrower:
         if (schema["type"] if "type" in schema else _implied(schema)) != "object":
             return schema
         if schema.get("additionalProperties", False) is not False:
-            self._lose(_step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it")
+            self._lose(
+                _step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it"
+            )
         return {**schema, "additionalProperties": False}
 
 
@@ -242,7 +252,10 @@ def _is_list_of_strings(value: Any) -> bool:
 def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
     """What a schema of several types says of one of them."""
     own = {keyword: value for keyword, value in schema.items() if keyword not in OF_ANY_TYPE}
-    return {"type": word, **{keyword: value for keyword, value in own.items() if KEYWORDS_OF.get(keyword, word) == word}}
+    return {
+        "type": word,
+        **{keyword: value for keyword, value in own.items() if KEYWORDS_OF.get(keyword, word) == word},
+    }
 
 
 def _implied(schema: JsonSchema) -> str | None:
@@ -252,7 +265,8 @@ def _implied(schema: JsonSchema) -> str | None:
 
 def _const_as_enum(schema: JsonSchema) -> JsonSchema:
     return {
-        ("enum" if keyword == "const" else keyword): [value] if keyword == "const" else value for keyword, value in schema.items()
+        ("enum" if keyword == "const" else keyword): [value] if keyword == "const" else value
+        for keyword, value in schema.items()
     }
 
 
@@ -293,7 +307,9 @@ HOLDS: Final = {
     **dict.fromkeys(("$defs", "definitions"), "definitions"),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), "schemas by name"),
     **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), "schemas"),
-    **dict.fromkeys(("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"), "schema"),
+    **dict.fromkeys(
+        ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"), "schema"
+    ),
     **dict.fromkeys(("format", "enum"), "choice"),
 }
 #: Keywords whose leaving out changes nothing that a model could obey.
@@ -313,5 +329,6 @@ KEYWORDS_OF: Final = {
 }
 #: For each type, those that mean nothing to it.
 OF_OTHER_TYPES: Final = {
-    word: frozenset(keyword for keyword, other in KEYWORDS_OF.items() if other != word) for word in set(KEYWORDS_OF.values())
+    word: frozenset(keyword for keyword, other in KEYWORDS_OF.items() if other != word)
+    for word in set(KEYWORDS_OF.values())
 }
