@@ -156,8 +156,8 @@ class Lab:
         received = self.upstream.received[-1]
         manners = SERVERS[self.dialect][1]()
         if not stream:
-            return [manners.whole(said, received)]
-        frames = manners.stream(said, received)
+            return [manners.render_body(said, received)]
+        frames = manners.render_stream(said, received)
         return [frame for frame in frames if isinstance(frame, bytes)]
 
     def settle(self) -> None:

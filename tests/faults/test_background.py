@@ -266,13 +266,13 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         lab.says["slow"] = spoken(gate)
         store.raises = {"claim": [away()], "renew": [away()], "append": [away()], "finish": [away()]}
         id, reading = begin_and_read(lab, gate, reader)
-        store.raises["said"] = [away()]
+        store.raises["events_after"] = [away()]
         gate.open()
         check(reading.result())
         assert lab.get(id)["status"] == "completed"
-        assert store.raises == {"claim": [], "renew": [], "append": [], "finish": [], "said": []}
+        assert store.raises == {"claim": [], "renew": [], "append": [], "finish": [], "events_after": []}
 
-        store.raises["said"] = [away()]
+        store.raises["events_after"] = [away()]
         assert lab.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 503
         store.raises["get"] = [away()]
         again = lab.begin()
@@ -291,7 +291,7 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
         gate = lab.gate()
         lab.says["slow"] = spoken(gate)
         id, reading = begin_and_read(lab, gate, reader)
-        store.raises["said"] = [away()]
+        store.raises["events_after"] = [away()]
         gate.open()
         with pytest.raises(httpx2.RemoteProtocolError):
             reading.result()

@@ -142,7 +142,7 @@ def check_stream_for(client: str, chance: Random) -> None:
     damaged = damaged_stream(chance.choice(corpus.streams(dialect)), chance)
     turn_of = _asking(dialect, chance)
     ending = chance.choice((None, None, CUT))
-    array = {"array": True} if client == "gemini" and chance.random() < 0.2 else {}
+    array = {"as_json_array": True} if client == "gemini" and chance.random() < 0.2 else {}
     pipe = _pipe(turn_of(), client, **array)
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
     if array:
