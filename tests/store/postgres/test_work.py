@@ -159,7 +159,7 @@ def test_a_listener_that_cannot_be_settled_leaves_no_connection_behind() -> None
         url = postgres_server.fresh_url()
 
         class Unsettled(Connections):
-            async def _settle(self, connection: Any) -> None:
+            async def _configure(self, connection: Any) -> None:
                 del connection
                 raise asyncpg.InterfaceError("not today")
 
