@@ -61,10 +61,11 @@ class MessagesClient:
     def ask(self, *, streams: bool, on_text: Callable[[], None]) -> Answer:
         pieces: list[str] = []
         try:
-            if streams:
-                message = self._streamed(pieces, on_text)
-            else:
-                message = self._sdk.messages.parse(messages=self._messages, **self._settings)
+            message = (
+                self._streamed(pieces, on_text)
+                if streams
+                else self._sdk.messages.parse(messages=self._messages, **self._settings)
+            )
         except anthropic.APIError as error:
             raise Failed(error, "".join(pieces)) from error
         self._messages.append({"role": "assistant", "content": message.content})
