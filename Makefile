@@ -52,12 +52,12 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 test-faults: install
 	$(BIN)/python -m pytest -m timed tests/faults_outside
 
-# The extension for VS Code: built, its types checked, packed, and run in a stand-in for the editor before a gateway. Needs npm.
+# Builds, type-checks and packs the extension for VS Code, and tests it in a stand-in for VS Code with a gateway. Needs Node and npm.
 test-extension: install integrations/vscode/node_modules/installed
 	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_extension.py
 
-# The extension in a real VS Code, with a browser at its window: some minutes, and some more the first time. Needs npm and packages of
-# Debian, and says which. `ANTIPHON_SCREENSHOTS=docs/images make test-vscode` renews the pictures of the documentation.
+# Tests the extension in a real VS Code with a browser: a few minutes, and a few more the first time. Needs npm and Debian packages, and
+# names the missing packages. `ANTIPHON_SCREENSHOTS=docs/images make test-vscode` renews the screenshots of the documentation.
 test-vscode: editor install integrations/vscode/node_modules/installed
 	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_editor.py
 

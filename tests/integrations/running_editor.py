@@ -1,7 +1,7 @@
-"""A real VS Code that runs: code-server on a free loopback port, a browser at its window, another extension that asks its models.
+"""Runs a real VS Code: code-server on a free loopback port, a browser that shows it, and an extension that calls its models.
 
-`make test-vscode` installs what is needed into `.editor`. Everything that the editor keeps is in a folder of the test's own, and
-all processes are ended with the test.
+`make test-vscode` installs the programs into `.editor`. All files of the editor are in a folder of the test, and all processes end
+with the test.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ HERE = Path(__file__).resolve().parent / "editor"
 INSTALLED = REPO / ".editor"
 NODE = INSTALLED / "node" / "node_modules" / "node" / "bin" / "node"
 CODE_SERVER = INSTALLED / "code-server" / "node_modules" / "code-server" / "out" / "node" / "entry.js"
-SECONDS = 180  # for anything that the editor does, on a machine that has other work
+SECONDS = 180  # timeout for every action of the editor, on a busy machine
 VENDOR = "antiphon"
 
 
 class EditorError(Exception):
-    """What the editor, or an extension in it, refused."""
+    """An error of the editor, or of an extension in it."""
 
     def __init__(self, error: Mapping[str, Any]) -> None:
         super().__init__(error["message"])
@@ -39,7 +39,7 @@ class EditorError(Exception):
 
 
 class Editor:
-    """The editor as a test sees it: through the other extension, and through its window."""
+    """The editor as a test uses it: through the test extension, and through its window."""
 
     def __init__(self, address: str, user: subprocess.Popen[str], port_file: Path) -> None:
         self._address = address
@@ -48,30 +48,30 @@ class Editor:
         self._failures = 0
 
     def load(self) -> None:
-        """Loads the window, or loads it again: the extensions start anew."""
+        """Loads or reloads the window, which restarts the extensions."""
         self._port_file.unlink(missing_ok=True)
         self.user("open", self._address)
         until(self._port_file.exists, SECONDS)
 
     def models(self, vendor: str = VENDOR) -> list[dict[str, Any]]:
-        """The models that an extension can select, once there are any."""
-        found: list[list[dict[str, Any]]] = []
+        """Waits until an extension can select models, and returns them."""
+        lists: list[list[dict[str, Any]]] = []
 
         def is_listed() -> bool:
-            found.append(self.extension("models", vendor=vendor))
-            return bool(found[-1])
+            lists.append(self.extension("models", vendor=vendor))
+            return bool(lists[-1])
 
         until(is_listed, SECONDS)
-        return found[-1]
+        return lists[-1]
 
     def ask(self, model: str, messages: Sequence[Any], *, vendor: str = VENDOR, **details: Any) -> list[dict[str, Any]]:
-        """The parts of an answer."""
+        """Sends a request from the test extension and returns the parts of the response."""
         details.setdefault("options", {})
         answer: list[dict[str, Any]] = self.extension("ask", vendor=vendor, model=model, messages=messages, **details)
         return answer
 
     def extension(self, action: str, **details: Any) -> Any:
-        """What the other extension gets from the editor."""
+        """Runs an action in the test extension and returns its result."""
         url = f"http://127.0.0.1:{self._port_file.read_text()}/"
         body = json.dumps({"action": action, **details}).encode()
         with urllib.request.urlopen(urllib.request.Request(url, body), timeout=SECONDS) as response:
@@ -81,7 +81,7 @@ class Editor:
         return outcome["result"]
 
     def user(self, action: str, *args: Any) -> Any:
-        """What the user does at the window, and what it shows."""
+        """Runs an action of the user at the window and returns its result."""
         assert self._user.stdin
         assert self._user.stdout
         self._user.stdin.write(json.dumps({"action": action, "args": args}) + "\n")
@@ -91,19 +91,19 @@ class Editor:
         return outcome["result"]
 
     def _screen(self) -> str:
-        """Where a picture of the window is, for whoever reads of the failure."""
+        """Saves a screenshot for the failure message, and returns its path."""
         self._failures += 1
-        path = screenshots() / f"failure-{self._failures}.png"
+        path = INSTALLED / f"failure-{self._failures}.png"
         assert self._user.stdin
         assert self._user.stdout
         self._user.stdin.write(json.dumps({"action": "screenshot", "args": [str(path)]}) + "\n")
         self._user.stdin.flush()
         self._user.stdout.readline()
-        return f"the window is in {path}"
+        return f"screenshot: {path}"
 
 
 def screenshots() -> Path:
-    """Where pictures of the window go; `docs/images` to renew those of the documentation."""
+    """The folder of the screenshots. With ANTIPHON_SCREENSHOTS=docs/images a run renews those of the documentation."""
     folder = REPO / os.environ.get("ANTIPHON_SCREENSHOTS", ".editor/screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -113,7 +113,7 @@ def screenshots() -> Path:
 def running_editor(
     folder: Path, extensions: Sequence[Path], settings: Mapping[str, Any], workspace: Path
 ) -> Iterator[Editor]:
-    """An editor with these extensions (packed) and user settings, whose window shows the folder `workspace`."""
+    """An editor with these packed extensions and user settings, whose window shows the folder `workspace`."""
     assert (INSTALLED / "installed").exists(), "the editor is not installed: run `make test-vscode`"
     (folder / "data" / "User").mkdir(parents=True)
     (folder / "data" / "User" / "settings.json").write_text(json.dumps({**QUIET, **settings}))
@@ -151,20 +151,8 @@ def running_editor(
 
 @contextmanager
 def running_gateway(config: Path, port: int, environ: Mapping[str, str], log: Path) -> Iterator[str]:
-    """`antiphon serve` as a process of its own, at an address that a test may use again after its end."""
-    command = [
-        sys.executable,
-        "-m",
-        "antiphon",
-        "serve",
-        "--config",
-        str(config),
-        "--port",
-        str(port),
-        "--debug",
-        "--trace",
-        "/tmp/exp/traces",
-    ]
+    """`antiphon serve` as a process, at an address that a test can use again after it ends."""
+    command = [sys.executable, "-m", "antiphon", "serve", "--config", str(config), "--port", str(port)]
     with log.open("ab") as output, process(command, {**os.environ, **environ}, stdout=output, stderr=output):
         until(lambda: is_listening(port), SECONDS)
         yield f"http://127.0.0.1:{port}"
@@ -172,7 +160,7 @@ def running_gateway(config: Path, port: int, environ: Mapping[str, str], log: Pa
 
 @contextmanager
 def process(command: Sequence[str], environ: Mapping[str, str], **settings: Any) -> Iterator[subprocess.Popen[Any]]:
-    """A process with all that it starts, ended with the block."""
+    """A process; the process and its children end with the block."""
     with subprocess.Popen(command, env=environ, start_new_session=True, **settings) as started:
         try:
             yield started

@@ -1,7 +1,6 @@
-"""The extension in a real VS Code, before a gateway whose upstreams are the strict fakes. `make test-vscode` runs this.
+"""The extension in a real VS Code, with a gateway whose upstreams are the strict testing. `make test-vscode` runs these tests.
 
-One editor serves all tests. Most ask through another extension, as any extension would (`vscode.lm`); some sit at the window. No
-account is signed in.
+Most tests send requests from another extension (`vscode.lm`); some use the window. No account is signed in.
 """
 
 from __future__ import annotations
@@ -10,7 +9,9 @@ import base64
 import json
 import os
 import re
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,8 +42,9 @@ from antiphon.testing.script import ReceivedRequest
 pytestmark = pytest.mark.heavy
 
 KEY = "alice-key-that-nobody-may-see-0123456789"
-# One red pixel: the editor looks at images.
+# One red pixel. The editor decodes images, so it must be valid.
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+PDF = b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"
 LOOK = {
     "name": "look",
     "description": "Looks.",
@@ -52,14 +54,14 @@ AUTO, REQUIRED = 1, 2
 
 
 class Gateway(NamedTuple):
-    """A gateway that runs, and what is behind it."""
+    """A running gateway and its upstreams."""
 
     url: str
     config: Path
     folder: Path
-    processes: ExitStack  # with the one that runs now
-    fakes: dict[str, FakeServer]
-    packages: list[Path]  # of the extension, and of another one
+    processes: ExitStack  # holds the process that runs now
+    testing: dict[str, FakeServer]
+    packages: list[Path]  # of the extension and of the test extension
 
     @property
     def log(self) -> str:
@@ -69,18 +71,23 @@ class Gateway(NamedTuple):
         self.processes.close()
 
     def start(self) -> None:
-        """At the address of the one before, if there was one, with what is in the configuration now."""
+        """Starts or restarts the gateway at the same address, with the current configuration file."""
         self.stop()
         port = int(self.url.rpartition(":")[2])
         self.processes.enter_context(running_gateway(self.config, port, {"ALICE": KEY}, self.folder / "gateway.log"))
 
 
 class Lab(NamedTuple):
-    """An editor, and the gateway that its extension has the address of."""
+    """An editor, and the gateway that its extension uses."""
 
     editor: Editor
     gateway: Gateway
     folder: Path
+
+    def restart_gateway(self) -> None:
+        """Restarts the gateway and waits until the editor lists all of its models again."""
+        self.gateway.start()
+        until(lambda: {model["id"] for model in self.editor.models()} == set(self.gateway.testing), SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -115,19 +122,19 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="module")
 def fresh(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """An editor as it is after the extension was installed and the key was set."""
+    """An editor in which the extension was installed and the key was set."""
     with _lab(gateway, tmp_path_factory.mktemp("fresh")) as lab:
         yield lab
 
 
 @pytest.fixture(scope="module")
 def lab(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """An editor whose user added the gateway's models to its list, which starts the editor's own chat, and loaded it again."""
+    """An editor whose user added the models of the gateway, which enables the chat of the editor without an account."""
     with _lab(gateway, tmp_path_factory.mktemp("editor")) as lab:
         lab.editor.user("addModels", "chat", "Antiphon")
         lab.editor.load()
         until(lambda: bool(lab.editor.extension("isActive", extension="GitHub.copilot-chat")), SECONDS)
-        lab.editor.user("chosenModel", "chat")
+        lab.editor.user("selectedModel", "chat")
         yield lab
 
 
@@ -136,19 +143,27 @@ def _lab(gateway: Gateway, folder: Path) -> Iterator[Lab]:
     workspace = folder / "workspace"
     (workspace / ".vscode").mkdir(parents=True)
     (workspace / "a.py").write_text('print("hello")\n')
+    (workspace / "page.pdf").write_bytes(PDF)
+    (workspace / "data.zip").write_bytes(b"PK\x03\x04\0\0\0\0")
     settings = {"antiphon.url": gateway.url, "chat.byokUtilityModelDefault": "mainAgent"}
     with running_editor(folder / "editor", gateway.packages, settings, workspace) as editor:
         set_key(editor, KEY)
-        editor.user("chosenModel", "chat")
+        editor.user("selectedModel", "chat")
         yield Lab(editor, gateway, folder)
 
 
-# Asking through vscode.lm
+def test_editor_refuses_proposed_apis_as_vs_code_does(lab: Lab) -> None:
+    """Otherwise the tests could pass with an extension that fails in VS Code."""
+    with pytest.raises(EditorError, match="CANNOT use API proposal: languageModelProxy"):
+        lab.editor.extension("useProposedApi")
+
+
+# Requests through vscode.lm
 
 
 def test_models_are_listed_for_other_extensions(lab: Lab) -> None:
     listed = {model["id"]: model for model in lab.editor.models()}
-    assert set(listed) == set(lab.gateway.fakes)
+    assert set(listed) == set(lab.gateway.testing)
     assert listed["chat"]["maxInputTokens"] > 0
 
 
@@ -165,15 +180,15 @@ def test_conversation_of_50_turns_reaches_the_upstream_whole(lab: Lab) -> None:
         answer = text_of(lab.editor.ask("chat", history))
         assert answer == f"You said: question {number}"
         history.append(assistant(text(answer)))
-    sent = lab.gateway.fakes["chat"].received[-1].json["messages"]
+    sent = lab.gateway.testing["chat"].received[-1].json["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant"] * 49 + ["user"]
-    assert content_of(sent[0]) == "question 0"
+    assert [content_of(message) for message in sent] == [text_of(message["content"]) for message in history[:-1]]
 
 
 def test_image_reaches_the_upstream(lab: Lab) -> None:
     """A-3."""
     lab.editor.ask("messages", [user(text("What is this?"), {"type": "data", "mimeType": "image/png", "data": PNG})])
-    [question, image] = lab.gateway.fakes["messages"].received[-1].json["messages"][0]["content"]
+    [question, image] = lab.gateway.testing["messages"].received[-1].json["messages"][0]["content"]
     assert question["text"] == "What is this?"
     assert image["source"] == {"type": "base64", "media_type": "image/png", "data": PNG}
 
@@ -189,7 +204,7 @@ def test_json_text_and_other_data_reach_the_upstream(lab: Lab) -> None:
         {"type": "data", "mimeType": "application/pdf", "data": pdf},
     ]
     lab.editor.ask("responses", [user(text("Read these."), *parts)])
-    [message] = lab.gateway.fakes["responses"].received[-1].json["input"]
+    [message] = lab.gateway.testing["responses"].received[-1].json["input"]
     *texts, file = message["content"]
     assert [part["text"].replace("\t", "") for part in texts] == [
         "Read these.",
@@ -216,10 +231,10 @@ def test_required_tool_mode_makes_the_model_call(lab: Lab) -> None:
     """A-7."""
     [call] = lab.editor.ask("chat", [user(text("good day"))], options={"tools": [LOOK], "toolMode": REQUIRED})
     assert (call["type"], call["name"]) == ("tool_call", "look")
-    assert lab.gateway.fakes["chat"].received[-1].json["tool_choice"] == "required"
+    assert lab.gateway.testing["chat"].received[-1].json["tool_choice"] == "required"
 
 
-def test_thinking_arrives_and_goes_back_to_its_maker(lab: Lab) -> None:
+def test_thinking_arrives_and_is_returned_to_its_upstream(lab: Lab) -> None:
     """A-8, RSN-2."""
     options = {"modelOptions": {"reasoning": {"effort": "low"}}}
     history = [user(text("first"))]
@@ -228,17 +243,17 @@ def test_thinking_arrives_and_goes_back_to_its_maker(lab: Lab) -> None:
     assert "".join(part["value"] for part in thinking) == "Let me see."
     assert text_of(parts) == "So."
     lab.editor.ask("thinking", [*history, assistant(*parts), user(text("second"))], options=options)
-    back = lab.gateway.fakes["thinking"].received[-1].json["messages"][1]["content"]
-    assert [block["type"] for block in back] == ["thinking", "text"]
-    assert back[0]["thinking"] == "Let me see."
+    blocks = lab.gateway.testing["thinking"].received[-1].json["messages"][1]["content"]
+    assert [block["type"] for block in blocks] == ["thinking", "text"]
+    assert blocks[0]["thinking"] == "Let me see."
 
 
 def test_cancellation_ends_the_request_at_the_upstream(lab: Lab) -> None:
-    before = lab.gateway.fakes["hanging"].abandoned
-    with pytest.raises(EditorError) as refused:
+    before = lab.gateway.testing["hanging"].abandoned
+    with pytest.raises(EditorError) as error:
         lab.editor.ask("hanging", [user(text("hi"))], cancelAfter=1)
-    assert refused.value.name == "Canceled"
-    lab.gateway.fakes["hanging"].wait_disconnected(before + 1)
+    assert error.value.name == "Canceled"
+    lab.gateway.testing["hanging"].wait_disconnected(before + 1)
 
 
 def test_tokens_are_counted_without_a_request(lab: Lab) -> None:
@@ -255,13 +270,13 @@ def test_tokens_are_counted_without_a_request(lab: Lab) -> None:
 # The address and the key
 
 
-def test_missing_and_wrong_keys_are_told_with_what_to_do(lab: Lab) -> None:
+def test_errors_for_missing_and_wrong_keys_say_what_to_do(lab: Lab) -> None:
     try:
-        for key, problem in (("", "asks for a key"), ("wrong", "refused the key that is set for it")):
+        for key, problem in (("", "requires a key"), ("wrong", "rejected the key that is set for this address")):
             set_key(lab.editor, key)
             lab.editor.extension("start", command="workbench.action.chat.manage")
-            told = lab.editor.user("see", f"{lab.gateway.url} {problem}")
-            assert 'Run the command "Antiphon: Set Gateway Key".' in told
+            message = lab.editor.user("see", f"{lab.gateway.url} {problem}")
+            assert 'Run the command "Antiphon: Set Gateway Key".' in message
             lab.editor.user("press", "Escape")
             assert lab.editor.extension("models", vendor="antiphon") == []
     finally:
@@ -269,7 +284,7 @@ def test_missing_and_wrong_keys_are_told_with_what_to_do(lab: Lab) -> None:
     assert lab.editor.models()
 
 
-def test_stopped_gateway_is_told_and_its_return_is_noticed(lab: Lab) -> None:
+def test_error_for_a_stopped_gateway_says_what_to_do_and_its_models_return_by_themselves(lab: Lab) -> None:
     lab.editor.ask("chat", [user(text("before"))])
     lab.gateway.stop()
     try:
@@ -281,60 +296,79 @@ def test_stopped_gateway_is_told_and_its_return_is_noticed(lab: Lab) -> None:
         assert lab.editor.extension("models", vendor="antiphon") == []
     finally:
         lab.gateway.start()
-    lab.editor.user("chosenModel", "chat")  # without anybody asking for it
+    lab.editor.user("selectedModel", "chat")  # without a request
     assert text_of(lab.editor.ask("chat", [user(text("again"))])) == "You said: again"
 
 
-def test_model_that_is_gone_is_told_with_what_to_do(lab: Lab) -> None:
+def test_error_for_a_removed_model_says_what_to_do(lab: Lab) -> None:
     lab.editor.ask("gemini", [user(text("before"))])
-    whole = lab.gateway.config.read_text()
+    config = lab.gateway.config.read_text()
     try:
-        lab.gateway.config.write_text(whole.replace('"gemini"]', '"another"]'))
+        lab.gateway.config.write_text(config.replace('"gemini"]', '"another"]'))
         lab.gateway.start()
-        with pytest.raises(EditorError, match=r"does not serve this model.*'gemini'.*Choose another model") as refused:
+        with pytest.raises(EditorError, match=r"does not serve this model.*'gemini'.*Choose another model") as error:
             lab.editor.ask("gemini", [user(text("after"))])
-        assert refused.value.code == "NotFound"
+        assert error.value.code == "NotFound"
         assert "another" in {model["id"] for model in lab.editor.models()}
     finally:
-        lab.gateway.config.write_text(whole)
-        lab.gateway.start()
+        lab.gateway.config.write_text(config)
+        lab.restart_gateway()
+
+
+def test_error_for_a_gateway_that_does_not_answer_says_what_to_do(lab: Lab) -> None:
+    """A server that accepts connections and never answers must not block the extensions that list models."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        lab.editor.extension("configure", name="antiphon.url", value=address)
+        try:
+            before = time.monotonic()
+            assert lab.editor.extension("models", vendor="antiphon") == []
+            assert time.monotonic() - before < 60
+            lab.editor.extension("start", command="workbench.action.chat.manage")
+            message = lab.editor.user("see", f"{address} did not answer within 10 seconds.")
+            assert 'restart it with "antiphon serve", or correct the setting "antiphon.url".' in message
+            lab.editor.user("press", "Escape")
+        finally:
+            lab.editor.extension("configure", name="antiphon.url", value=lab.gateway.url)
+    assert lab.editor.models()
 
 
 def test_workspace_cannot_redirect_the_key(lab: Lab) -> None:
-    with Elsewhere() as elsewhere:
+    with OtherGateway() as other:
         settings = lab.folder / "workspace" / ".vscode" / "settings.json"
-        settings.write_text(f'{{"antiphon.url": "{elsewhere.url}", "editor.tabSize": 7}}')
+        settings.write_text(f'{{"antiphon.url": "{other.url}", "editor.tabSize": 7}}')
         try:
-            until(lambda: lab.editor.extension("setting", name="editor.tabSize") == 7, SECONDS)  # it was read
+            until(lambda: lab.editor.extension("setting", name="editor.tabSize") == 7, SECONDS)  # the file was read
             assert lab.editor.extension("setting", name="antiphon.url") == lab.gateway.url
             assert text_of(lab.editor.ask("chat", [user(text("still here"))])) == "You said: still here"
         finally:
             settings.unlink()
-        assert elsewhere.keys == []
+        assert other.keys == []
 
 
 def test_key_stays_with_its_address_and_a_changed_address_asks_again(lab: Lab) -> None:
-    with Elsewhere() as elsewhere:
-        lab.editor.extension("configure", name="antiphon.url", value=elsewhere.url)
+    with OtherGateway() as other:
+        lab.editor.extension("configure", name="antiphon.url", value=other.url)
         try:
-            assert lab.editor.user("see", f"The Antiphon gateway at {elsewhere.url} asks for a key.")
+            assert lab.editor.user("see", f"The Antiphon gateway at {other.url} requires a key.")
             lab.editor.user("click", "Set Key")
             lab.editor.user("type", "another-key")
-            until(lambda: "Bearer another-key" in elsewhere.keys, SECONDS)
+            until(lambda: "Bearer another-key" in other.keys, SECONDS)
         finally:
             lab.editor.extension("configure", name="antiphon.url", value=lab.gateway.url)
-        assert set(elsewhere.keys) == {None, "Bearer another-key"}
+        assert set(other.keys) == {None, "Bearer another-key"}
+    assert lab.editor.models()
     assert text_of(lab.editor.ask("chat", [user(text("back"))])) == "You said: back"
 
 
-# The Chat view, where nobody is signed in
+# The Chat view, without an account
 
 
 def test_model_picker_shows_the_models_of_the_gateway(fresh: Lab) -> None:
     listed = fresh.editor.user("openModels", "chat")
     picture(fresh.editor, "vscode-models")
     fresh.editor.user("press", "Escape")
-    for name in fresh.gateway.fakes:
+    for name in fresh.gateway.testing:
         assert name in listed.splitlines()
 
 
@@ -342,10 +376,10 @@ def test_participant_answers_in_the_chat_view(fresh: Lab) -> None:
     fresh.editor.user("newChat")
     fresh.editor.user("ask", "@antiphon good day")
     fresh.editor.user("answer", "You said: good day")
-    fresh.editor.user("ask", "and good night")  # the participant stays
+    fresh.editor.user("ask", "and good night")  # the participant stays selected
     fresh.editor.user("answer", "You said: and good night")
     picture(fresh.editor, "vscode-participant")
-    sent = fresh.gateway.fakes["chat"].received[-1].json["messages"]
+    sent = fresh.gateway.testing["chat"].received[-1].json["messages"]
     assert [content_of(message) for message in sent] == ["good day", "You said: good day", "and good night"]
 
 
@@ -355,8 +389,73 @@ def test_participant_runs_the_tool_that_the_user_names(fresh: Lab) -> None:
     fresh.editor.user("answer", "asker_look says: saw a.py")
 
 
-def test_chat_view_wants_an_account_unless_models_were_added(fresh: Lab) -> None:
-    """What the page says of it."""
+def test_participant_gets_no_image_until_models_were_added(fresh: Lab) -> None:
+    """As docs/vscode.md says. The next test shows that the same action attaches an image afterwards."""
+    fresh.editor.user("newChat")
+    fresh.editor.user("pasteImage", PNG)
+    fresh.editor.user("ask", "@antiphon without an image")
+    fresh.editor.user("answer", "You said: without an image")
+    [message] = fresh.gateway.testing["chat"].received[-1].json["messages"]
+    assert message["content"] == "without an image"
+
+
+def test_participant_sends_attachments_and_shows_thinking(lab: Lab) -> None:
+    """Attachments of earlier questions are sent again with the conversation; thinking is not sent back as an answer."""
+    lab.editor.user("newChat")
+    lab.editor.user("selectModel", "chat", "thinking")
+    names = ["page.pdf", "a.py", "data.zip"]
+    lab.editor.extension("attach", paths=[str(lab.folder / "workspace" / name) for name in names])
+    lab.editor.user("pasteImage", PNG)
+    for name in (*names, "Pasted Image"):
+        lab.editor.user("attachment", name)
+    lab.editor.user("ask", "@antiphon What is this?")
+    lab.editor.user("answer", "So.")
+    assert lab.editor.user("quotation") == "Thinking: Let me see."
+    assert lab.editor.user("see", 'The attachment "data.zip" was not sent')
+    picture(lab.editor, "vscode-attachments")
+    lab.editor.user("ask", "And now?")
+    until(lambda: len(lab.gateway.testing["thinking"].received[-1].json["messages"]) == 3, SECONDS)
+    lab.editor.user("answer", "So.")
+    lab.editor.user("selectModel", "thinking", "chat")
+    first, answer, second = lab.gateway.testing["thinking"].received[-1].json["messages"]
+    [document, file, image, question] = first["content"]
+    assert document["source"] == {
+        "type": "base64",
+        "media_type": "application/pdf",
+        "data": base64.b64encode(PDF).decode(),
+    }
+    assert file["text"] == 'The file a.py:\n\nprint("hello")\n\n'
+    assert image["source"]["media_type"] == "image/png"  # the browser encodes an image of the clipboard again
+    assert base64.b64decode(image["source"]["data"]).startswith(b"\x89PNG")
+    assert question["text"] == "What is this?"
+    assert content_of(answer) == "So."
+    assert content_of(second) == "And now?"
+
+
+def test_participant_without_models_says_what_to_do(fresh: Lab) -> None:
+    set_key(fresh.editor, "")
+    try:
+        until(lambda: fresh.editor.extension("models", vendor="antiphon") == [], SECONDS)
+        fresh.editor.user("newChat")
+        fresh.editor.user("ask", "@antiphon are you there?")
+        fresh.editor.user("answer", f"{fresh.gateway.url} requires a key. Run the command")
+    finally:
+        set_key(fresh.editor, KEY)
+    fresh.editor.user("selectedModel", "chat")
+
+
+def test_stopping_the_answer_of_the_participant_ends_the_request_at_the_upstream(fresh: Lab) -> None:
+    before = fresh.gateway.testing["hanging"].abandoned
+    fresh.editor.user("newChat")
+    fresh.editor.user("selectModel", "chat", "hanging")
+    fresh.editor.user("ask", "@antiphon hi")
+    fresh.editor.user("stopAnswer", "Hel")
+    fresh.gateway.testing["hanging"].wait_disconnected(before + 1)
+    fresh.editor.user("selectModel", "hanging", "chat")
+
+
+def test_chat_view_requires_an_account_unless_models_were_added(fresh: Lab) -> None:
+    """As docs/vscode.md says."""
     fresh.editor.user("newChat")
     fresh.editor.user("ask", "good day")
     fresh.editor.user("see", "Sign in to use GitHub Copilot")
@@ -364,14 +463,14 @@ def test_chat_view_wants_an_account_unless_models_were_added(fresh: Lab) -> None
 
 
 def test_agent_of_the_chat_view_works_without_an_account(lab: Lab) -> None:
-    """A-4, A-5, A-7: the editor's own agent, its prompt and its tools, once models of the gateway were added."""
+    """A-4, A-5, A-7: the agent of the editor with its prompt and its tools, after models of the gateway were added."""
     lab.editor.user("newChat")
-    lab.editor.user("chooseModel", "chat", "reader")
+    lab.editor.user("selectModel", "chat", "reader")
     lab.editor.user("ask", "What does a.py do?")
     lab.editor.user("answer", "It prints hello.")
     picture(lab.editor, "vscode-agent")
-    lab.editor.user("chooseModel", "reader", "chat")
-    last = [received.json for received in lab.gateway.fakes["reader"].received if b"tool_result" in received.body][-1]
+    lab.editor.user("selectModel", "reader", "chat")
+    last = [received.json for received in lab.gateway.testing["reader"].received if b"tool_result" in received.body][-1]
     assert "read_file" in {tool["name"] for tool in last["tools"]}
     assert [block["type"] for block in last["messages"][-2]["content"]] == ["thinking", "text", "tool_use"]
     [result] = [block for block in last["messages"][-1]["content"] if block["type"] == "tool_result"]
@@ -410,8 +509,8 @@ def picture(editor: Editor, name: str) -> None:
     editor.user("screenshot", str(screenshots() / f"{name}.png"))
 
 
-class Elsewhere:
-    """A gateway that refuses everybody, and remembers the keys that came."""
+class OtherGateway:
+    """A gateway that rejects every request and records the keys."""
 
     def __init__(self) -> None:
         keys: list[str | None] = []
@@ -435,7 +534,7 @@ class Elsewhere:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
-    def __enter__(self) -> Elsewhere:
+    def __enter__(self) -> OtherGateway:
         Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -445,7 +544,7 @@ class Elsewhere:
 
 
 def set_key(editor: Editor, key: str) -> None:
-    """As the user does: by the command, in the box that asks for it."""
+    """Sets the key as the user does: with the command and its input box."""
     editor.extension("start", command="antiphon.setKey")
     editor.user("type", key)
 
@@ -477,21 +576,21 @@ def _thinking(received: ReceivedRequest) -> testing.Reply:
 
 
 def _reader(received: ReceivedRequest) -> testing.Reply:
-    """Reads a.py with the editor's tool and says what it does; what the editor asks besides, such as a title, is answered too."""
+    """Reads a.py with a tool of the editor and describes it. Answers other requests of the editor too, such as for a title."""
     if b"tool_result" in received.body:
         return turn(testing.text("It prints ", "`hello`."), testing.usage(5, 2))
     if b"read_file" not in received.body:
         return turn(testing.text("What a.py does"), testing.usage(5, 2))
     [folder] = set(re.findall(r"[^\s\"\\]*/workspace(?=[\s\"\\])", received.body.decode()))
     call = json.dumps({"filePath": f"{folder}/a.py", "startLine": 1, "endLine": 1})
-    thought = testing.reasoning("The file is small: I read all of it.")
+    thinking = testing.reasoning("The file is small: I read all of it.")
     return turn(
-        thought, testing.text("I read the file."), testing.tool_call("call_1", "read_file", call), testing.usage(5, 2)
+        thinking, testing.text("I read the file."), testing.tool_call("call_1", "read_file", call), testing.usage(5, 2)
     )
 
 
 def _config(servers: dict[str, FakeServer]) -> str:
-    """Each server is an upstream with one model of its name."""
+    """Each server is an upstream with one model of the same name."""
     lines = ["[store]", 'url = "off"', "[[keys]]", 'name = "alice"', 'env = "ALICE"']
     for name, server in servers.items():
         lines += ["[[upstreams]]", f'name = "{name}"', f'dialect = "{DIALECTS.get(name, name)}"']
@@ -500,7 +599,7 @@ def _config(servers: dict[str, FakeServer]) -> str:
 
 
 def packed(folder: Path, package: Path, *command: str) -> Path:
-    """An extension as the package that the command makes of it."""
+    """Packs an extension with this command."""
     environ = {"PATH": f"{NODE.parent}:{os.environ['PATH']}", "HOME": os.environ["HOME"]}
     done = subprocess.run(command, cwd=folder, env=environ, check=False, capture_output=True, timeout=SECONDS)
     assert done.returncode == 0, (done.stdout + done.stderr).decode()

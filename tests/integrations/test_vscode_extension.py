@@ -1,5 +1,5 @@
-"""The extension for VS Code: its manifest, and its own tests, which run in a stand-in for the editor before a running gateway.
-Those need npm, and `make test-extension` runs them. The extension in the real editor is tested in `test_vscode_editor.py`."""
+"""The extension for VS Code: its manifest, its package, and its own tests, which use a stand-in for VS Code and a running gateway.
+The heavy tests need npm; `make test-extension` runs them. `test_vscode_editor.py` tests the extension in the real VS Code."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def test_extension_requests_existing_paths_only() -> None:
     assert requested == {"/v1/vscode/models", "/v1/vscode/chat"} <= set(ROUTES)
 
 
-def test_the_extension_knows_every_line_that_the_gateway_writes() -> None:
+def test_extension_declares_every_line_type_of_the_gateway() -> None:
     """A-8, C-4."""
     lines = {
         str(line.__struct_config__.tag)
@@ -65,33 +66,67 @@ def test_manifest_declares_what_the_source_registers() -> None:
     assert f'registerLanguageModelChatProvider("{provider["vendor"]}"' in SOURCE
     assert f'registerCommand("{command["command"]}"' in SOURCE
     assert f'createChatParticipant("{participant["id"]}"' in SOURCE
-    assert f'"{command["category"]}: {command["title"]}"' in SOURCE  # by which errors name it
+    assert f'"{command["category"]}: {command["title"]}"' in SOURCE  # the name of the command in error messages
     settings = contributes["configuration"]["properties"]
-    assert set(settings) == {f"antiphon.{name}" for name in re.findall(r'configured\.get\("(\w+)"', SOURCE)}
+    assert set(settings) == {f"antiphon.{name}" for name in re.findall(r'configuration\.get\("(\w+)"', SOURCE)}
     for name in (*settings, f"@{participant['name']}", f"{command['category']}: {command['title']}"):
         assert f"`{name}`" in PAGE or f"*{name}*" in PAGE
 
 
-def test_manifest_keeps_the_address_out_of_the_reach_of_workspaces() -> None:
+def test_workspaces_cannot_set_the_address() -> None:
     assert MANIFEST["contributes"]["configuration"]["properties"]["antiphon.url"]["scope"] == "application"
 
 
-def test_package_links_to_nothing_outside_of_it() -> None:
+def test_package_has_no_links_to_files_outside_of_it() -> None:
     assert not re.findall(r"\]\((?!https?://)", (EXTENSION / "README.md").read_text(encoding="utf-8"))
     assert "repository" not in MANIFEST
     assert MANIFEST["license"] == "Apache-2.0"
 
 
-def test_the_choices_that_the_manifest_and_the_page_tell_of_are_those_there_are() -> None:
+def test_manifest_and_page_describe_every_choice() -> None:
     """A-3, A-5, C-1."""
-    told = MANIFEST["contributes"]["configuration"]["properties"]["antiphon.choices"]["description"]
+    description = MANIFEST["contributes"]["configuration"]["properties"]["antiphon.choices"]["description"]
     for name in ChoicesIn.__struct_encode_fields__:
         if not name.startswith("antiphon:"):
-            assert name in told
+            assert name in description
             assert f"`{name}`" in PAGE
 
 
-def test_its_tool_chain_is_pinned_and_no_lock_file_names_a_registry() -> None:
+def test_page_shows_the_screenshots_that_the_editor_tests_make() -> None:
+    source = (REPO / "tests" / "integrations" / "test_vscode_editor.py").read_text(encoding="utf-8")
+    made = set(re.findall(r'picture\(\w+\.editor, "([\w-]+)"\)', source))
+    assert made == {file.stem for file in (REPO / "docs" / "images").glob("vscode-*.png")}
+    assert made == set(re.findall(r"!\[[^\]]+\]\(images/([\w-]+)\.png\)", PAGE))
+
+
+@pytest.mark.parametrize("has_node", [True, False])
+def test_ci_runs_the_extension_tests_if_node_is_installed_and_says_so_if_not(tmp_path: Path, *, has_node: bool) -> None:
+    """A copy of .ci/run, with programs that only print their arguments."""
+    for name in (".ci/run", "tools/other_python.py", "pyproject.toml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REPO / name, tmp_path / name)
+    for name in ("make", "node", "npm") if has_node else ("make",):
+        _program(tmp_path / "bin" / name, f'echo "{name} $@"')
+    done = _run_alone([tmp_path / ".ci" / "run"], tmp_path / "bin", PYTHON=sys.executable)
+    assert done.returncode == 0, done.stderr
+    assert ("make test-extension" in done.stdout.splitlines()) == has_node
+    assert ("make test-extension was not run: node and npm are not installed" in done.stdout) != has_node
+
+
+def test_editor_tests_name_missing_debian_packages_and_stop(tmp_path: Path) -> None:
+    """Nothing is installed and no test is skipped."""
+    for name in ("npm", "g++", "make", "python3"):
+        _program(tmp_path / "bin" / name, "exit 1")
+    _program(tmp_path / "bin" / "dpkg-query", '[ "$4" = libx11-dev ] && echo "install ok installed"')
+    done = _run_alone(
+        [REPO / "tests" / "integrations" / "editor" / "install.sh", tmp_path / "editor"], tmp_path / "bin"
+    )
+    assert done.returncode == 2
+    assert "apt-get install pkg-config chromium libkrb5-dev libsecret-1-dev libxkbfile-dev\n" in done.stderr
+    assert not (tmp_path / "editor").exists()
+
+
+def test_versions_of_the_tools_are_pinned_and_there_is_no_lock_file() -> None:
     for version in MANIFEST["devDependencies"].values():
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     assert "dependencies" not in MANIFEST
@@ -101,26 +136,26 @@ def test_its_tool_chain_is_pinned_and_no_lock_file_names_a_registry() -> None:
 
 
 @pytest.mark.heavy
-def test_the_extension_is_built_and_does_its_work_before_a_gateway() -> None:
-    """A-1 … A-8, C-1, C-4: in a stand-in for the editor."""
+def test_extension_works_with_a_gateway_in_a_stand_in_for_vs_code() -> None:
+    """A-1 … A-8, C-1, C-4."""
     npm = _npm()
     gate = Gate()
 
     def answer(received: ReceivedRequest) -> testing.Reply:
-        asked = received.json
-        match asked["model"]:
+        request = received.json
+        match request["model"]:
             case "hangs":
                 return turn(testing.text("Hel"), testing.wait(gate))
             case "breaks":
                 return turn(testing.text("Hel"), testing.end("mid-chunk"))
             case _:
-                return LAST if len(asked["messages"]) > 1 else LOOKING
+                return LAST if len(request["messages"]) > 1 else LOOKING
 
     with MessagesServer(answer) as upstream, ChatServer() as echo:
         config = one_upstream(upstream.base_url, dialect="messages")
-        named = replace(config.upstreams[0], models=["mock-1", "hangs", "breaks"])
+        scripted = replace(config.upstreams[0], models=["mock-1", "hangs", "breaks"])
         echoing = UpstreamConfig(name="echo", dialect="chat", base_url=echo.base_url, models=["echo"])
-        config = replace(config, upstreams=[named, echoing], keys=[KeyConfig(name="alice", env="ALICE")])
+        config = replace(config, upstreams=[scripted, echoing], keys=[KeyConfig(name="alice", env="ALICE")])
         try:
             with running(config, environ={"ALICE": KEY}) as gateway:
                 _run(npm, "run", "build", url=gateway.url)
@@ -130,15 +165,27 @@ def test_the_extension_is_built_and_does_its_work_before_a_gateway() -> None:
             gate.open()
         assert upstream.refusals == echo.refusals == []
         assert lossy == []
-        turns = [received.json for received in upstream.received if received.path == "/v1/messages"]
-    first, second, *_ = (asked for asked in turns if asked["model"] == "mock-1")
+        requests = [received.json for received in upstream.received if received.path == "/v1/messages"]
+    first, second, participant_first, participant_second, *_ = (
+        request for request in requests if request["model"] == "mock-1"
+    )
     assert first["temperature"] == 0
+    [tool] = first["tools"]
+    assert (tool["name"], tool["description"]) == ("look", "The tool look.")
+    assert tool["input_schema"]["properties"] == {"path": {"type": "string"}}
     assert first["system"] == [{"type": "text", "text": "You are an expert."}]
     assert [block["type"] for block in first["messages"][0]["content"]] == ["text", "image"]
     assert [block["type"] for block in second["messages"][1]["content"]] == ["thinking", "text", "text", "tool_use"]
     [text, image] = second["messages"][2]["content"][0]["content"]
     assert text == {"type": "text", "text": 'empty\n{"lines":0}\nleaf'}
     assert image["source"]["data"] == "iVBORw=="
+    assert len(participant_first["messages"]) == 1
+    assert [block["type"] for block in participant_second["messages"][1]["content"]] == [
+        "thinking",
+        "text",
+        "text",
+        "tool_use",
+    ]
 
 
 @pytest.mark.heavy
@@ -162,12 +209,34 @@ def _npm() -> str:
 
 
 def _run(npm: str, *command: str, url: str) -> str:
-    """Runs an npm script without the settings of this machine's user, and returns all that it prints."""
+    """Runs an npm script without the npm settings of the user, and returns its output."""
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "npm_config_userconfig": os.devnull}
     environ |= {"ANTIPHON_URL": url, "ANTIPHON_KEY": KEY}
     done = subprocess.run(
-        [npm, *command], cwd=EXTENSION, env=environ, capture_output=True, timeout=SECONDS, check=False
+        [npm, *command],
+        cwd=EXTENSION,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=SECONDS,
+        check=False,
     )
     output = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, output
     return output
+
+
+def _program(path: Path, command: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _run_alone(command: list[Path], programs: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script with only these programs, and the ordinary tools that the scripts use, on its PATH."""
+    for name in ("bash", "dirname", "grep"):
+        path = shutil.which(name)
+        assert path
+        (programs / name).symlink_to(path)
+    environ = {"PATH": str(programs), **environ}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False)

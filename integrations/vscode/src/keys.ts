@@ -1,5 +1,5 @@
-// The keys of gateways, kept among the editor's secrets under the address that each was set for: a key is never sent to another
-// address, and a changed address has no key until one is set.
+// The keys of gateways, stored in the secret storage of VS Code. Each key is stored under the address that it was set for, so it is
+// never sent to another address, and a changed address has no key until the user sets one.
 
 import * as vscode from "vscode";
 
@@ -10,11 +10,11 @@ export class Keys {
     return this.secrets.get(PREFIX + address);
   }
 
-  /** Asks the user for the key of the gateway at this address; an empty one removes it. */
+  /** Asks the user for the key of the gateway at this address. An empty input removes the key. */
   async ask(address: string): Promise<void> {
     const key = await vscode.window.showInputBox({
       title: "Antiphon",
-      prompt: `Key for the gateway at ${address}. It is sent to this address only. Leave it empty to remove the key.`,
+      prompt: `Enter the key for the gateway at ${address}. VS Code sends it to this address only. Leave the box empty to remove the key.`,
       password: true,
       ignoreFocusOut: true,
     });

@@ -1,6 +1,6 @@
-// The editor's messages, parts, tools and options as plain objects, copied field by field. The editor's own objects are instances of
-// classes: fields that are getters are missing in what JSON.stringify writes. Token counts are asked with the messages of the editor's
-// internal protocol (`tool_use`, `image_url`, role 0), which are read here too.
+// Copies messages, parts, tools and options of VS Code into plain objects, field by field. The objects of VS Code are class instances,
+// and JSON.stringify leaves out fields that are getters. For token counts VS Code passes messages in its internal format (`tool_use`,
+// `image_url`, role 0), which are copied too.
 
 import * as vscode from "vscode";
 
@@ -34,7 +34,7 @@ export function plainMessage(message: vscode.LanguageModelChatRequestMessage): P
   };
 }
 
-/** Options of the model whose names begin with `_` are the editor's notes to itself, such as its own id of the conversation. */
+/** Model options whose names begin with `_` are internal to VS Code, such as its conversation id. They are not sent. */
 export function plainOptions(options: vscode.ProvideLanguageModelChatResponseOptions): PlainOptions {
   return {
     toolMode: options.toolMode,
@@ -43,7 +43,7 @@ export function plainOptions(options: vscode.ProvideLanguageModelChatResponseOpt
   };
 }
 
-/** The members of every kind of part, in the public API and in the internal protocol. */
+/** The fields of all kinds of parts, in the public API and in the internal format. */
 interface AnyPart {
   readonly type?: string;
   readonly value?: unknown;
@@ -75,7 +75,7 @@ function plainPart(part: unknown): string | PlainPart {
   return { type: "text", value: value as string };
 }
 
-/** A member of a tool's result: a text, data, the tree of a prompt-tsx part, or any JSON value of the tool's own. */
+/** A member of a tool result: a text, data, the tree of a prompt-tsx part, or any JSON value. */
 function plainResult(member: unknown): Json {
   if (typeof member !== "object" || member === null) return member;
   const { mimeType, data, value } = member as AnyPart;
@@ -87,16 +87,16 @@ function isThinking(part: unknown, id: unknown, metadata: unknown): boolean {
   return (ThinkingPart !== undefined && part instanceof ThinkingPart) || id !== undefined || metadata !== undefined;
 }
 
-/** Bytes are an array, or the editor's own buffer around one. */
+/** Bytes are a Uint8Array, or an internal buffer of VS Code that wraps one. */
 function base64(data: unknown): string {
   const bytes = data instanceof Uint8Array ? data : (data as { buffer: Uint8Array }).buffer;
   return Buffer.from(bytes).toString("base64");
 }
 
-type Thinking = new (value: string, id?: string, metadata?: Record<string, string>) => vscode.LanguageModelResponsePart;
+type ThinkingPartClass = new (value: string, id?: string, metadata?: Record<string, string>) => { readonly value: string | string[] };
 
-/** The class of thinking parts, which is not in the public API; undefined in editors without one. */
-export const ThinkingPart = (vscode as unknown as { LanguageModelThinkingPart?: Thinking }).LanguageModelThinkingPart;
+/** The class of thinking parts. It is not in the public API, and is undefined in versions of VS Code that do not have it. */
+export const ThinkingPart = (vscode as unknown as { LanguageModelThinkingPart?: ThinkingPartClass }).LanguageModelThinkingPart;
 
 const INTERNAL_SYSTEM = 0;
 export const SYSTEM = 3;

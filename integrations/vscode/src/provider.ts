@@ -1,36 +1,35 @@
-// The editor's three questions: which models there are and what one answers, which are passed on; how long a text is, which is
-// estimated here.
+// The language model provider. Lists of models and chat requests go to the gateway; token counts are estimated in the extension.
 
 import * as vscode from "vscode";
 
 import { estimateMessage, estimateText } from "./estimate";
-import { type Gateway, GatewayUnreachable, isError, type PartLine } from "./gateway";
+import { type Gateway, GatewayUnreachable, isLanguageModelError, type PartLine } from "./gateway";
 import { plainMessage, plainOptions, ThinkingPart } from "./plain";
 
 type Model = vscode.LanguageModelChatInformation;
 
 export class Provider implements vscode.LanguageModelChatProvider, vscode.Disposable {
-  private readonly changed = new vscode.EventEmitter<void>();
-  readonly onDidChangeLanguageModelChatInformation = this.changed.event;
-  private retry: NodeJS.Timeout | undefined;
+  private readonly changeEmitter = new vscode.EventEmitter<void>();
+  readonly onDidChangeLanguageModelChatInformation = this.changeEmitter.event;
+  private retryTimer: NodeJS.Timeout | undefined;
 
   constructor(private readonly gateway: Gateway) {}
 
-  /** Makes the editor list the models again. */
+  /** Makes VS Code list the models again. */
   refresh(): void {
-    this.changed.fire();
+    this.changeEmitter.fire();
   }
 
   async provideLanguageModelChatInformation(
     options: vscode.PrepareLanguageModelChatModelOptions & { configuration?: object },
     token: vscode.CancellationToken,
   ): Promise<Model[]> {
-    if (options.configuration !== undefined) return []; // asked for a group; the models are listed without one already
+    if (options.configuration !== undefined) return []; // a group that the user added: its models are already in the list
     try {
       return await this.gateway.models(token);
     } catch (error) {
-      if (error instanceof GatewayUnreachable) this.waitForGateway();
-      throw error; // the editor shows it in its list of models, and nowhere else
+      if (error instanceof GatewayUnreachable) this.scheduleRefresh();
+      throw error; // VS Code shows the error under "Manage Language Models" only
     }
   }
 
@@ -44,11 +43,11 @@ export class Provider implements vscode.LanguageModelChatProvider, vscode.Dispos
     const body = { model: model.id, messages: messages.map(plainMessage), options: plainOptions(options) };
     try {
       await this.gateway.chat(body, token, (line) => {
-        const part = partOf(line);
+        const part = responsePart(line);
         if (part) progress.report(part);
       });
     } catch (error) {
-      if (isError(error, "NotFound")) this.refresh(); // the list that the editor has is old
+      if (isLanguageModelError(error, "NotFound")) this.refresh(); // the list in VS Code is out of date
       throw error;
     }
   }
@@ -58,18 +57,18 @@ export class Provider implements vscode.LanguageModelChatProvider, vscode.Dispos
   }
 
   dispose(): void {
-    clearTimeout(this.retry);
-    this.changed.dispose();
+    clearTimeout(this.retryTimer);
+    this.changeEmitter.dispose();
   }
 
-  /** Lists the models again once a gateway that could not be reached is there. */
-  private waitForGateway(): void {
-    clearTimeout(this.retry);
-    this.retry = setTimeout(() => this.refresh(), RETRY_SECONDS * 1000);
+  /** Lists the models again later, so that they return when the gateway does. */
+  private scheduleRefresh(): void {
+    clearTimeout(this.retryTimer);
+    this.retryTimer = setTimeout(() => this.refresh(), RETRY_SECONDS * 1000);
   }
 }
 
-function partOf(line: PartLine): vscode.LanguageModelResponsePart | undefined {
+function responsePart(line: PartLine): vscode.LanguageModelResponsePart | undefined {
   switch (line.type) {
     case "text":
       return new vscode.LanguageModelTextPart(line.value);
@@ -78,8 +77,8 @@ function partOf(line: PartLine): vscode.LanguageModelResponsePart | undefined {
     case "data":
       return new vscode.LanguageModelDataPart(Buffer.from(line.data, "base64"), line.mimeType);
     case "thinking":
-      return ThinkingPart && new ThinkingPart(line.value, line.id, line.metadata);
-    default: // of a gateway that is newer than this
+      return ThinkingPart && (new ThinkingPart(line.value, line.id, line.metadata) as vscode.LanguageModelTextPart);
+    default: // from a gateway that is newer than this extension
       return undefined;
   }
 }

@@ -1,10 +1,9 @@
-// A stand-in for the editor: as much of its API as the extension touches, as the editor behaves. It takes the place of the module
-// `vscode`, which exists only inside the editor.
+// A stand-in for VS Code: the part of its API that the extension uses. It replaces the module `vscode`, which exists only inside VS Code.
 
 import type * as vscode from "vscode";
 
-// Messages and parts as the editor hands them over: instances of classes, whose fields are getters, so that JSON.stringify of one
-// leaves them out. In the real editor `content` of a message is one; here all fields are, since each of them may become one.
+// Messages, parts, tools and options are class instances whose fields are getters, so JSON.stringify leaves the fields out. In VS Code
+// only `content` of a message is a getter today. Here all fields are getters, since VS Code may change any of them.
 
 export class LanguageModelChatMessage {
   readonly #role: number;
@@ -118,26 +117,72 @@ export class LanguageModelDataPart {
 }
 
 export class LanguageModelThinkingPart {
-  readonly #thought: { value: string | string[]; id: string | undefined; metadata: object | undefined };
+  readonly #fields: { value: string | string[]; id: string | undefined; metadata: object | undefined };
 
   constructor(value: string | string[], id?: string, metadata?: object) {
-    this.#thought = { value, id, metadata };
+    this.#fields = { value, id, metadata };
   }
 
   get value(): string | string[] {
-    return this.#thought.value;
+    return this.#fields.value;
   }
 
   get id(): string | undefined {
-    return this.#thought.id;
+    return this.#fields.id;
   }
 
   get metadata(): object | undefined {
-    return this.#thought.metadata;
+    return this.#fields.metadata;
   }
 }
 
-/** A message of the editor's internal protocol, in which token counts are asked: other names, other roles, buffers around bytes. */
+export class Tool {
+  readonly #name: string;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  get name(): string {
+    return this.#name;
+  }
+
+  get description(): string {
+    return `The tool ${this.#name}.`;
+  }
+
+  get inputSchema(): object {
+    return { type: "object", properties: { path: { type: "string" } } };
+  }
+}
+
+export interface OptionFields {
+  readonly toolMode?: number;
+  readonly tools?: readonly unknown[];
+  readonly modelOptions?: object;
+}
+
+export class RequestOptions {
+  readonly #fields: OptionFields;
+
+  constructor(fields: OptionFields = {}) {
+    this.#fields = fields;
+  }
+
+  get toolMode(): number {
+    return this.#fields.toolMode ?? 1;
+  }
+
+  get tools(): readonly unknown[] | undefined {
+    return this.#fields.tools;
+  }
+
+  get modelOptions(): object | undefined {
+    return this.#fields.modelOptions;
+  }
+}
+
+/** A message in the internal format that VS Code uses for token counts: other names, other roles, buffers that wrap bytes. */
 export function internalMessage(message: LanguageModelChatMessage): object {
   return { role: message.role === 3 ? 0 : message.role, name: message.name, content: message.content.map(internalPart) };
 }
@@ -189,20 +234,20 @@ export class EventEmitter<T> {
   }
 }
 
-// What a test sets and looks at.
-export const configured = new Map<string, unknown>();
+// State that tests set and check.
+const settings = new Map<string, unknown>();
 export const providers = new Map<string, vscode.LanguageModelChatProvider>();
 export const participants = new Map<string, vscode.ChatRequestHandler>();
-export const registered = new Map<string, () => Promise<void>>();
+export const registeredCommands = new Map<string, () => Promise<void>>();
 export const tools = new Map<string, (input: object) => unknown[]>();
 export const warnings: string[] = [];
-/** What the user types into an input box, and which button of a message they press. */
-export const user: { typed: string | undefined; pressed: string | undefined; prompt: string } = { typed: undefined, pressed: undefined, prompt: "" };
+/** The text that the user types into an input box, the button of a message that the user presses, and the last prompt of an input box. */
+export const user: { input: string | undefined; button: string | undefined; prompt: string } = { input: undefined, button: undefined, prompt: "" };
 
-const reconfigured = new EventEmitter<{ affectsConfiguration(section: string): boolean }>();
+const configurationEmitter = new EventEmitter<{ affectsConfiguration(section: string): boolean }>();
 export function configure(name: string, value: unknown): void {
-  configured.set(name, value);
-  reconfigured.fire({ affectsConfiguration: (section) => `antiphon.${name}`.startsWith(section) });
+  settings.set(name, value);
+  configurationEmitter.fire({ affectsConfiguration: (section) => `antiphon.${name}`.startsWith(section) });
 }
 
 export const lm = {
@@ -211,15 +256,17 @@ export const lm = {
     return { dispose: () => providers.delete(vendor) };
   },
 
+  /** An error of the provider makes the list empty, as in VS Code. */
   async selectChatModels({ vendor }: { vendor: string }) {
     const provider = providers.get(vendor) as vscode.LanguageModelChatProvider;
     const token = new Cancellation() as unknown as vscode.CancellationToken;
-    const models = (await provider.provideLanguageModelChatInformation({ silent: true }, token)) ?? [];
+    const listing = Promise.resolve(provider.provideLanguageModelChatInformation({ silent: true }, token));
+    const models = (await listing.catch(() => [])) ?? [];
     return models.map((model) => chatModel(vendor, provider, model));
   },
 
   get tools() {
-    return [...tools.keys()].map((name) => ({ name, description: `The tool ${name}.`, inputSchema: { type: "object" }, tags: [] }));
+    return [...tools.keys()].map((name) => new Tool(name));
   },
 
   async invokeTool(name: string, { input }: { input: object }) {
@@ -227,16 +274,20 @@ export const lm = {
   },
 };
 
-/** A model as other extensions have it: all parts of the answer are there when the stream is read. */
+/** A model as other extensions get it. All parts of the response are available when the stream is read. */
 function chatModel(vendor: string, provider: vscode.LanguageModelChatProvider, model: vscode.LanguageModelChatInformation) {
   return {
     ...model,
     vendor,
-    async sendRequest(messages: vscode.LanguageModelChatRequestMessage[], options: object, token: vscode.CancellationToken) {
+    async sendRequest(
+      messages: vscode.LanguageModelChatRequestMessage[],
+      options: vscode.LanguageModelChatRequestOptions,
+      token: vscode.CancellationToken,
+    ) {
       const parts: unknown[] = [];
       const progress = { report: (part: unknown) => void parts.push(part) };
-      const asked = { toolMode: 1, ...options } as vscode.ProvideLanguageModelChatResponseOptions;
-      await provider.provideLanguageModelChatResponse(model, messages, asked, progress, token);
+      const requestOptions = new RequestOptions(options) as unknown as vscode.ProvideLanguageModelChatResponseOptions;
+      await provider.provideLanguageModelChatResponse(model, messages, requestOptions, progress, token);
       return { stream: parts };
     },
   };
@@ -250,14 +301,23 @@ export const chat = {
 };
 
 export class ChatRequestTurn {
-  constructor(readonly prompt: string) {}
+  constructor(
+    readonly prompt: string,
+    readonly references: { value: unknown }[] = [],
+  ) {}
+}
+
+export class MarkdownString {
+  baseUri: Uri | undefined;
+
+  constructor(readonly value: string) {}
 }
 
 export class ChatResponseMarkdownPart {
-  readonly value: { value: string };
+  readonly value: MarkdownString;
 
-  constructor(value: string) {
-    this.value = { value };
+  constructor(value: string | MarkdownString) {
+    this.value = typeof value === "string" ? new MarkdownString(value) : value;
   }
 }
 
@@ -267,6 +327,12 @@ export class ChatResponseTurn {
 
 export class Uri {
   constructor(readonly path: string) {}
+
+  static parse = (text: string) => new Uri(text);
+
+  toString(): string {
+    return this.path;
+  }
 }
 
 export class Location {
@@ -278,53 +344,60 @@ export class Location {
 
 export const commands = {
   registerCommand(name: string, command: () => Promise<void>) {
-    registered.set(name, command);
-    return { dispose: () => registered.delete(name) };
+    registeredCommands.set(name, command);
+    return { dispose: () => registeredCommands.delete(name) };
   },
 };
 
 export const window = {
   async showInputBox({ prompt }: { prompt: string }) {
     user.prompt = prompt;
-    return user.typed;
+    return user.input;
   },
 
   async showWarningMessage(message: string) {
     warnings.push(message);
-    return user.pressed;
+    return user.button;
   },
 };
 
 export const workspace = {
-  getConfiguration: () => ({ get: <T>(name: string, usual: T) => (configured.get(name) as T) ?? usual }),
-  onDidChangeConfiguration: reconfigured.event,
+  getConfiguration: () => ({ get: <T>(name: string, defaultValue: T) => (settings.get(name) as T) ?? defaultValue }),
+  onDidChangeConfiguration: configurationEmitter.event,
   asRelativePath: (uri: Uri) => uri.path,
 
-  /** Every path is a file of three lines, except a folder. */
+  /** Every path is a text file of three lines, except folders and binary files. `long.txt` has a long third line. */
   async openTextDocument(uri: Uri) {
-    if (uri.path.endsWith("/")) throw new Error("a folder");
-    const lines = ["one", "two", "three"];
+    if (/\/$|\.(png|pdf|zip)$/i.test(uri.path)) throw new Error("not a text file");
+    const lines = ["one", "two", uri.path === "long.txt" ? "3".repeat(300_000) : "three"];
     return { getText: (range?: Location["range"]) => lines.slice(range?.start.line, range && range.end.line + 1).join("\n") };
+  },
+
+  fs: {
+    async readFile(uri: Uri): Promise<Uint8Array> {
+      if (uri.path.startsWith("deleted")) throw new Error("no such file");
+      return new TextEncoder().encode(uri.path);
+    },
   },
 };
 
 export class Secrets {
-  private readonly kept = new Map<string, string>();
-  private readonly changed = new EventEmitter<{ key: string }>();
-  onDidChange = this.changed.event;
+  private readonly values = new Map<string, string>();
+  private readonly changeEmitter = new EventEmitter<{ key: string }>();
+  onDidChange = this.changeEmitter.event;
 
   async get(name: string): Promise<string | undefined> {
-    return this.kept.get(name);
+    return this.values.get(name);
   }
 
   async store(name: string, value: string): Promise<void> {
-    this.kept.set(name, value);
-    this.changed.fire({ key: name });
+    this.values.set(name, value);
+    this.changeEmitter.fire({ key: name });
   }
 
   async delete(name: string): Promise<void> {
-    this.kept.delete(name);
-    this.changed.fire({ key: name });
+    this.values.delete(name);
+    this.changeEmitter.fire({ key: name });
   }
 }
 

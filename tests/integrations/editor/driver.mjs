@@ -1,5 +1,5 @@
-// A user at the editor's window: Chromium, told what to do by lines of JSON on the standard input, `{"action", "args"}`; each is
-// answered by a line, `{"result"}` or `{"error"}`. The first argument is the folder of playwright-core, the second the browser.
+// A user at the window of VS Code: drives Chromium. It reads actions as lines of JSON from the standard input, `{"action", "args"}`, and
+// writes one line for each, `{"result"}` or `{"error"}`. The first argument is the folder of playwright-core, the second the browser.
 
 import { createRequire } from "node:module";
 import readline from "node:readline";
@@ -10,28 +10,29 @@ const browser = await chromium.launch({
   executablePath,
   args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 });
-const page = await (await browser.newContext({ viewport: { width: 1200, height: 720 } })).newPage();
+const context = await browser.newContext({ viewport: { width: 1200, height: 720 }, permissions: ["clipboard-read", "clipboard-write"] });
+const page = await context.newPage();
 page.setDefaultTimeout(Number(process.env.SECONDS) * 1000);
 const chat = page.locator(".interactive-session");
 const input = page.locator(".interactive-input-part");
 
 const list = page.locator(".action-widget");
 
-/** Opens the list of models with all that it has. While the editor draws its window anew, a list is torn off or closed: once more. */
-async function openList(chosen) {
+/** Opens the model picker with all models. VS Code may close or misplace the picker while it redraws the window, so this retries. */
+async function openList(selected) {
   for (let attempt = 0; attempt < 20; attempt += 1) {
     try {
-      await input.getByText(chosen, { exact: true }).click({ timeout: 5000 });
+      await input.getByText(selected, { exact: true }).click({ timeout: 5000 });
       await list.getByText("Other Models").click({ timeout: 5000 });
-      await page.mouse.move(0, 0); // no tip over what is under the mouse
+      await page.mouse.move(0, 0); // so that no tooltip is shown
       await page.waitForTimeout(1000);
       if ((await list.first().boundingBox({ timeout: 1000 })).y > 100) return;
     } catch (error) {
-      console.error(`the list of models: ${error}`);
+      console.error(`model picker: ${error}`);
     }
     await page.keyboard.press("Escape");
   }
-  throw new Error("the list of models does not stay open");
+  throw new Error("the model picker does not stay open");
 }
 
 const actions = {
@@ -40,34 +41,34 @@ const actions = {
     await input.locator(".monaco-editor").first().waitFor();
   },
 
-  /** Waits until the Chat view has chosen a model, and returns its name. */
-  chosenModel: async (name) => {
+  /** Waits until this model is selected in the Chat view, and returns its name. */
+  selectedModel: async (name) => {
     await input.getByText(name, { exact: true }).waitFor();
     return name;
   },
 
-  /** Opens the list of models and returns what it shows. */
-  openModels: async (chosen) => {
-    await openList(chosen);
+  /** Opens the model picker and returns its text. */
+  openModels: async (selected) => {
+    await openList(selected);
     return list.first().innerText();
   },
 
-  /** Chooses another model. */
-  chooseModel: async (chosen, name) => {
-    await openList(chosen);
+  /** Selects another model in the model picker. */
+  selectModel: async (selected, name) => {
+    await openList(selected);
     await list.getByLabel(new RegExp(`^${name},`)).click();
     await input.getByText(name, { exact: true }).waitFor();
   },
 
-  /** The list of models' button "Manage Language Models", then "Add Models" for a provider, with the name that is proposed. */
-  addModels: async (chosen, provider) => {
-    await openList(chosen);
+  /** Clicks "Manage Language Models" in the model picker, then "Add Models" for a provider, and accepts the proposed group name. */
+  addModels: async (selected, provider) => {
+    await openList(selected);
     await list.getByLabel("Manage Language Models").click();
     const name = page.getByText("Group Name");
     for (let attempt = 0; attempt < 20 && !(await name.isVisible()); attempt += 1) {
       const entry = page.getByRole("menuitem", { name: provider, exact: true });
       if (!(await entry.isVisible())) await page.getByText("Add Models").click();
-      await entry.click({ timeout: 5000, delay: 100 }).catch((error) => console.error(`the menu of providers: ${error}`));
+      await entry.click({ timeout: 5000, delay: 100 }).catch((error) => console.error(`provider menu: ${error}`));
       await name.waitFor({ timeout: 5000 }).catch(() => undefined);
     }
     await page.keyboard.press("Enter");
@@ -91,12 +92,12 @@ const actions = {
   ask: async (question) => {
     await input.locator(".monaco-editor").first().click();
     await page.keyboard.type(question);
-    await page.waitForTimeout(1000); // the list of suggestions comes and goes
+    await page.waitForTimeout(1000); // until the list of suggestions is drawn
     await page.keyboard.press("Escape");
     await page.keyboard.press("Enter");
   },
 
-  /** Opens a file of the explorer and types a question into its inline chat. */
+  /** Opens a file from the Explorer and types a question into its inline chat. */
   askInline: async (file, question) => {
     await page.locator(".explorer-folders-view").getByText(file, { exact: true }).dblclick();
     await page.locator(".editor-group-container .view-lines").first().click();
@@ -106,26 +107,55 @@ const actions = {
     await page.keyboard.press("Enter");
   },
 
-  /** Waits until this stands somewhere in the Chat view, and the answer has come to its end. */
+  /** Waits until the Chat view shows this text and the answer is complete. */
   answer: async (text) => {
     await chat.getByText(text).last().waitFor();
     await input.locator(".codicon-stop-circle").waitFor({ state: "hidden" });
   },
 
-  /** Waits until this stands somewhere in the window, and returns it. */
+  /** Waits until the window shows this text, and returns the text of its element. */
   see: async (text) => {
     await page.getByText(text).first().waitFor();
     return page.getByText(text).first().innerText();
   },
 
+  /** Waits until the Chat view shows a quotation, and returns the last one. */
+  quotation: async () => {
+    await chat.locator("blockquote").last().waitFor();
+    return chat.locator("blockquote").last().innerText();
+  },
+
+  /** Pastes a PNG image from the clipboard into the input box of the Chat view. */
+  pasteImage: async (base64) => {
+    await input.locator(".monaco-editor").first().click();
+    await page.evaluate(async (data) => {
+      const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
+      await navigator.clipboard.write([new ClipboardItem({ "image/png": new Blob([bytes], { type: "image/png" }) })]);
+    }, base64);
+    await page.keyboard.press("Control+V");
+  },
+
+  /** Waits until this attachment is shown at the input box. */
+  attachment: (name) => input.locator(".chat-attached-context-attachment").getByText(name).first().waitFor(),
+
+  /** Waits until the answer in the Chat view begins with this text, then stops it. */
+  stopAnswer: async (text) => {
+    await chat.getByText(text).last().waitFor();
+    await input.locator(".codicon-stop-circle").click();
+    await input.locator(".codicon-stop-circle").waitFor({ state: "hidden" });
+  },
+
   click: (text) => page.getByText(text, { exact: true }).last().click(),
 
-  /** Types into the box that asks the user something. */
+  /** Types into the input box that is open, and presses Enter. */
   type: async (text) => {
     const box = page.locator(".quick-input-widget input:visible").first();
     await box.waitFor();
     await box.fill(text);
-    await page.keyboard.press("Enter");
+    for (let attempt = 0; attempt < 20 && (await box.isVisible()); attempt += 1) {
+      await box.press("Enter", { timeout: 1000 }).catch(() => undefined); // a box that was just opened may ignore the key
+      await box.waitFor({ state: "hidden", timeout: 2000 }).catch(() => undefined);
+    }
     await box.waitFor({ state: "hidden" });
   },
 

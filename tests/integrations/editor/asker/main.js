@@ -1,6 +1,5 @@
-// Another extension, as any that uses language models: it selects the gateway's models and asks them through `vscode.lm`. A test
-// tells it over HTTP what to do, one action a request, and gets what the editor gave; the port stands in the file that
-// ANTIPHON_ASKER_PORT names.
+// An extension that uses language models, for tests: it selects the models of the gateway and sends requests through `vscode.lm`. A test
+// sends it one action per HTTP request and gets the result. The port is in the file that ANTIPHON_ASKER_PORT names.
 
 const fs = require("node:fs");
 const http = require("node:http");
@@ -9,13 +8,13 @@ const vscode = require("vscode");
 exports.activate = (context) => {
   const server = http.createServer(async (request, response) => {
     let body = "";
-    for await (const piece of request) body += piece;
+    for await (const chunk of request) body += chunk;
     response.end(JSON.stringify(await outcome(JSON.parse(body))));
   });
   server.listen(0, "127.0.0.1", () => {
     const file = process.env.ANTIPHON_ASKER_PORT;
     fs.writeFileSync(`${file}.new`, String(server.address().port));
-    fs.renameSync(`${file}.new`, file); // which is never there without its content
+    fs.renameSync(`${file}.new`, file); // so that the file never exists without its content
   });
   const look = { invoke: ({ input }) => new vscode.LanguageModelToolResult([new vscode.LanguageModelTextPart(`saw ${input.path}`)]) };
   context.subscriptions.push({ dispose: () => server.close() }, vscode.lm.registerTool("asker_look", look));
@@ -35,22 +34,25 @@ const actions = {
     return models.map(({ id, name, family, version, maxInputTokens }) => ({ id, name, family, version, maxInputTokens }));
   },
 
-  /** All parts of an answer. `cancelAfter` cancels the request once so many parts came. */
+  /** All parts of a response. The request is cancelled after `cancelAfter` parts. */
   async ask({ vendor, model, messages, options, cancelAfter }) {
-    const chosen = await modelOf(vendor, model);
+    const selected = await selectModel(vendor, model);
     const cancellation = new vscode.CancellationTokenSource();
-    const response = await chosen.sendRequest(messages.map(messageOf), options, cancellation.token);
+    const response = await selected.sendRequest(messages.map(messageOf), options, cancellation.token);
     const parts = [];
     for await (const part of response.stream) {
-      parts.push(toldOf(part));
+      parts.push(serializePart(part));
       if (parts.length === cancelAfter) cancellation.cancel();
     }
     return parts;
   },
 
   async count({ vendor, model, text, message }) {
-    return (await modelOf(vendor, model)).countTokens(message ? messageOf(message) : text);
+    return (await selectModel(vendor, model)).countTokens(message ? messageOf(message) : text);
   },
+
+  /** Uses a proposed API, which VS Code refuses. */
+  useProposedApi: () => vscode.lm.isModelProxyAvailable,
 
   isActive: ({ extension }) => vscode.extensions.getExtension(extension)?.isActive ?? false,
   setting: ({ name }) => vscode.workspace.getConfiguration().get(name),
@@ -58,22 +60,30 @@ const actions = {
   /** A user setting; null removes it. */
   configure: ({ name, value }) => vscode.workspace.getConfiguration().update(name, value ?? undefined, vscode.ConfigurationTarget.Global),
 
-  /** Starts a command of the editor and does not wait for its end: it may ask the user something. */
+  /** Starts a command of VS Code and does not wait for its end, because it may ask the user for input. */
   start: ({ command, args }) => void vscode.commands.executeCommand(command, ...(args ?? [])),
+
+  /** Attaches files to the next question in the Chat view, like "Add File to Chat" in the Explorer. */
+  attach: ({ paths }) =>
+    vscode.commands.executeCommand("workbench.action.chat.open", {
+      query: "",
+      isPartialQuery: true,
+      attachFiles: paths.map((path) => vscode.Uri.file(path)),
+    }),
 };
 
-/** A model is selected once and kept, as extensions do. */
-async function modelOf(vendor, id) {
+/** Each model is selected once and reused, as extensions do. */
+async function selectModel(vendor, id) {
   const name = `${vendor}/${id}`;
-  if (!selected.has(name)) {
+  if (!selectedModels.has(name)) {
     const [model] = await vscode.lm.selectChatModels({ vendor, id });
-    if (!model) throw new Error(`the editor lists no model ${name}`);
-    selected.set(name, model);
+    if (!model) throw new Error(`VS Code lists no model ${name}`);
+    selectedModels.set(name, model);
   }
-  return selected.get(name);
+  return selectedModels.get(name);
 }
 
-const selected = new Map();
+const selectedModels = new Map();
 
 function messageOf({ role, content }) {
   return vscode.LanguageModelChatMessage[role](content.map(partOf));
@@ -88,7 +98,7 @@ function partOf(part) {
   return new vscode.LanguageModelDataPart(Buffer.from(part.data, "base64"), part.mimeType);
 }
 
-function toldOf(part) {
+function serializePart(part) {
   if (part instanceof vscode.LanguageModelTextPart) return { type: "text", value: part.value };
   if (part instanceof vscode.LanguageModelToolCallPart) {
     return { type: "tool_call", callId: part.callId, name: part.name, input: part.input };
