@@ -137,7 +137,7 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeyp
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.wait_for_change("resp_1", 0.01)
         async with asyncio.timeout(60):
-            while any(task.get_coro().__qualname__ == "ChangeWatcher._look" for task in asyncio.all_tasks()):  # type: ignore[union-attr]
+            while any(task.get_coro().__qualname__ == "ChangeWatcher._poll" for task in asyncio.all_tasks()):  # type: ignore[union-attr]
                 await asyncio.sleep(0.005)
         await store.wait_for_change("resp_1", 0.01)  # and again
         await store.close()
