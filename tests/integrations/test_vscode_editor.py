@@ -60,7 +60,7 @@ class Gateway(NamedTuple):
     config: Path
     folder: Path
     processes: ExitStack  # holds the process that runs now
-    testing: dict[str, FakeServer]
+    upstreams: dict[str, FakeServer]
     packages: list[Path]  # of the extension and of the test extension
 
     @property
@@ -87,7 +87,7 @@ class Lab(NamedTuple):
     def restart_gateway(self) -> None:
         """Restarts the gateway and waits until the editor lists all of its models again."""
         self.gateway.start()
-        until(lambda: {model["id"] for model in self.editor.models()} == set(self.gateway.testing), SECONDS)
+        until(lambda: {model["id"] for model in self.editor.models()} == set(self.gateway.upstreams), SECONDS)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def test_editor_refuses_proposed_apis_as_vs_code_does(lab: Lab) -> None:
 
 def test_models_are_listed_for_other_extensions(lab: Lab) -> None:
     listed = {model["id"]: model for model in lab.editor.models()}
-    assert set(listed) == set(lab.gateway.testing)
+    assert set(listed) == set(lab.gateway.upstreams)
     assert listed["chat"]["maxInputTokens"] > 0
 
 
@@ -180,7 +180,7 @@ def test_conversation_of_50_turns_reaches_the_upstream_whole(lab: Lab) -> None:
         answer = text_of(lab.editor.ask("chat", history))
         assert answer == f"You said: question {number}"
         history.append(assistant(text(answer)))
-    sent = lab.gateway.testing["chat"].received[-1].json["messages"]
+    sent = lab.gateway.upstreams["chat"].received[-1].json["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant"] * 49 + ["user"]
     assert [content_of(message) for message in sent] == [text_of(message["content"]) for message in history[:-1]]
 
@@ -188,7 +188,7 @@ def test_conversation_of_50_turns_reaches_the_upstream_whole(lab: Lab) -> None:
 def test_image_reaches_the_upstream(lab: Lab) -> None:
     """A-3."""
     lab.editor.ask("messages", [user(text("What is this?"), {"type": "data", "mimeType": "image/png", "data": PNG})])
-    [question, image] = lab.gateway.testing["messages"].received[-1].json["messages"][0]["content"]
+    [question, image] = lab.gateway.upstreams["messages"].received[-1].json["messages"][0]["content"]
     assert question["text"] == "What is this?"
     assert image["source"] == {"type": "base64", "media_type": "image/png", "data": PNG}
 
@@ -204,7 +204,7 @@ def test_json_text_and_other_data_reach_the_upstream(lab: Lab) -> None:
         {"type": "data", "mimeType": "application/pdf", "data": pdf},
     ]
     lab.editor.ask("responses", [user(text("Read these."), *parts)])
-    [message] = lab.gateway.testing["responses"].received[-1].json["input"]
+    [message] = lab.gateway.upstreams["responses"].received[-1].json["input"]
     *texts, file = message["content"]
     assert [part["text"].replace("\t", "") for part in texts] == [
         "Read these.",
@@ -231,7 +231,7 @@ def test_required_tool_mode_makes_the_model_call(lab: Lab) -> None:
     """A-7."""
     [call] = lab.editor.ask("chat", [user(text("good day"))], options={"tools": [LOOK], "toolMode": REQUIRED})
     assert (call["type"], call["name"]) == ("tool_call", "look")
-    assert lab.gateway.testing["chat"].received[-1].json["tool_choice"] == "required"
+    assert lab.gateway.upstreams["chat"].received[-1].json["tool_choice"] == "required"
 
 
 def test_thinking_arrives_and_is_returned_to_its_upstream(lab: Lab) -> None:
@@ -243,17 +243,17 @@ def test_thinking_arrives_and_is_returned_to_its_upstream(lab: Lab) -> None:
     assert "".join(part["value"] for part in thinking) == "Let me see."
     assert text_of(parts) == "So."
     lab.editor.ask("thinking", [*history, assistant(*parts), user(text("second"))], options=options)
-    blocks = lab.gateway.testing["thinking"].received[-1].json["messages"][1]["content"]
+    blocks = lab.gateway.upstreams["thinking"].received[-1].json["messages"][1]["content"]
     assert [block["type"] for block in blocks] == ["thinking", "text"]
     assert blocks[0]["thinking"] == "Let me see."
 
 
 def test_cancellation_ends_the_request_at_the_upstream(lab: Lab) -> None:
-    before = lab.gateway.testing["hanging"].abandoned
+    before = lab.gateway.upstreams["hanging"].abandoned
     with pytest.raises(EditorError) as error:
         lab.editor.ask("hanging", [user(text("hi"))], cancelAfter=1)
     assert error.value.name == "Canceled"
-    lab.gateway.testing["hanging"].wait_disconnected(before + 1)
+    lab.gateway.upstreams["hanging"].wait_disconnected(before + 1)
 
 
 def test_tokens_are_counted_without_a_request(lab: Lab) -> None:
@@ -368,7 +368,7 @@ def test_model_picker_shows_the_models_of_the_gateway(fresh: Lab) -> None:
     listed = fresh.editor.user("openModels", "chat")
     picture(fresh.editor, "vscode-models")
     fresh.editor.user("press", "Escape")
-    for name in fresh.gateway.testing:
+    for name in fresh.gateway.upstreams:
         assert name in listed.splitlines()
 
 
@@ -379,7 +379,7 @@ def test_participant_answers_in_the_chat_view(fresh: Lab) -> None:
     fresh.editor.user("ask", "and good night")  # the participant stays selected
     fresh.editor.user("answer", "You said: and good night")
     picture(fresh.editor, "vscode-participant")
-    sent = fresh.gateway.testing["chat"].received[-1].json["messages"]
+    sent = fresh.gateway.upstreams["chat"].received[-1].json["messages"]
     assert [content_of(message) for message in sent] == ["good day", "You said: good day", "and good night"]
 
 
@@ -395,7 +395,7 @@ def test_participant_gets_no_image_until_models_were_added(fresh: Lab) -> None:
     fresh.editor.user("pasteImage", PNG)
     fresh.editor.user("ask", "@antiphon without an image")
     fresh.editor.user("answer", "You said: without an image")
-    [message] = fresh.gateway.testing["chat"].received[-1].json["messages"]
+    [message] = fresh.gateway.upstreams["chat"].received[-1].json["messages"]
     assert message["content"] == "without an image"
 
 
@@ -414,10 +414,10 @@ def test_participant_sends_attachments_and_shows_thinking(lab: Lab) -> None:
     assert lab.editor.user("see", 'The attachment "data.zip" was not sent')
     picture(lab.editor, "vscode-attachments")
     lab.editor.user("ask", "And now?")
-    until(lambda: len(lab.gateway.testing["thinking"].received[-1].json["messages"]) == 3, SECONDS)
+    until(lambda: len(lab.gateway.upstreams["thinking"].received[-1].json["messages"]) == 3, SECONDS)
     lab.editor.user("answer", "So.")
     lab.editor.user("selectModel", "thinking", "chat")
-    first, answer, second = lab.gateway.testing["thinking"].received[-1].json["messages"]
+    first, answer, second = lab.gateway.upstreams["thinking"].received[-1].json["messages"]
     [document, file, image, question] = first["content"]
     assert document["source"] == {
         "type": "base64",
@@ -445,12 +445,12 @@ def test_participant_without_models_says_what_to_do(fresh: Lab) -> None:
 
 
 def test_stopping_the_answer_of_the_participant_ends_the_request_at_the_upstream(fresh: Lab) -> None:
-    before = fresh.gateway.testing["hanging"].abandoned
+    before = fresh.gateway.upstreams["hanging"].abandoned
     fresh.editor.user("newChat")
     fresh.editor.user("selectModel", "chat", "hanging")
     fresh.editor.user("ask", "@antiphon hi")
     fresh.editor.user("stopAnswer", "Hel")
-    fresh.gateway.testing["hanging"].wait_disconnected(before + 1)
+    fresh.gateway.upstreams["hanging"].wait_disconnected(before + 1)
     fresh.editor.user("selectModel", "hanging", "chat")
 
 
@@ -470,7 +470,9 @@ def test_agent_of_the_chat_view_works_without_an_account(lab: Lab) -> None:
     lab.editor.user("answer", "It prints hello.")
     picture(lab.editor, "vscode-agent")
     lab.editor.user("selectModel", "reader", "chat")
-    last = [received.json for received in lab.gateway.testing["reader"].received if b"tool_result" in received.body][-1]
+    last = [received.json for received in lab.gateway.upstreams["reader"].received if b"tool_result" in received.body][
+        -1
+    ]
     assert "read_file" in {tool["name"] for tool in last["tools"]}
     assert [block["type"] for block in last["messages"][-2]["content"]] == ["thinking", "text", "tool_use"]
     [result] = [block for block in last["messages"][-1]["content"] if block["type"] == "tool_result"]
