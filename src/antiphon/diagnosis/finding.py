@@ -105,7 +105,7 @@ def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
 
 def to_camel_case(name: str) -> str:
     """`inline_data` as `inlineData`."""
-    return UNDERSCORE.sub(lambda found: found[1].upper(), name)
+    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
 def _member(here: Any, step: str, *, is_last: bool) -> str | None:

@@ -28,32 +28,32 @@ from antiphon.protocol.request import Request
 
 
 def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
-    """All that can be said without a server: what is wrong first, then what some servers refuse. `profile` is what the body was
+    """Findings that need no server: first definite faults, then fields that some servers refuse. `profile` is what the body was
     written for: a setting that it has is not offered."""
     read = decode_object(body)
     if read is None:
         return [Finding(rule="value", path="", problem="this is no JSON object")]
-    found = lint_dialect_rules(read, body, dialect)
-    found += [
+    findings = lint_dialect_rules(read, body, dialect)
+    findings += [
         trait.finding
         for trait in find_traits(read, dialect)
-        if not any(paths_overlap(trait.finding.path, f.path) for f in found)
+        if not any(paths_overlap(trait.finding.path, f.path) for f in findings)
     ]
-    wrong = [finding for finding in found if finding.certain]
-    return keep_useful_settings([*wrong, *(finding for finding in found if not finding.certain)], dialect, profile)
+    wrong = [finding for finding in findings if finding.certain]
+    return keep_useful_settings([*wrong, *(finding for finding in findings if not finding.certain)], dialect, profile)
 
 
 def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
     """What the rules of a dialect find in a body."""
-    found = Findings()
+    findings = Findings()
     if dialect != "gemini" and not (isinstance(read.get("model"), str) and read["model"]):
-        found.add("missing_field", "model", "a request names its model")
-    _lint_fields(read, dialect, found)
-    LINTS[dialect](read, found)
-    lint_tools(read, dialect, found)
-    _lint_ranges(read, dialect, found)
-    _lint_values(body, dialect, found)
-    return found
+        findings.add("missing_field", "model", "a request names its model")
+    _lint_fields(read, dialect, findings)
+    LINTS[dialect](read, findings)
+    lint_tools(read, dialect, findings)
+    _lint_ranges(read, dialect, findings)
+    _lint_values(body, dialect, findings)
+    return findings
 
 
 def decode_object(body: bytes) -> dict[str, Any] | None:
@@ -78,31 +78,31 @@ def guess_dialect(read: dict[str, Any]) -> Dialect:
     return "messages" if marks else "chat"
 
 
-def _lint_fields(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
-    known = FIELDS.get(dialect, frozenset())
-    unknown = (name for name in read if known and name not in known)
+def _lint_fields(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
+    field_names = FIELDS.get(dialect, frozenset())
+    unknown = (name for name in read if field_names and name not in field_names)
     for name in islice(unknown, MOST_FIELDS):
-        said = f"the dialect has no such field{did_you_mean(name, known)}; strict servers refuse it"
-        found.add("unknown_field", name, said, certain=dialect == "messages")
+        message = f"the dialect has no such field{did_you_mean(name, field_names)}; strict servers refuse it"
+        findings.add("unknown_field", name, message, certain=dialect == "messages")
 
 
-def _lint_ranges(read: dict[str, Any], dialect: Dialect, found: Findings) -> None:
+def _lint_ranges(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
     settings = read.get("generationConfig", {}) if dialect == "gemini" else read
     for name, (least, most) in RANGES[dialect].items():
         value = settings.get(name) if isinstance(settings, dict) else None
         if isinstance(value, int | float) and not least <= value <= most:
             path = f"generationConfig.{name}" if dialect == "gemini" else name
-            found.add("value", path, f"{as_json(value)} is not between {least} and {most}")
+            findings.add("value", path, f"{as_json(value)} is not between {least} and {most}")
 
 
-def _lint_values(body: bytes, dialect: Dialect, found: Findings) -> None:
+def _lint_values(body: bytes, dialect: Dialect, findings: Findings) -> None:
     """What the gateway itself would say of a client that sent this."""
     try:
         READERS[dialect](body)
     except ClientFault as error:
         path = error.param or ""
-        if not any(paths_overlap(path, finding.path) for finding in found if finding.certain):
-            found.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
+        if not any(paths_overlap(path, finding.path) for finding in findings if finding.certain):
+            findings.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
 
 
 def _names(shape: type[Struct]) -> frozenset[str]:

@@ -13,38 +13,38 @@ from antiphon.profiles import Dialect
 Form = Literal["flat", "nested", "input_schema", "declarations"]
 
 
-def lint_tools(body: dict[str, Any], dialect: Dialect, found: Findings) -> None:
+def lint_tools(body: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
     tools = body.get("tools")
-    names = frozenset() if tools is None else frozenset(_lint_tools(tools, dialect, found))
+    names = frozenset() if tools is None else frozenset(_lint_tools(tools, dialect, findings))
     for path, name in _chosen(body, dialect):
         if name not in names:
-            found.add("name", path, f"the tool {as_json(name)} is chosen, and not offered")
+            findings.add("name", path, f"the tool {as_json(name)} is chosen, and not offered")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function":
         nested = isinstance(choice.get("function"), dict)
         if nested != (dialect == "chat"):
-            found.add(
+            findings.add(
                 "tool_form",
                 "tool_choice",
                 f"the name of the tool stands {'under `function`' if dialect == 'chat' else 'beside the type'} here",
             )
 
 
-def _lint_tools(tools: Any, dialect: Dialect, found: Findings) -> list[str]:
+def _lint_tools(tools: Any, dialect: Dialect, findings: Findings) -> list[str]:
     """The names of the tools."""
     if not isinstance(tools, list):
-        found.add("value", "tools", f"{as_json(tools)} is no list of tools")
+        findings.add("value", "tools", f"{as_json(tools)} is no list of tools")
         return []
     if not 1 <= len(tools) <= MOST_TOOLS:
-        said = f"there are {len(tools)} tools; many servers take 1 to {MOST_TOOLS}, and a request without tools has no such field"
-        found.add("value", "tools", said, certain=False)
+        message = f"there are {len(tools)} tools; many servers take 1 to {MOST_TOOLS}, and a request without tools has no such field"
+        findings.add("value", "tools", message, certain=False)
     names: list[Any] = []
     for path, tool in iter_objects(tools, "tools"):
         form = form_of(tool)
         if form is None and isinstance(tool.get("name"), str):
             names.append(tool["name"])  # the server's own
         if form is not None and form != FORMS[dialect]:
-            found.add(
+            findings.add(
                 "tool_form",
                 path,
                 f"this tool is {SHAPES[form]}; servers of this dialect want it {SHAPES[FORMS[dialect]]}",
@@ -52,19 +52,19 @@ def _lint_tools(tools: Any, dialect: Dialect, found: Findings) -> list[str]:
             continue
         for place, function in _functions(tool, path, form):
             names.append(function.get("name"))
-            lint_name(function.get("name"), f"{place}.name", dialect, found)
-            _lint_parameters(function, place, dialect, found)
+            lint_name(function.get("name"), f"{place}.name", dialect, findings)
+            _lint_parameters(function, place, dialect, findings)
         if form is None and dialect in ("chat", "messages") and tool.get("type") in (None, "function", "custom"):
-            found.add(
+            findings.add(
                 "missing_field", path, f"this is no tool: servers of this dialect want it {SHAPES[FORMS[dialect]]}"
             )
         elif form is None and dialect == "responses":
-            _lint_other(tool, path, found)
-    known = [name for name in names if isinstance(name, str)]
-    for name, count in Counter(known).items():
+            _lint_other(tool, path, findings)
+    valid_names = [name for name in names if isinstance(name, str)]
+    for name, count in Counter(valid_names).items():
         if count > 1:
-            found.add("name", "tools", f"{count} tools are called {as_json(name)}; each needs a name of its own")
-    return known
+            findings.add("name", "tools", f"{count} tools are called {as_json(name)}; each needs a name of its own")
+    return valid_names
 
 
 def _chosen(body: dict[str, Any], dialect: Dialect) -> Iterator[tuple[str, str]]:
@@ -96,49 +96,49 @@ def form_of(tool: dict[str, Any]) -> Form | None:
     return "flat" if tool.get("type") in ("function", "custom") and "name" in tool else None
 
 
-def lint_name(name: Any, path: str, dialect: Dialect, found: Findings) -> None:
+def lint_name(name: Any, path: str, dialect: Dialect, findings: Findings) -> None:
     pattern = NAMES[dialect]
     if name is None:
-        found.add("missing_field", path, "a function has a name")
+        findings.add("missing_field", path, "a function has a name")
     elif not isinstance(name, str) or not pattern.fullmatch(name):
-        found.add("name", path, f"{as_json(name)} is no name that servers take: wanted is {pattern.pattern}")
+        findings.add("name", path, f"{as_json(name)} is no name that servers take: wanted is {pattern.pattern}")
 
 
-def lint_schema(schema: Any, path: str, found: Findings, *, strict: bool) -> None:
+def lint_schema(schema: Any, path: str, findings: Findings, *, strict: bool) -> None:
     """A schema that a server enforces; `strict` has every object closed and every property required."""
-    for place, part in _parts(schema, path, found):
-        _lint_part(part, place, found, strict=strict)
+    for place, part in _parts(schema, path, findings):
+        _lint_part(part, place, findings, strict=strict)
 
 
-def _parts(schema: Any, path: str, found: Findings) -> Iterator[tuple[str, Any]]:
+def _parts(schema: Any, path: str, findings: Findings) -> Iterator[tuple[str, Any]]:
     """A schema and those inside of it, each before its own, until so many of the body were looked at."""
     waiting = [(path, schema)]
-    while waiting and found.schemas_left > 0:
-        found.schemas_left -= 1
+    while waiting and findings.schemas_left > 0:
+        findings.schemas_left -= 1
         place, part = waiting.pop()
         yield place, part
         if isinstance(part, dict) and place.count(".") < DEEPEST and len(place) < LONGEST:
             waiting += [(f"{place}.{step}", child) for step, child in reversed(_children(part))]
 
 
-def _lint_part(schema: Any, path: str, found: Findings, *, strict: bool) -> None:
+def _lint_part(schema: Any, path: str, findings: Findings, *, strict: bool) -> None:
     if not isinstance(schema, dict):
-        found.add("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
+        findings.add("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
         return
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
-        found.add("schema", path, "`properties` is an object and `required` a list of names")
+        findings.add("schema", path, "`properties` is an object and `required` a list of names")
         return
     unknown = [name for name in required if not isinstance(name, str) or name not in properties]
     if unknown:
-        found.add("schema", f"{path}.required", f"{as_json(unknown)} are required, and no properties")
+        findings.add("schema", f"{path}.required", f"{as_json(unknown)} are required, and no properties")
     if strict and (schema.get("type") == "object" or properties):
         if schema.get("additionalProperties") is not False:
-            found.add("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
+            findings.add("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
         names = {name for name in required if isinstance(name, str)}
         optional = [name for name in properties if name not in names]
         if optional:
-            found.add(
+            findings.add(
                 "schema",
                 f"{path}.required",
                 f"a strict schema requires every property; {as_json(optional)} are not",
@@ -163,53 +163,53 @@ def _functions(tool: dict[str, Any], path: str, form: Form | None) -> Iterator[t
             assert_never(never)
 
 
-def _lint_parameters(function: dict[str, Any], path: str, dialect: Dialect, found: Findings) -> None:
+def _lint_parameters(function: dict[str, Any], path: str, dialect: Dialect, findings: Findings) -> None:
     field = next((name for name in PARAMETERS if name in function), None)
     if field is None:
         return
     schema, place = function[field], f"{path}.{field}"
     kind = schema.get("type") if isinstance(schema, dict) else None
     if schema is not None and str(kind).lower() != "object":
-        found.add("schema", place, f"the schema of a function's parameters has the type object, not {as_json(kind)}")
+        findings.add("schema", place, f"the schema of a function's parameters has the type object, not {as_json(kind)}")
     elif dialect == "gemini" and field == "parameters" and schema is not None:
-        _lint_openapi(schema, place, found)
+        _lint_openapi(schema, place, findings)
     elif schema is not None:
-        lint_schema(schema, place, found, strict=function.get("strict") is True and dialect in ("chat", "responses"))
+        lint_schema(schema, place, findings, strict=function.get("strict") is True and dialect in ("chat", "responses"))
 
 
-def _lint_openapi(schema: dict[str, Any], path: str, found: Findings) -> None:
+def _lint_openapi(schema: dict[str, Any], path: str, findings: Findings) -> None:
     """The older kind of schema that servers of the gemini dialect have: a part of OpenAPI's."""
-    for place, part in _parts(schema, path, found):
+    for place, part in _parts(schema, path, findings):
         if not isinstance(part, dict):
             continue
         for word in sorted(name for name in part if to_camel_case(name) not in OPENAPI):
-            said = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
-            found.add("schema", f"{place}.{word}", said, 'wire.schemas = "openapi"')
+            message = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
+            findings.add("schema", f"{place}.{word}", message, 'wire.schemas = "openapi"')
         if isinstance(part.get("type"), list):
-            said = f"a type is one word, not {as_json(part['type'])}"
-            found.add("schema", f"{place}.type", said, 'wire.schemas = "openapi"')
+            message = f"a type is one word, not {as_json(part['type'])}"
+            findings.add("schema", f"{place}.type", message, 'wire.schemas = "openapi"')
 
 
-def _lint_other(tool: dict[str, Any], path: str, found: Findings) -> None:
+def _lint_other(tool: dict[str, Any], path: str, findings: Findings) -> None:
     kind = tool.get("type")
     if kind in ("function", "custom"):
-        found.add("missing_field", f"{path}.name", "a function has its name beside its type")
+        findings.add("missing_field", f"{path}.name", "a function has its name beside its type")
     elif not isinstance(kind, str):
-        found.add("discriminator", f"{path}.type", f"a tool says what it is; {as_json(kind)} stands there")
+        findings.add("discriminator", f"{path}.type", f"a tool says what it is; {as_json(kind)} stands there")
     else:
-        said = f"{as_json(kind)} is a tool that the server would have to have itself, and not every server has"
-        found.add("unsupported", f"{path}.type", said, 'wire.extension_tools = "flatten"', certain=False)
+        message = f"{as_json(kind)} is a tool that the server would have to have itself, and not every server has"
+        findings.add("unsupported", f"{path}.type", message, 'wire.extension_tools = "flatten"', certain=False)
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = [("items", schema["items"])] if isinstance(schema.get("items"), dict) else []
+    findings: list[tuple[str, Any]] = [("items", schema["items"])] if isinstance(schema.get("items"), dict) else []
     for group in ("properties", "$defs", "definitions"):
         if isinstance(schema.get(group), dict):
-            found += [(f"{group}.{name}", child) for name, child in schema[group].items()]
+            findings += [(f"{group}.{name}", child) for name, child in schema[group].items()]
     for group in ("anyOf", "allOf", "oneOf"):
         if isinstance(schema.get(group), list):
-            found += [(f"{group}[{at}]", child) for at, child in enumerate(schema[group])]
-    return found
+            findings += [(f"{group}[{at}]", child) for at, child in enumerate(schema[group])]
+    return findings
 
 
 FORMS: Final[dict[Dialect, Form]] = {

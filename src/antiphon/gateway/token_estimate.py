@@ -74,8 +74,8 @@ def estimate_text(text: str) -> int:
         tokens = len(TOKEN.findall(text))
     else:
         starts = range(0, length - SLICE + 1, (length - SLICE) // (SLICES - 1))
-        found = sum(len(TOKEN.findall(text, start, start + SLICE)) for start in starts)
-        tokens = found * length // (len(starts) * SLICE)
+        sampled_tokens = sum(len(TOKEN.findall(text, start, start + SLICE)) for start in starts)
+        tokens = sampled_tokens * length // (len(starts) * SLICE)
     return tokens + (tokens + 19) // 20  # a twentieth more than the vocabularies that this was fitted to
 
 
@@ -127,9 +127,9 @@ class _Tally:
         match item:
             case MessageParam(content=content):
                 self._content(content)
-            case FunctionCallParam(name=name, arguments=said) | CustomToolCallParam(name=name, input=said):
+            case FunctionCallParam(name=name, arguments=text) | CustomToolCallParam(name=name, input=text):
                 self.tokens += AROUND_CALL
-                self.texts += (name, said)
+                self.texts += (name, text)
             case FunctionCallOutputParam(output=output) | CustomToolCallOutputParam(output=output):
                 self.tokens += AROUND_CALL
                 self._content(output)

@@ -56,7 +56,7 @@ class _Narrower:
     ) -> None:
         self._root = root
         self._counter = counter
-        self._known = narrowing
+        self._narrowing = narrowing
         self._losses = losses
         self._inlines = inlines
         self._inlined = 0
@@ -75,17 +75,17 @@ class _Narrower:
         return narrowed
 
     def _narrowed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        counter, known = self._counter, self._known.keywords
+        counter, supported = self._counter, self._narrowing.keywords
         nodes, size = counter.nodes, counter.size
-        if not SAID_OTHERWISE.isdisjoint(schema):
-            schema = self._said_otherwise(schema, path)
-        found: JsonSchema = {}
+        if not REWRITTEN_KEYWORDS.isdisjoint(schema):
+            schema = self._rewrite_keywords(schema, path)
+        narrowed: JsonSchema = {}
         written = 0  # bytes of values that are no schemas
         for keyword, value in schema.items():
             holds = HOLDS.get(keyword)
             if holds == "definitions" and self._inlines:
                 continue  # what refers to them holds them now
-            if known is not None and keyword not in known:
+            if supported is not None and keyword not in supported:
                 if keyword not in SAYS_NOTHING:
                     self._lose(
                         _step(path, f".{keyword}"),
@@ -95,20 +95,20 @@ class _Narrower:
             elif (holds == "schemas by name" or holds == "definitions") and isinstance(value, dict):
                 counter.add_names(value)
                 place = _step(path, f".{keyword}.")
-                found[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
+                narrowed[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
             elif holds == "schemas" and isinstance(value, list):
                 place = _step(path, f".{keyword}")
-                found[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
+                narrowed[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
             elif holds == "schema" and not isinstance(value, bool):
-                found[keyword] = self.schema(value, _step(path, f".{keyword}"))
+                narrowed[keyword] = self.schema(value, _step(path, f".{keyword}"))
             else:
                 written += len(value) if type(value) is str else len(msgspec.json.encode(value))
                 if holds != "choice" or self._may_stand(keyword, value, path):
-                    found[keyword] = value
+                    narrowed[keyword] = value
         counter.add_size(written)
-        if self._known.types == "capitals":
-            found = self._typed(found, path, nodes, size)
-        return self._closed(found, path) if self._known.closed_objects else found
+        if self._narrowing.types == "capitals":
+            narrowed = self._typed(narrowed, path, nodes, size)
+        return self._closed(narrowed, path) if self._narrowing.closed_objects else narrowed
 
     def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
@@ -132,10 +132,10 @@ class _Narrower:
     def _target(self, reference: str) -> JsonSchema | None:
         """The schema behind a reference into the same document; None if there is none."""
         if reference not in self._targets:
-            self._targets[reference] = _found(self._root, reference)
+            self._targets[reference] = _resolve_reference(self._root, reference)
         return self._targets[reference]
 
-    def _said_otherwise(self, schema: JsonSchema, path: str) -> JsonSchema:
+    def _rewrite_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
         """Keywords that the server does not know, by others that mean the same."""
         if "const" in schema and not self._knows("const"):
             schema = _const_as_enum(schema)
@@ -151,17 +151,17 @@ class _Narrower:
         self._losses.add(path, what, why)
 
     def _knows(self, keyword: str) -> bool:
-        return self._known.keywords is None or keyword in self._known.keywords
+        return self._narrowing.keywords is None or keyword in self._narrowing.keywords
 
     def _may_stand(self, keyword: str, value: Any, path: str) -> bool:
         if (
             keyword == "format"
-            and self._known.formats is not None
-            and not (isinstance(value, str) and value in self._known.formats)
+            and self._narrowing.formats is not None
+            and not (isinstance(value, str) and value in self._narrowing.formats)
         ):
             self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not know it")
             return False
-        if keyword == "enum" and self._known.enum_of_strings and not _is_list_of_strings(value):
+        if keyword == "enum" and self._narrowing.enum_of_strings and not _is_list_of_strings(value):
             self._lose(_step(path, ".enum"), "the values that are allowed", "the server takes lists of strings only")
             return False
         return True
@@ -204,11 +204,11 @@ class _Narrower:
         if required is None:
             return schema
         names, members = required if _is_list_of_strings(required) else [], schema.get("properties")
-        known = [name for name in names if name in members] if isinstance(members, dict) else []
-        if known != required:
+        existing = [name for name in names if name in members] if isinstance(members, dict) else []
+        if existing != required:
             place = _step(path, ".required")
             self._lose(place, "that members must be there of which nothing is said", "the server refuses it")
-            schema = {**schema, "required": known}
+            schema = {**schema, "required": existing}
         return schema
 
     def _closed(self, schema: JsonSchema, path: str) -> JsonSchema:
@@ -226,7 +226,7 @@ def _step(path: str, step: str) -> str:
     return path + step if len(path) < MAX_TEXT else path
 
 
-def _found(root: JsonSchema, reference: str) -> JsonSchema | None:
+def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:
     """What stands at the place that a reference such as `#/$defs/a` names."""
     if not reference.startswith("#"):
         return None
@@ -301,7 +301,7 @@ def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
 MOST_INLINED: Final = 500
 PLAIN_REFERENCE: Final = re.compile(rb'\{"\$ref":"#/\$defs/[^"\\]*+(?:\\.[^"\\]*+)*+"\}')
 OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
-SAID_OTHERWISE: Final = frozenset({"const", "allOf", "oneOf"})
+REWRITTEN_KEYWORDS: Final = frozenset({"const", "allOf", "oneOf"})
 #: What keywords hold, where it is more than a value. A choice is one among values of which a server may know only some.
 HOLDS: Final = {
     **dict.fromkeys(("$defs", "definitions"), "definitions"),

@@ -1,0 +1,59 @@
+"""Names say what things are: words of the former private vocabulary do not come back as names or parts of names."""
+
+from __future__ import annotations
+
+import re
+import tokenize
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+FORBIDDEN = {
+    *("told", "said", "found", "known", "came", "begun", "ground", "speech", "mould", "telling", "mending", "keeping"),
+}
+ALLOWED = {
+    "FileNotFoundError": "of Python",
+    "ModuleNotFoundError": "of Python",
+    "NoServerFound": "the usual form for such an exception",
+    "conversation_not_found": "makes the error `not_found`",
+    "response_not_found": "makes the error `not_found`",
+    "_item_not_found": "makes the error `not_found`",
+    "not_found_code": "the error `not_found`",
+    "has_found_tag": "says whether a tag was found",
+    "KNOWN_VERSIONS": "the opposite of unknown",
+    "KNOWN_HEADERS": "the opposite of unknown",
+    "KNOWN_PREFIXES": "the opposite of unknown",
+    "KNOWN_INCLUDES": "the opposite of unknown",
+    "KnownBlock": "the opposite of an unknown block",
+    "known_types": "the opposite of unknown",
+    "known_tags": "the opposite of unknown",
+}
+
+
+def words_of(name: str) -> set[str]:
+    return {word.lower() for word in re.split(r"_|(?<=[a-z])(?=[A-Z])", name)}
+
+
+def names_in(path: Path) -> set[str]:
+    with tokenize.open(path) as file:
+        return {token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.NAME}
+
+
+def test_names_in_source_avoid_forbidden_words() -> None:
+    offenders = {
+        f"{path.relative_to(REPO)}: {name}"
+        for path in (REPO / "src").rglob("*.py")
+        for name in names_in(path)
+        if words_of(name) & FORBIDDEN and name not in ALLOWED
+    }
+    assert offenders == set()
+
+
+def test_every_exception_is_still_needed() -> None:
+    used = {name for path in (REPO / "src").rglob("*.py") for name in names_in(path)}
+    assert ALLOWED.keys() - used == set()
+
+
+def test_words_of_a_name_are_found_in_every_spelling() -> None:
+    assert words_of("_what_is_told") >= {"told"}
+    assert words_of("KnownBlock") == {"known", "block"}
+    assert not words_of("unknown_background") & FORBIDDEN
