@@ -187,4 +187,4 @@ def test_serve_rejects_invalid_ports(given: str, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as raised:
         make_parser().parse_args(["serve", f"--port={given}"])
     assert raised.value.code == 2
-    assert "is no port: wanted 0 to 65535" in capsys.readouterr().err
+    assert ": expected 0–65535" in capsys.readouterr().err

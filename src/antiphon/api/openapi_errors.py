@@ -112,7 +112,7 @@ CREATE_ERRORS: Final[ErrorCodes] = {
         "previous_response_not_found": "no response with this id is kept here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
         "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
-        "lossy_translation": "losses are to be refused, and this upstream cannot be told all: tools[0]: a hosted tool",
+        "lossy_translation": "strict mode: the request cannot be translated without loss: tools[0]: a hosted tool",
     },
     404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream knows no such thing"},
     413: {"request_too_large": "the body is larger than the limit"},

@@ -104,7 +104,7 @@ def run(
 def port(text: str) -> int:
     """Parse a port of the command line."""
     if not text.isascii() or not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: wanted 0 to 65535")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 0–65535")
     return int(text)
 
 

@@ -282,7 +282,7 @@ class _Job:
             self._services.logger.fault(
                 "work in the background failed inside the gateway", error, response_id=self._work.id
             )
-            return ApiError("something went wrong inside the gateway")
+            return ApiError("internal error; see the log of the gateway")
         finally:
             self._can_be_interrupted = False
             writing.cancel()

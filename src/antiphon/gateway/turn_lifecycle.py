@@ -137,7 +137,7 @@ def _refuse_losses(losses: list[Loss]) -> None:
     if losses:
         listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")
         raise ClientFault(
-            f"losses are to be refused, and this upstream cannot be told all: {listed}",
+            f"strict mode: the request cannot be translated without loss: {listed}",
             code="lossy_translation",
             param=losses[0].path,
         )
