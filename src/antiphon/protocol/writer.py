@@ -130,11 +130,6 @@ class ResponseWriter:
     def was_closed(self, key: Hashable) -> bool:
         return key in self._closed
 
-    @property
-    def counted_bytes(self) -> int:
-        """The size of everything written so far, as counted for `limits`."""
-        return self._counted_bytes
-
     def count(self, size: int) -> None:
         """Counts bytes that are stored for this response, here or by the reader that calls the writer."""
         total = self._counted_bytes + size

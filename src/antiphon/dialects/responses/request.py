@@ -58,8 +58,6 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
     losses = Losses()
-    if type(request) is not Request:  # a WebSocket turn is a subclass of Request
-        request = Request(**{name: getattr(request, name) for name in request.__struct_fields__})
     if not wire.stateful:
         request = replace(
             request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET
