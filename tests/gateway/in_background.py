@@ -300,7 +300,7 @@ class Fails:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if name == "moment":
+        if name == "change_counter":
             return found
 
         async def ask(*arguments: Any, **named: Any) -> Any:
