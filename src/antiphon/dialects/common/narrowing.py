@@ -1,7 +1,8 @@
 """JSON schema narrowed to what a server takes, every change a loss: for the parameters of tools and for structured output alike.
 
-A `Narrowing` says what a server knows; `narrowed` gives a schema of nothing else. What can be said by other words is said by them
-(`const` as `enum`, references by what they refer to), the rest is left out. A schema that needs no change comes back equal.
+A `Narrowing` lists the keywords that a server supports; `narrow_schema` returns a schema with no others. A keyword with
+an equivalent is rewritten (`const` as `enum`, a reference as its target), any other is left out. A schema that needs no
+change comes back equal.
 """
 
 from __future__ import annotations
