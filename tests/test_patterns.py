@@ -71,7 +71,7 @@ BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
         ("", "secret: [key] ", ""),
         ("Bearer", " ", ""),
     ),
-    "antiphon.dialects.common.upstream_errors.KEY": (
+    "antiphon.redaction.KEY": (
         ("", "eyJaaaaaa-", ""),
         ("", "eyJaaaaaa.a-", ""),
         ("", "sk-", ""),
@@ -248,7 +248,7 @@ def test_pattern_that_takes_no_longer_is_let_pass(pattern: str, way: str) -> Non
 def test_patterns_of_every_kind_of_place_are_found() -> None:
     names = {found.name for found in patterns()}
     assert {
-        "antiphon.dialects.common.upstream_errors.KEY",  # a global
+        "antiphon.redaction.KEY",  # a global
         "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple
         "antiphon.diagnosis.refusal.MEANINGS[][]",  # in a tuple of tuples
         "antiphon.diagnosis.traits.TRAIT_KINDS[][]",  # in a struct in a dictionary

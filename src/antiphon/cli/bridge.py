@@ -13,7 +13,8 @@ from antiphon import sse
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import one_line
-from antiphon.dialects import chat, codex, messages, responses, vtcode
+from antiphon.dialects import agent_log, chat, messages, responses
+from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.producer.stamps import SYSTEM_STAMPS
@@ -32,7 +33,7 @@ def add(subparsers: Any) -> None:
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("--from", dest="source", required=True, choices=sorted(SOURCES), help="whose lines they are")
+    parser.add_argument("--from", dest="source", required=True, choices=SOURCES, help="whose lines they are")
     parser.add_argument(
         "--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)"
     )
@@ -80,15 +81,14 @@ class Bridge:
         )
         initial = initial_response(request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now())
         self._lines = JsonLines()
-        self._to_hub = SOURCES[source].EventsToHub(request, initial, SYSTEM_STAMPS)
+        self._to_hub = agent_log.EventsToHub(request, initial, SYSTEM_STAMPS, ThreadWire(slug=source))
         self._from_hub = TARGETS[target].EventsFromHub(request)
         self._frames = sse.Decoder() if ndjson else None
 
     @property
     def error(self) -> ApiError | None:
         """The error of a failed turn; None if it did not fail."""
-        error: ApiError | None = self._to_hub.error
-        return error
+        return self._to_hub.error
 
     @property
     def losses(self) -> list[str]:
@@ -119,7 +119,7 @@ def _pieces(lines: BinaryIO) -> Iterator[bytes]:
 
 
 PIECE: Final = 64 * 1024
-SOURCES: Final[dict[str, Any]] = {"codex": codex, "vtcode": vtcode}
+SOURCES: Final = ("codex", "vtcode")
 TARGETS: Final[dict[str, Any]] = {"chat": chat, "messages": messages, "responses": responses}
 EPILOG: Final = f"""examples:
   codex exec --json "Mend the test." | antiphon bridge --from codex

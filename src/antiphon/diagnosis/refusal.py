@@ -12,9 +12,9 @@ from antiphon.diagnosis.finding import MISSING, Finding, Rule, as_json, paths_ov
 from antiphon.diagnosis.lint import decode_object, lint_dialect_rules
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
-from antiphon.dialects.common.upstream_errors import MAX_MATCHED, MAX_NAME
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.nesting import decode_json
+from antiphon.redaction import MAX_MATCHED, MAX_NAME
 
 MAX_FINDINGS: Final = 12  # findings
 MAX_SENTENCE_LENGTH: Final = 400  # characters of a sentence

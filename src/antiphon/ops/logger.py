@@ -24,9 +24,9 @@ from typing import Final, Literal, TextIO
 
 import msgspec
 
-from antiphon.dialects.common.upstream_errors import MAX_MATCHED, MAX_NAME, mask_keys
 from antiphon.gateway.context import Level
 from antiphon.gateway.request_log import RequestLog
+from antiphon.redaction import MAX_MATCHED, MAX_NAME, mask_keys
 
 Style = Literal["json", "pretty", "auto"]
 Field = str | int | float | bool | list["Field"] | None

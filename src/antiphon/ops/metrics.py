@@ -22,10 +22,10 @@ from time import perf_counter
 from typing import Any, Final, cast
 
 from antiphon import __version__
-from antiphon.dialects.common.upstream_errors import MAX_NAME, mask_keys
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+from antiphon.redaction import MAX_NAME, mask_keys
 from antiphon.store.interface import Store
 
 Key = tuple[str, str, str | None, str | None, int | None]

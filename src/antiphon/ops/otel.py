@@ -28,10 +28,10 @@ from opentelemetry.util.types import AttributeValue
 from antiphon import __version__
 from antiphon.config import Config
 from antiphon.config.schema import DEFAULT_PROFILES
-from antiphon.dialects.common.upstream_errors import mask_keys
 from antiphon.gateway.client_dialect import is_turn_path
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.metrics import Metrics
+from antiphon.redaction import mask_keys
 
 Attributes = dict[str, AttributeValue]
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from antiphon.dialects.agent_log.thread_events import decode_thread_event
+from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
-from antiphon.dialects.common.thread_events import decode_thread_event
-from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import UpstreamFault
 from antiphon.producer.agent import LOG, Agent
 from antiphon.producer.turn import Turn, message_text

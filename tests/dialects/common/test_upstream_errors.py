@@ -6,14 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.upstream_errors import (
-    error_text,
-    mask_keys,
-    retry_after,
-    sanitize,
-    status_from_codes,
-    upstream_error,
-)
+from antiphon.dialects.common.upstream_errors import error_text, retry_after, status_from_codes, upstream_error
+from antiphon.redaction import mask_keys, sanitize
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Final, Literal, Protocol
 
-from antiphon.dialects.common.upstream_errors import sanitize
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
@@ -18,6 +17,7 @@ from antiphon.protocol.output_limits import UNLIMITED, OutputLimitExceeded, Outp
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
+from antiphon.redaction import sanitize
 
 StreamOutcome = Literal["completed", "incomplete", "failed"]
 

@@ -13,11 +13,8 @@ from email.utils import mktime_tz, parsedate_tz
 from typing import Final
 
 from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
+from antiphon.redaction import MAX_MATCHED, sanitize, truncate
 
-MAX_MESSAGE: Final = 1000  # characters of a message for a client
-# Longer texts are cut before any pattern is searched.
-MAX_MATCHED: Final = 4_000
-MAX_NAME: Final = 512  # of paths and names
 MAX_WAIT: Final = 86_400.0
 
 
@@ -96,31 +93,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None if wait is None else min(max(wait, 0.0), MAX_WAIT)
 
 
-def sanitize(text: str) -> str:
-    """The upstream's text for a client (ERR-5): no traces, keys or addresses, and a limited length."""
-    text = truncate(text)
-    if not text.isascii():  # unpaired surrogates cannot be encoded in an answer
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
-    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
-
-
 def error_text(body: bytes) -> str | None:
     """The text of an error body that is not JSON. None for an HTML page of a proxy, which is of no use to a client."""
     text = (
         body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()
     )  # more than `truncate` keeps, so that it marks the cut
     return None if text.startswith("<") else text
-
-
-def mask_keys(text: str, most: int = MAX_MATCHED) -> str:
-    """`text` without anything that looks like a key, cut after `most` characters."""
-    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", truncate(text, most)))
-
-
-def truncate(text: str, most: int = MAX_MATCHED) -> str:
-    """Cuts `text` after `most` characters. A word at the cut is masked, because it may be part of a key."""
-    return text if len(text) <= most else text[:most].rstrip(KEY_CHARACTERS) + "[key]…"
 
 
 def _is_overflow(status: int, code: str | None, message: str) -> bool:
@@ -155,23 +133,6 @@ def _timestamp(date: str | None) -> int | None:
         return None
 
 
-TRACE: Final = "Traceback (most recent call last)"
-ADDRESS: Final = re.compile(
-    r"(?:https?://)?(?:\b(?:\d{1,3}\.){3}\d{1,3}\b|\blocalhost\b|\[[0-9a-f]*+(?::[0-9a-f]++)*+::[0-9a-f:]*+\])"
-    r"(?::\d+)?(?:/[^\s\"')]*)?"
-)
-# Matches key prefixes of providers, tokens of JSON in base64, and values after "key:" or "Bearer". The patterns run on
-# untrusted text, so each takes linear time.
-KEY_CHARACTERS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_*.-"
-KEY: Final = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|hf|nvapi|csk|pplx|fw|r8|vck|glpat|ghp|tgp)[-_][A-Za-z0-9_*.\-]{6,}"
-    r"|\bAIza[A-Za-z0-9_\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{12,}|\beyJ[A-Za-z0-9_\-]{6}[A-Za-z0-9_.\-]*"
-)
-NAMED_KEY: Final = re.compile(
-    r"(?i)(\bBearer\s++"
-    r"|(?:key|secret|password|authorization|access[-_ ]token)(?: provided)?+[\"']?+\s*+[:=]\s*+[\"']?+)"
-    r"(?!\[key\]|Bearer\b)[^\s\"',;)…]{6,}+"
-)
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
 OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
 GENERIC_CODES: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})

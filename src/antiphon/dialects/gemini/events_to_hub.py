@@ -13,7 +13,6 @@ import msgspec
 
 from antiphon import sse
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
-from antiphon.dialects.common.upstream_errors import sanitize
 from antiphon.dialects.gemini.answer_to_hub import AnswerToHub
 from antiphon.dialects.gemini.answers import Chunk, PromptFeedbackIn, TextChunk, UsageIn
 from antiphon.dialects.gemini.errors_to_hub import error_in_answer
@@ -24,6 +23,7 @@ from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
+from antiphon.redaction import sanitize
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.upstream_errors import error_text, mask_keys, status_from_codes, upstream_error
+from antiphon.dialects.common.upstream_errors import error_text, status_from_codes, upstream_error
 from antiphon.dialects.responses.server_shapes import (
     ABSENT_JSON,
     ServerError,
@@ -20,6 +20,7 @@ from antiphon.dialects.responses.server_shapes import (
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol import codec
 from antiphon.protocol.errors import ErrorBody, error_payload
+from antiphon.redaction import mask_keys
 
 
 class _Body(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from antiphon.dialects.common.thread_events import (
+from antiphon.dialects.agent_log.thread_events import (
     AgentMessageItem,
     AgentUsage,
     ItemCompleted,

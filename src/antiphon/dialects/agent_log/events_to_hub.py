@@ -1,25 +1,28 @@
-"""Translates the output lines of a command-line agent to the hub's events. Shared by the dialects of such agents.
+"""`EventsToHub` translates the output lines of a command-line agent into hub events.
 
 Lines that are not events, such as output that a tool prints by mistake, are losses.
 """
 
 from __future__ import annotations
 
-from antiphon.dialects.common.thread_events import decode_thread_event
-from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
+from antiphon.dialects.agent_log.thread_events import decode_thread_event
+from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import ApiError
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
 
-class AgentLinesToHub:
-    """Takes lines and returns the hub's events."""
+class EventsToHub:
+    """Translates the lines of one turn. Events without a hub equivalent become extensions named `<slug>:…`, where the
+    slug names the agent."""
 
-    def __init__(self, opening: Response, stamps: Stamps, wire: ThreadWire) -> None:
+    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ThreadWire) -> None:
+        del request  # part of the common signature; unused here
         self._events = EventCollector()
         self._thread = ThreadToHub(ResponseWriter(opening, self._events, stamps), wire)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.dialects.common.thread_events import (
+from antiphon.dialects.agent_log.thread_events import (
     AgentMessageItem,
     AgentUsage,
     CommandExecutionItem,

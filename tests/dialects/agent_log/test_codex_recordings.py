@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.codex import EventsToHub
+from antiphon.dialects.agent_log import EventsToHub
+from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold
@@ -22,12 +23,14 @@ RECORDINGS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.jso
 every_recording = pytest.mark.parametrize("name", RECORDINGS)
 
 
+def codex_log(request: Request) -> EventsToHub:
+    opening = initial_response(request, id="resp_1", created_at=1)
+    return EventsToHub(request, opening, counting_stamps(), ThreadWire(slug="codex"))
+
+
 def events_of(*pieces: bytes) -> list[StreamEvent]:
     request = Request(model="codex")
-    lines, to_hub = (
-        JsonLines(),
-        EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps()),
-    )
+    lines, to_hub = JsonLines(), codex_log(request)
     all_lines = [line for piece in pieces for line in lines.feed(piece)] + lines.finish()
     return [event for line in all_lines for event in to_hub.feed(line)] + to_hub.finish()
 
@@ -101,7 +104,7 @@ def test_a_turn_that_its_server_refused_has_failed() -> None:
 def test_a_line_that_is_no_event_is_a_loss() -> None:
     """F-4."""
     request = Request(model="codex")
-    to_hub = EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
+    to_hub = codex_log(request)
     assert to_hub.feed(b"Reading from stdin...") == []
     assert [str(loss) for loss in to_hub.losses] == ["a line: it was not told (it is no event: Reading from stdin...)"]
     assert to_hub.error is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.common.thread_to_hub import ThreadWire
-from antiphon.dialects.vtcode import EventsToHub
+from antiphon.dialects.agent_log import EventsToHub
+from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
@@ -34,10 +34,10 @@ LINES = [
 ]  # fmt: skip
 
 
-def response_of_lines(lines: list[bytes], wire: ThreadWire | None = None) -> Response:
+def response_of_lines(lines: list[bytes], slug: str = "vtcode") -> Response:
     request = Request(model="m")
     opening = initial_response(request, id="resp_1", created_at=1)
-    to_hub = EventsToHub(request, opening, counting_stamps(), *([wire] if wire else []))
+    to_hub = EventsToHub(request, opening, counting_stamps(), ThreadWire(slug=slug))
     events = [event for line in lines for event in to_hub.feed(line)] + to_hub.finish()
     assert find_violations(events) == []
     assert list(to_hub.losses) == []
@@ -56,5 +56,5 @@ def test_a_turn_is_told_by_the_documents_tables() -> None:
 
 
 def test_the_slug_is_whose_items_they_are() -> None:
-    response = response_of_lines([msgspec.json.encode(line) for line in LINES], ThreadWire(slug="acme"))
+    response = response_of_lines([msgspec.json.encode(line) for line in LINES], "acme")
     assert "acme:file_change" in map(type_of, response.output)

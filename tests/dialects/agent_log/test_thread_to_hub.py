@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.common.thread_events import (
+from antiphon.dialects.agent_log.thread_events import (
     AgentMessageItem,
     AgentUsage,
     CommandExecutionItem,
@@ -33,7 +33,7 @@ from antiphon.dialects.common.thread_events import (
     TurnStarted,
     WebSearchItem,
 )
-from antiphon.dialects.common.thread_to_hub import ThreadToHub, ThreadWire
+from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import encode
 from antiphon.protocol.emitters import EventCollector
