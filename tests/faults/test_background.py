@@ -298,7 +298,7 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
         assert lab.wait(id)["status"] == "completed"
     told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
     assert told == [(200, "storage_unavailable")]
-    assert "an answer failed" not in caplog.text
+    assert "a request failed" not in caplog.text
 
 
 @pytest.mark.parametrize("method", ["get", "finish"])
