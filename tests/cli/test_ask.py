@@ -159,5 +159,5 @@ def test_no_gateway_is_told_with_what_to_do() -> None:
 
 
 def test_a_refused_request_is_told_as_it_was() -> None:
-    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: a valid key is needed"):
-        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "a valid key is needed"))
+    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: missing or invalid key"):
+        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))

@@ -98,7 +98,7 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
     assert [each for each in found if each in expected] == expected
     assert '      "input": "key [removed]",\n' in out
     assert "    authorization: [removed]\n" in out
-    assert out.endswith("\nlost\n    store: the response is not stored (this gateway keeps no responses)\n")
+    assert out.endswith("\nlost\n    store: the response is not stored (this gateway stores no responses)\n")
 
 
 def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
