@@ -1,4 +1,7 @@
-"""Makes `docs/command-line.md` from the help of the commands (`python tools/command_line_page.py`). A test holds the two equal."""
+"""Generates `docs/command-line.md` from the help of the commands (`python tools/command_line_page.py`).
+
+A test compares the page with its source.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,20 @@ from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
 WIDTH = "100"
-HEAD = """# The command line
+HEAD = """# Command line
 
-Every command explains itself with `--help`; this page is made from that.
+This page lists the commands of `antiphon` with their options and exit codes. `tools/command_line_page.py` generates it from
+`--help`.
 
-What a command was asked for goes to standard output, everything about it to standard error. So `antiphon ask` can stand in a
-pipe: the text of the answer comes out of it, while reasoning, calls of tools, losses and usage stay on the terminal. A refusal or
-an answer that was cut ends with 1, as an error does. Control characters that a model or a server sends are left out; `--json`
-keeps them, escaped.
+```console
+$ antiphon serve
+$ antiphon ask "What is 2+2?"
+```
+
+Every command writes its result to standard output and everything else to standard error. In a pipe, `antiphon ask`
+therefore outputs only the text of the answer; reasoning, tool calls, losses and usage appear on the terminal. A
+refusal and an incomplete answer have exit code 1, like an error. Control characters in data from a model or a server
+are removed; with `--json` they are kept, escaped.
 """
 
 

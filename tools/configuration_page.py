@@ -1,6 +1,6 @@
-"""Writes docs/configuration.md from the shapes of the configuration: every setting with its type, default and meaning.
+"""Generates docs/configuration.md from the schema of the configuration: every setting with its type, default and meaning.
 
-Usage: `PYTHONPATH=src python tools/configuration_page.py`. A test says when the page is stale.
+Usage: `PYTHONPATH=src python tools/configuration_page.py`. A test fails if the page is out of date.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def section(name: str, shape: type[Struct]) -> str:
     ]
     about = (shape.__doc__ or "").replace("\n    ", " ")
     return "\n".join(
-        [f"## {name}", "", about, "", "| setting | type | default | what it does |", "|---|---|---|---|", *rows]
+        [f"## {name}", "", about, "", "| setting | type | default | meaning |", "|---|---|---|---|", *rows]
     )
 
 
@@ -88,29 +88,38 @@ SECTIONS: dict[str, type[Struct]] = {
 HEAD = """\
 # Configuration
 
-Antiphon reads one TOML file: the one that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else `antiphon.toml` in the
-current folder. It needs none: [without a file](#without-a-file) it serves the embedded model, and every provider whose usual key
-variable is set. `antiphon config check FILE` says whether a file is good, and what it means.
+This page lists all settings of the gateway. The shortest useful configuration names one server:
 
-Every setting, with an example:"""
+```toml
+[[upstreams]]
+name = "lab"
+dialect = "chat"
+base_url = "http://127.0.0.1:9001/v1"
+```
+
+`antiphon serve` reads the file that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else `antiphon.toml` in the
+current folder. [Without a file](#without-a-file) it serves the embedded model, and every provider whose usual key variable is set.
+`antiphon config check FILE` validates a file and prints a summary of it.
+
+An example with all settings:"""
 
 EXAMPLE = """\
 [server]
 host = "127.0.0.1"
 port = 8080
 workers = 1
-allowed_hosts = ["gateway.example.com"]        # besides loopback names and the host above
-allowed_origins = ["https://app.example.com"]  # pages that may call from a browser
+allowed_hosts = ["gateway.example.com"]        # in addition to loopback names and host
+allowed_origins = ["https://app.example.com"]  # browser origins that may call
 max_body_mib = 64
 max_answer_mib = 64
 max_output_items = 1000
 websocket = true                               # on /v1/responses
-style = "standard"                             # standard | older; without it, what most clients read
-public_metrics = false                         # whether /metrics answers without a key
+style = "standard"                             # standard | older; default: the form that most clients read
+public_metrics = false                         # true: /metrics needs no key
 log = "auto"                                   # auto | json | pretty
-grace = 10.0                                   # seconds for answers under way when the server is stopped
+grace = 10.0                                   # seconds for requests in flight when the server stops
 
-# The first upstream that serves a model is asked.
+# The first upstream that serves a model gets its requests.
 [[upstreams]]
 name = "lab"
 dialect = "chat"                               # chat | responses | messages | gemini
@@ -119,11 +128,11 @@ api_key_env = "LAB_KEY"                        # the variable, not the key
 models = [
     "mock-1",                                  # a name
     "mock-*",                                  # a pattern
-    { from = "fast", to = "mock-1" },          # another name
-    { from = "lab/*", to = "*" },              # other names: lab/x is x here
+    { from = "fast", to = "mock-1" },          # a renamed model
+    { from = "lab/*", to = "*" },              # a renamed pattern: lab/x is x on this server
 ]
-profile = "chat"                               # a shipped profile, or a file: "profiles/lab.toml"
-context = 32768                                # tokens, where the server's list of models does not say
+profile = "chat"                               # a built-in profile, or a file: "profiles/lab.toml"
+context = 32768                                # tokens; default: the size in the server's list of models
 losses = "warn"                                # warn | strict
 
 [upstreams.timeouts]                           # of the upstream above
@@ -132,13 +141,13 @@ first_byte = 300.0
 [[upstreams]]
 name = "local"
 dialect = "chat"
-embedded = true                                # the model inside Antiphon
+embedded = true                                # the embedded model
 models = ["local"]
 
 [[upstreams]]
 name = "mine"
 dialect = "responses"
-agent = "my_agents:run"                        # an agent of yours, see producer.md
+agent = "my_agents:run"                        # an agent in Python, see producer.md
 models = ["mine"]
 
 [[keys]]
@@ -161,46 +170,48 @@ dir = "traces"
 max_mib = 256
 max_days = 7.0
 
-[store]                                        # where responses are kept
+[store]                                        # stored responses
 url = "sqlite:///antiphon.db"                  # or postgresql://user@host/database, or off
 retention_days = 30.0
 max_responses = 100000
-conversation_days = 365.0                      # unchanged; without it conversations stay
+conversation_days = 365.0                      # without a change; default: conversations are kept
 
 [background]                                   # requests with background: true
-running = 16                                   # at once, in each process
-waiting = 1000                                 # over all processes
+running = 16                                   # at the same time, per process
+waiting = 1000                                 # in the queue of all processes
 
-[compaction]                                   # only needed with PostgreSQL: SQLite has a key of its own
+[compaction]                                   # needed with PostgreSQL; SQLite creates its own key
 keys_env = ["COMPACTION_KEY", "OLD_KEY"]       # the variables, not the keys
 
 [telemetry]                                    # needs antiphon[otel]
 otlp_endpoint = "http://localhost:4318"
-propagate = false                              # traceparent to upstreams
+propagate = false                              # true: send traceparent to upstreams
 """
 
 RULES = """\
-- A setting that does not exist, a value of the wrong type and a variable that is named but not set are errors, told with file, line
-  and what was wanted.
-- Keys stand in the environment, never in the file; those of clients may also stand in it as hashes: `printf %s "$KEY" | sha256sum`.
-- Paths (`trace.dir`, a profile's file, the file of `store.url`) are meant from the folder of the file that names them. A
-  [profile](profiles.md) in the folder `profiles` beside that file needs no path.
-- In names of models `*` stands for any characters and is the only wildcard. The first rule that matches
-  counts, in the first upstream that has one.
-- `losses = "strict"` refuses a turn before the upstream sees any of it if something of it could not be told: 400
-  `lossy_translation`, with what, where and why. What an answer loses on its way back is told and counted under either setting: the
-  answer exists. A request chooses for itself with the header `Antiphon-Losses: strict` or `warn`.
-- A profile of your own may say how its server is called: `key_header = "api-key"` has the key alone in that header in place of
-  `Authorization: Bearer`, a `[headers]` table is sent with every request, and `pass_headers` names headers of clients of the same
-  dialect that it is sent as they came. The URL of a Gemini server ends in its version, `…/v1beta`, that of a Messages server in
-  `…/v1`.
-- A file without `[[upstreams]]` has those that hold without a file."""
+- An unknown setting, a value of the wrong type and a named variable that is not set are errors. The message has the file, the line
+  and what was expected.
+- Keys are never in the file. The file names environment variables; the keys of clients may also be in it as hashes:
+  `printf %s "$KEY" | sha256sum`.
+- Paths (`trace.dir`, the file of a profile, the file of `store.url`) are relative to the folder of the configuration file. A
+  [profile](profiles.md) in the folder `profiles` beside the configuration file needs no path.
+- In model names `*` matches any characters; it is the only wildcard. The first upstream with a matching rule gets the request, and
+  its first matching rule decides the name.
+- `losses = "strict"` refuses a turn that cannot be translated without loss, before anything is sent to the upstream: 400
+  `lossy_translation`, with what would be lost, where and why. Losses in the translation of the answer are reported and counted
+  under both settings, because the answer already exists. A request overrides the setting with the header
+  `Antiphon-Losses: strict` or `warn`.
+- Your own profile can define how its server is called. `key_header = "api-key"` sends the key alone in that header instead of
+  `Authorization: Bearer`. The headers of a `[headers]` table are sent with every request. `pass_headers` names client headers that
+  are forwarded unchanged to a server of the same dialect.
+- The URL of a Gemini server ends in its version, `…/v1beta`; that of a Messages server ends in `…/v1`.
+- A file without `[[upstreams]]` has the upstreams that are used without a file."""
 
 DEFAULTS = """\
 ## Without a file
 
-The embedded model is served as `local`. Every provider whose key variable is set is an upstream too; `name/model` asks it for any
-of its models, and names that are plainly its own need no prefix:"""
+The embedded model is served as `local`. Every provider whose key variable is set is an upstream too. `name/model` selects any
+model of that provider; model names that clearly belong to one provider need no prefix:"""
 
 
 if __name__ == "__main__":

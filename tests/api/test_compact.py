@@ -140,7 +140,7 @@ def test_a_compaction_can_be_compacted_again(place: Lab) -> None:
     base = compacted(place)["output"]
     again = compacted(place, [*base, message("assistant", "Aye."), message("user", "Once more.")])["output"]
     asked = place.messages[1][1]
-    assert "[what the conversation was before this]" in asked
+    assert "[summary of the earlier conversation]" in asked
     assert NOTES in asked
     place.told([*base, message("assistant", "Aye."), message("user", "Once more."), *again, message("user", "When?")])
     assert [words for _, words in place.messages][2:] == [

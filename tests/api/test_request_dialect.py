@@ -382,7 +382,7 @@ def test_a_stream_that_cannot_end_before_the_server_does_says_so(asker: Asker) -
         with connection:
             told += read_all(connection)
         gate.open()
-    assert b"the gateway is being stopped" in told
+    assert b"the gateway is shutting down" in told
 
 
 # What is asked first

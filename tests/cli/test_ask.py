@@ -59,7 +59,7 @@ def test_a_named_model_is_asked_without_looking_at_the_list() -> None:
 
 
 def test_a_gateway_of_patterns_alone_needs_a_named_model() -> None:
-    with pytest.raises(InvalidUsage, match="names no models of its own; say which to ask with --model"):
+    with pytest.raises(InvalidUsage, match="lists no models; choose one with --model"):
         _ask("hi", models=b'{"data":[]}')
 
 
@@ -85,17 +85,17 @@ def test_a_pipe_is_not_touched_when_the_question_is_there() -> None:
 
 @pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])
 def test_nothing_to_ask_is_said_before_anything_is_sent(stdin: io.StringIO) -> None:
-    with pytest.raises(InvalidUsage, match="nothing to ask"):
+    with pytest.raises(InvalidUsage, match="no prompt given"):
         _ask(stdin=stdin)
 
 
 def test_a_question_that_is_no_utf_8_is_refused() -> None:
-    with pytest.raises(InvalidUsage, match="the question is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="the prompt is not valid UTF-8"):
         _ask("caf\udce9")  # how Python reads a stray byte of an argument
-    with pytest.raises(InvalidUsage, match="the name of the model is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="the model name is not valid UTF-8"):
         _ask("hi", "--model", "caf\udce9")
     latin = io.TextIOWrapper(io.BytesIO("café".encode("latin-1")), encoding="utf-8")
-    with pytest.raises(InvalidUsage, match="what is piped in is no text in UTF-8"):
+    with pytest.raises(InvalidUsage, match="standard input is not valid UTF-8"):
         _ask(stdin=latin)
 
 
@@ -118,7 +118,7 @@ def test_json_prints_every_event_and_nothing_around_it() -> None:
 
 def test_losses_are_told() -> None:
     asked = _ask("hi", answer=stream(says("Hello", usage=None), antiphon_losses="1; input[0].content[1]"))
-    assert asked.err == "1 lost on the way: input[0].content[1]\n"
+    assert asked.err == "1 lost in translation: input[0].content[1]\n"
 
 
 def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> None:
@@ -132,7 +132,7 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
     out, err, network = io.StringIO(), io.StringIO(), FakeNetwork(responses=answer)
     with pytest.raises(CommandFailed) as raised:
         ask.run(make_parser().parse_args(["ask", "hi", "--model", "m"]), out, err, environ={}, transport=network)
-    assert str(raised.value) == "server_error/upstream_disconnected: it went away\nrequest req_7"
+    assert str(raised.value) == "server_error/upstream_disconnected: it went away\nrequest id req_7"
     assert out.getvalue() == "so far\n"
     assert answer.aborted
     assert network.closed
@@ -141,14 +141,14 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
 def test_a_connection_that_breaks_is_told_with_the_request() -> None:
     begun = stream(says("Hello"))
     pieces = [*begun._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
-    with pytest.raises(CommandFailed, match="broke off before its answer was whole\nrequest req_7"):
+    with pytest.raises(CommandFailed, match="closed the connection before the end of its answer\nrequest id req_7"):
         _ask("hi", answer=FakeAnswer(*pieces, headers=begun.headers))
 
 
 def test_a_stream_without_an_id_or_an_end_is_told_without_an_id() -> None:
     with pytest.raises(CommandFailed) as raised:
         _ask("hi", answer=FakeAnswer(headers={"content-type": "text/event-stream"}))
-    assert str(raised.value) == "the answer broke off: its end never came"
+    assert str(raised.value) == "the answer is incomplete: the stream ended without a terminal event"
 
 
 def test_no_gateway_is_told_with_what_to_do() -> None:
@@ -159,5 +159,5 @@ def test_no_gateway_is_told_with_what_to_do() -> None:
 
 
 def test_a_refused_request_is_told_as_it_was() -> None:
-    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: a valid key is needed"):
-        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "a valid key is needed"))
+    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: missing or invalid key"):
+        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))

@@ -66,7 +66,7 @@ def test_other_apis_are_told_too_and_what_they_have_no_place_for_is_said(target:
     assert code == OK
     assert end.items() <= last.items()
     assert "The greeting is friendlier now." in out
-    assert "not told: output[1]: " in err
+    assert "lost: output[1]: " in err
     assert "codex:command_execution" in err
 
 

@@ -36,19 +36,19 @@ def test_a_nested_tool_is_recognised_and_explained() -> None:
     """C-3, C-6."""
     code, told = run(NESTED)
     assert code == FAILED
-    assert "read as a body of the responses dialect\n" in told
+    assert "read as a responses request\n" in told
     assert "wrong  tools[0]: this tool is nested, with its name and its schema under `function`" in told
 
 
 def test_a_body_without_fault_says_so() -> None:
-    assert run(GOOD) == (OK, "read as a body of the responses dialect\nnothing here is known to be refused\n")
+    assert run(GOOD) == (OK, "read as a responses request\nno known problems\n")
 
 
 def test_explain_succeeds_for_uncertain_findings() -> None:
     code, told = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
     assert code == OK
     assert "perhaps  messages[0].role" in told
-    assert "    in a profile: quirks: developer_as_system" in told
+    assert "    profile setting: quirks: developer_as_system" in told
 
 
 def test_a_body_is_held_against_a_profile(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ class Typed(io.BytesIO):
 
 
 def test_explain_rejects_invalid_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidUsage, match="no JSON object"):
+    with pytest.raises(InvalidUsage, match="not a JSON object"):
         run(b"[1]")
-    with pytest.raises(InvalidUsage, match="one of them"):
+    with pytest.raises(InvalidUsage, match="either --trace or a file, got both"):
         run(b"", "--trace", "last", "body.json")
     with pytest.raises(InvalidUsage, match="nothing to explain"):
         explain.run(make_parser().parse_args(["explain"]), io.StringIO(), io.StringIO(), stdin=Typed())

@@ -79,12 +79,12 @@ def test_an_address_is_taken_with_and_without_its_ending(given: str, meant: str)
     ],
 )
 def test_gateway_url_rejects_invalid_addresses(given: str) -> None:
-    with pytest.raises(InvalidUsage, match=r"is no address of a gateway; wanted is one like http://127\.0\.0\.1:8080"):
+    with pytest.raises(InvalidUsage, match=r"invalid gateway URL .*: expected a URL such as http://127\.0\.0\.1:8080"):
         gateway_url(given, {})
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(InvalidUsage, match=r"a key belongs into \$ANTIPHON_API_KEY") as raised:
+    with pytest.raises(InvalidUsage, match=r"set the key in \$ANTIPHON_API_KEY") as raised:
         gateway_url("http://me:secret@gateway", {})
     assert "secret" not in str(raised.value)
 
@@ -124,13 +124,13 @@ def test_models_are_read_and_the_network_is_closed() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":[1]}', b"[" * 100_000])
 def test_another_server_is_no_gateway(body: bytes) -> None:
-    with pytest.raises(CommandFailed, match="what answers at http://gateway:8080 is no gateway"):
+    with pytest.raises(CommandFailed, match="the server at http://gateway:8080 is not an Antiphon gateway"):
         _call(FakeNetwork(models=FakeAnswer(body)), GatewayClient.models)
 
 
 def test_a_list_without_end_is_cut() -> None:
     answer = FakeAnswer(*[bytes(MAX_BODY // 2)] * 3)
-    with pytest.raises(CommandFailed, match="sends more than a gateway would"):
+    with pytest.raises(CommandFailed, match="its answer is larger than 16777216 bytes"):
         _call(FakeNetwork(models=answer), GatewayClient.models)
     assert answer.aborted
 
@@ -164,7 +164,7 @@ def test_a_stream_may_end_without_done() -> None:
 
 def test_an_answer_that_is_no_stream_is_no_gateways() -> None:
     answer = FakeAnswer(b"{}", headers={"content-type": "application/json"})
-    with pytest.raises(CommandFailed, match="asked for a stream of events and sent something else"):
+    with pytest.raises(CommandFailed, match="expected a stream of events, got something else"):
         _call(FakeNetwork(responses=answer), _told)
     assert answer.aborted
 
@@ -173,7 +173,7 @@ def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
     answer = FakeAnswer(
         b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"}
     )
-    with pytest.raises(CommandFailed, match="the answer of http://gateway:8080 cannot be read: "):
+    with pytest.raises(CommandFailed, match="cannot decode the answer of http://gateway:8080: "):
         _call(FakeNetwork(responses=answer), _told)
 
 
@@ -187,11 +187,11 @@ def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
         ),
         (
             UpstreamFault("x", code="upstream_disconnected"),
-            "the gateway at http://gateway:8080 broke off before its answer was whole",
+            "the gateway at http://gateway:8080 closed the connection before the end of its answer",
         ),
         (
             UpstreamFault("x", code="upstream_invalid_response"),
-            "the gateway at http://gateway:8080 sends what is no HTTP",
+            "the gateway at http://gateway:8080 sent an invalid HTTP response",
         ),
     ],
 )
@@ -212,18 +212,18 @@ def test_an_error_is_told_with_its_type_code_field_and_request() -> None:
     answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
     with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _told)
-    assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest req_7"
+    assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest id req_7"
 
 
 def test_a_gateway_that_is_busy_says_when_to_come_back() -> None:
     answer = refusal(429, "too_many_requests", None, "slow down", retry_after="7")
     with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _told)
-    assert str(raised.value) == "too_many_requests: slow down\ntry again in 7 s"
+    assert str(raised.value) == "too_many_requests: slow down\nretry after 7 s"
 
 
 def test_an_error_that_nobody_can_read_is_told_by_its_status() -> None:
-    with pytest.raises(CommandFailed, match="is no gateway: it sent status 502 and no error that can be read"):
+    with pytest.raises(CommandFailed, match="is not an Antiphon gateway: it sent status 502 without a valid error"):
         _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _told)
 
 

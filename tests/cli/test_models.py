@@ -39,7 +39,7 @@ def test_scripts_get_the_answer_as_it_came() -> None:
 def test_a_gateway_that_names_none_says_how_to_ask_all_the_same() -> None:
     out, err = _models(body=b'{"object":"list","data":[]}')
     assert out == ""
-    assert "names no models" in err
+    assert "lists no models" in err
 
 
 def test_names_cannot_steer_the_terminal() -> None:

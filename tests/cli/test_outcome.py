@@ -57,7 +57,7 @@ def test_a_whole_answer_has_no_fault() -> None:
     ("write", "fault"),
     [
         (_refuses, "the model refused"),
-        (_is_cut, "the answer is not complete: max_output_tokens"),
+        (_is_cut, "the answer is incomplete: max_output_tokens"),
         (_fails, "server_error/upstream_disconnected: it went away"),
     ],
 )
@@ -77,14 +77,14 @@ def test_a_stream_that_stops_after_an_error_says_that_error() -> None:
 
 def test_a_stream_that_just_stops_broke_off() -> None:
     outcome = _outcome(_events(says("hello"))[:-1])
-    assert outcome.fault() == "the answer broke off: its end never came"
+    assert outcome.fault() == "the answer is incomplete: the stream ended without a terminal event"
     assert outcome.usage is None
 
 
 def test_ends_without_a_reason_are_told_as_such() -> None:
     assert (
         _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault()
-        == "the answer failed, and no reason was given"
+        == "the answer failed; no reason was given"
     )
     cut = _outcome([ResponseIncomplete(sequence_number=0, response=OPENING)])
-    assert cut.fault() == "the answer is not complete: no reason was given"
+    assert cut.fault() == "the answer is incomplete: no reason was given"

@@ -153,7 +153,7 @@ def test_tokens_of_reasoning_are_counted_out() -> None:
 def test_losses_are_said_before_the_answer() -> None:
     """REQ-6: what the gateway could not carry is told to the one who asked."""
     shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses="2; tools[0], input[1].content[0]")
-    assert shown == ("x\n", "2 lost on the way: tools[0], input[1].content[0]\n")
+    assert shown == ("x\n", "2 lost in translation: tools[0], input[1].content[0]\n")
 
 
 def test_events_are_printed_as_they_came_one_a_line() -> None:

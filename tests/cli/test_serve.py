@@ -109,7 +109,7 @@ def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -
     (tmp_path / "antiphon.toml").write_text(LAB)
     (tmp_path / "antiphon").touch(mode=0o755)
     _, told = _serve(FakeServer(), tmp_path, environ={"PATH": str(tmp_path)})
-    assert "serves http://127.0.0.1:8080/v1\n" in told
+    assert "listens on http://127.0.0.1:8080/v1\n" in told
     assert "http://127.0.0.1:9001/v1" in told
     curl = shlex.split(next(line for line in told.splitlines() if "curl" in line))
     assert curl[:3] == ["curl", "-N", "http://127.0.0.1:8080/v1/responses"]
@@ -122,13 +122,13 @@ def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("", f"responses: kept for 30 days, in {default_path({'HOME': '/home/ada'})}"),
-        ('url = "sqlite:////data/a.db"\nretention_days = 1\n', "responses: kept for 1 day, in /data/a.db"),
+        ("", f"responses: stored for 30 days, in {default_path({'HOME': '/home/ada'})}"),
+        ('url = "sqlite:////data/a.db"\nretention_days = 1\n', "responses: stored for 1 day, in /data/a.db"),
         (
             'url = "postgresql://ada:sesame@db/antiphon"\nmax_responses = 5000\n',
-            "responses: kept for 30 days, 5,000 at most, in PostgreSQL",
+            "responses: stored for 30 days, at most 5,000, in PostgreSQL",
         ),
-        ('url = "off"\n', "responses: not kept, since [store] url is off"),
+        ('url = "off"\n', "responses: not stored, because [store] url is off"),
     ],
 )
 def test_the_start_says_where_responses_are_kept(tmp_path: Path, settings: str, said: str) -> None:

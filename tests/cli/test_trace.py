@@ -86,19 +86,19 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
     assert (code, err) == (OK, "")
     found = [re.sub(r"\d+", "N", each) for each in headings(out)]
     expected = [
-        "the client asked: POST /vN/responses",
-        "for lab: mock-N, dialect chat, profile chat, as a stream",
-        "the same as the hub has it",
-        "the upstream was asked: POST http://lab/vN/chat/completions",
-        "the upstream answered: N",
-        "the upstream sent N bytes in N pieces, the last at N.N s",
-        "the client was answered: N",
-        "the client was sent N bytes in N pieces, the last at N.N s",
+        "request of the client: POST /vN/responses",
+        "route: upstream lab, model mock-N, dialect chat, profile chat, as a stream",
+        "the request in the hub format",
+        "request to the upstream: POST http://lab/vN/chat/completions",
+        "response of the upstream: N",
+        "received from the upstream: N bytes in N pieces, the last at N.N s",
+        "response to the client: N",
+        "sent to the client: N bytes in N pieces, the last at N.N s",
     ]
     assert [each for each in found if each in expected] == expected
     assert '      "input": "key [removed]",\n' in out
     assert "    authorization: [removed]\n" in out
-    assert out.endswith("\nlost\n    store: the response is not stored (this gateway keeps no responses)\n")
+    assert out.endswith("\nlost\n    store: the response is not stored (this gateway stores no responses)\n")
 
 
 def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, "show", "req_1")
     assert code == OK
     assert headings(out) == [
-        "the client asked: POST /v1[2J",
-        "the upstream was asked: POST http://lab",
-        "the upstream sent 5 bytes in 1 piece",
-        "the upstream was asked: POST http://lab",
-        "the upstream sent 16 bytes in 1 piece",
+        "request of the client: POST /v1[2J",
+        "request to the upstream: POST http://lab",
+        "received from the upstream: 5 bytes in 1 piece",
+        "request to the upstream: POST http://lab",
+        "received from the upstream: 16 bytes in 1 piece",
         "tokens: 3",
-        "too large to be kept whole: 7 bytes of hub_request are missing",
+        "too large: 7 bytes of hub_request are not in the trace",
     ]
     assert "    {not json\n" in out
     assert "\x1b" not in out, "what was recorded steers no terminal"
@@ -150,13 +150,13 @@ def test_a_replay_prints_the_answer_and_that_it_is_the_same(tmp_path: Path) -> N
     assert code == OK
     assert out.startswith("event: response.created\n")
     assert out.endswith("data: [DONE]\n")
-    assert err == "the same as was recorded\n"
+    assert err == "identical to the recording\n"
 
 
 def test_a_replay_of_an_answer_that_broke_off_says_so(tmp_path: Path) -> None:
     record(tmp_path / "traces", ASKED, ScriptedAnswer([*STREAM[:1] * 3, *STREAM], SSE), leaves_after=1)
     code, _, err = run(tmp_path, "replay", "last")
-    assert (code, err) == (OK, "the same as was recorded as far as it went; the recorded answer breaks off\n")
+    assert (code, err) == (OK, "identical to the recording up to the end of the recorded answer, which is incomplete\n")
 
 
 def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path) -> None:
@@ -166,9 +166,9 @@ def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path
     code, _, err = run(tmp_path, "replay", "last")
     assert code == FAILED
     what, then, now = err.splitlines()
-    assert what == "the request to the upstream is not the same:"
-    assert then.startswith('  then: … {"model":"mock-1","texts"')
-    assert now.startswith('  now:  … {"model":"mock-1","messages"')
+    assert what == "the request to the upstream differs:"
+    assert then.startswith('  recorded: … {"model":"mock-1","texts"')
+    assert now.startswith('  now:      … {"model":"mock-1","messages"')
 
 
 @pytest.mark.parametrize("argv", [("show", "x"), ("replay", "x")])

@@ -82,12 +82,12 @@ def test_days_keys_and_upstreams_are_added_up_too(cwd: Path) -> None:
 
 def test_where_nothing_was_used_it_says_so(cwd: Path) -> None:
     fill(cwd)
-    assert run(cwd) == (OK, "", "nothing was used since 2023-10-16\n")
+    assert run(cwd) == (OK, "", "no usage since 2023-10-16\n")
 
 
 def test_where_nothing_is_kept_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
-    with pytest.raises(InvalidUsage, match="nothing is kept"):
+    with pytest.raises(InvalidUsage, match="the store is disabled"):
         run(tmp_path)
 
 

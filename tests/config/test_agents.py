@@ -19,10 +19,16 @@ def test_an_agent_needs_no_address() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"agent": "my_agents"}, "upstreams[0].agent: got 'my_agents', wanted a module and the name of an agent in it"),
-        ({"base_url": "http://127.0.0.1:9001/v1"}, "upstreams[0].base_url: an agent has no address"),
-        ({"api_key_env": "KEY"}, "upstreams[0].api_key_env: an agent needs no key"),
-        ({"dialect": "chat"}, "upstreams[0].dialect: got 'chat', wanted \"responses\", which agents speak"),
+        (
+            {"agent": "my_agents"},
+            "upstreams[0].agent: expected a module and the name of an agent in it, such as 'my_agents:run', got 'my_agents'",
+        ),
+        (
+            {"base_url": "http://127.0.0.1:9001/v1"},
+            "upstreams[0].base_url: not allowed for an agent, which has no address",
+        ),
+        ({"api_key_env": "KEY"}, "upstreams[0].api_key_env: not allowed for an agent, which needs no key"),
+        ({"dialect": "chat"}, "upstreams[0].dialect: expected 'responses', the dialect of agents, got 'chat'"),
     ],
 )
 def test_settings_that_an_agent_cannot_have_are_errors(change: dict[str, str], said: str) -> None:

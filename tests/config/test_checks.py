@@ -54,7 +54,7 @@ def test_a_good_configuration_has_no_problems() -> None:
 
 
 def test_check_raises_the_first_problem() -> None:
-    with pytest.raises(ConfigError, match=r"^upstreams\[0\]\.base_url: is missing"):
+    with pytest.raises(ConfigError, match=r"^upstreams\[0\]\.base_url: missing"):
         check_config(upstream(base_url="", api_key_env="EMPTY_KEY"), ENVIRON)
 
 
@@ -72,7 +72,7 @@ def test_a_public_address_without_keys_is_refused_and_says_what_to_do(host: str)
     """Without keys anybody who reaches the address could ask."""
     (said,) = said_of(Config(server=ServerConfig(host=host)))
     for words in (
-        f'server.host: "{host}" can be reached',
+        f'server.host: other machines can reach "{host}"',
         'Listen on "127.0.0.1"',
         "[[keys]]",
         'printf %s "$KEY" | sha256sum',
@@ -83,13 +83,16 @@ def test_a_public_address_without_keys_is_refused_and_says_what_to_do(host: str)
 
 @pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8080", "[::1]", "two words", "a" * 300])
 def test_a_host_is_an_address_or_a_name_alone(host: str) -> None:
-    assert "wanted an address or a name alone" in said_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
+    assert (
+        "expected an address or a host name without a port"
+        in said_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
+    )
 
 
 @pytest.mark.parametrize("host", ["", "https://a.example.com", "a.example.com:443", "a.example.com/x", "*.example.com"])
 def test_an_allowed_host_is_a_name_alone(host: str) -> None:
     (said,) = said_of(Config(server=ServerConfig(allowed_hosts=["good.example.com", host])))
-    assert said.startswith("server.allowed_hosts[1]: got ")
+    assert said.startswith("server.allowed_hosts[1]: expected ")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_an_allowed_host_is_a_name_alone(host: str) -> None:
 )
 def test_an_allowed_origin_is_spelled_as_browsers_send_it(origin: str) -> None:
     (said,) = said_of(Config(server=ServerConfig(allowed_origins=[origin])))
-    assert said.startswith("server.allowed_origins[0]: got ")
+    assert said.startswith("server.allowed_origins[0]: expected ")
 
 
 # Upstreams
@@ -105,13 +108,13 @@ def test_an_allowed_origin_is_spelled_as_browsers_send_it(origin: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " lab", "la\nb", "x" * 101])
 def test_a_name_can_be_printed(name: str) -> None:
-    assert "upstreams[0].name: got" in said_of(upstream(name=name))[0]
-    assert "keys[0].name: got" in said_of(Config(keys=[replace(KEY, name=name)]))[0]
+    assert "upstreams[0].name: expected" in said_of(upstream(name=name))[0]
+    assert "keys[0].name: expected" in said_of(Config(keys=[replace(KEY, name=name)]))[0]
 
 
 def test_names_of_upstreams_are_their_own() -> None:
     assert said_of(Config(upstreams=[LAB, LOCAL, LAB])) == [
-        "upstreams[2].name: 'lab' is taken by another upstream: wanted a name of its own"
+        "upstreams[2].name: duplicate name 'lab': each upstream needs a different name"
     ]
 
 
@@ -123,19 +126,19 @@ def test_a_base_url_is_where_a_server_is(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("", "is missing: wanted the URL of a server"),
-        ("127.0.0.1:9001/v1", "is not the URL of a server"),
-        ("ftp://sk-1/v1", "is not the URL of a server"),
-        ("https:///v1", "is not the URL of a server"),
-        ("https://sk-1@example.com/v1", "has a name or a key in it"),
-        ("https://user:sk-1@example.com/v1", "has a name or a key in it"),
-        ("https://example.com/v1?key=sk-1", "has a query or a fragment in it"),
-        ("https://example.com/v1?", "has a query or a fragment in it"),
-        ("https://example.com/v1#sk-1", "has a query or a fragment in it"),
-        ("https://example.com:port/v1", "is not a URL ("),
-        ("https://[::1/v1", "is not a URL ("),
-        ("https://example.com/v 1", "has blanks or characters beyond ASCII"),
-        ("https://example.com/\nv1", "has blanks or characters beyond ASCII"),
+        ("", "missing: expected the URL of a server"),
+        ("127.0.0.1:9001/v1", "not the URL of a server"),
+        ("ftp://sk-1/v1", "not the URL of a server"),
+        ("https:///v1", "not the URL of a server"),
+        ("https://sk-1@example.com/v1", "contains a user name or a key"),
+        ("https://user:sk-1@example.com/v1", "contains a user name or a key"),
+        ("https://example.com/v1?key=sk-1", "contains a query or a fragment"),
+        ("https://example.com/v1?", "contains a query or a fragment"),
+        ("https://example.com/v1#sk-1", "contains a query or a fragment"),
+        ("https://example.com:port/v1", "not a valid URL ("),
+        ("https://[::1/v1", "not a valid URL ("),
+        ("https://example.com/v 1", "contains spaces or characters outside ASCII"),
+        ("https://example.com/\nv1", "contains spaces or characters outside ASCII"),
     ],
 )
 def test_a_bad_base_url_is_told_without_showing_what_may_be_a_key(url: str, said: str) -> None:
@@ -158,43 +161,43 @@ def test_the_embedded_model_has_no_address_no_key_and_one_dialect() -> None:
 
 def test_there_is_one_embedded_model() -> None:
     assert said_of(Config(upstreams=[LOCAL, replace(LOCAL, name="again")])) == [
-        "upstreams[1].embedded: 'local' is the embedded model already"
+        "upstreams[1].embedded: only one upstream can be the embedded model, and 'local' already is"
     ]
 
 
 @pytest.mark.parametrize("variable", ["MISSING_KEY", "EMPTY_KEY"])
 def test_a_variable_that_is_not_set_is_told_with_its_upstream(variable: str) -> None:
     assert said_of(upstream(api_key_env=variable)) == [
-        f"upstreams[0].api_key_env: the environment variable {variable} is not set: it is to hold the key of upstream 'lab'"
+        f"upstreams[0].api_key_env: the environment variable {variable} is not set: it must hold the key of upstream 'lab'"
     ]
 
 
 def test_a_key_that_no_header_can_carry_is_told_and_not_shown() -> None:
     (said,) = said_of(upstream(api_key_env="BROKEN_KEY"))
-    assert "the environment variable BROKEN_KEY has blanks or characters beyond ASCII in it" in said
+    assert "the environment variable BROKEN_KEY contains spaces or characters outside ASCII" in said
     assert "sk-lab" not in said
 
 
 @pytest.mark.parametrize("slip", ["", "sk-1234", "$LAB_KEY", "gsk_abcdefghijklmnop1234567890"])
 def test_a_key_in_place_of_its_variable_is_told_and_not_shown(slip: str) -> None:
     (said,) = said_of(upstream(api_key_env=slip))
-    assert said.startswith("upstreams[0].api_key_env: is not the name of an environment variable")
+    assert said.startswith("upstreams[0].api_key_env: not the name of an environment variable")
     assert not slip or slip not in said
 
 
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        ([], "upstreams[0].models: is empty"),
-        (["a", ""], "upstreams[0].models[1]: is empty"),
-        ([ModelRule(from_="", to="a")], "upstreams[0].models[0]: has an empty name"),
-        ([ModelRule(from_="a", to="")], "upstreams[0].models[0]: has an empty name"),
+        ([], "upstreams[0].models: empty"),
+        (["a", ""], "upstreams[0].models[1]: empty"),
+        ([ModelRule(from_="", to="a")], "upstreams[0].models[0]: empty name"),
+        ([ModelRule(from_="a", to="")], "upstreams[0].models[0]: empty name"),
         (
             [ModelRule(from_="a", to="*")],
-            'upstreams[0].models[0]: to = "*" has a * that stands for no single * in from = "a"',
+            'upstreams[0].models[0]: the * in to = "*" matches no single * in from = "a"',
         ),
-        ([ModelRule(from_="*/*", to="*")], "upstreams[0].models[0]: to = "),
-        ([ModelRule(from_="*", to="**")], "upstreams[0].models[0]: to = "),
+        ([ModelRule(from_="*/*", to="*")], "upstreams[0].models[0]: the * in to = "),
+        ([ModelRule(from_="*", to="**")], "upstreams[0].models[0]: the * in to = "),
     ],
 )
 def test_rules_about_models_that_make_no_sense_are_told(models: list[str | ModelRule], said: str) -> None:
@@ -205,7 +208,7 @@ def test_rules_about_models_that_make_no_sense_are_told(models: list[str | Model
 def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
     assert "no profile is named 'chatt'; did you mean 'chat'?" in said_of(upstream(profile="chatt"))[0]
     assert said_of(upstream(profile="openai")) == [
-        "upstreams[0].profile: 'openai' is for servers of dialect 'responses', not 'chat'"
+        "upstreams[0].profile: 'openai' is for servers of dialect 'responses'; expected a profile of dialect 'chat'"
     ]
 
 
@@ -215,13 +218,25 @@ def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        (KeyConfig(name="alice"), "keys[0]: key 'alice' has neither sha256 nor env"),
-        (KeyConfig(name="alice", sha256="0" * 64, env="ALICE_KEY"), "keys[0].env: key 'alice' has both sha256 and env"),
-        (KeyConfig(name="alice", sha256="sk-alice"), "keys[0].sha256: wanted the 64 hex digits"),
-        (KeyConfig(name="alice", sha256="0" * 64 + "\n"), "keys[0].sha256: wanted the 64 hex digits"),
-        (KeyConfig(name="alice", sha256=sha256(b"").hexdigest()), "keys[0].sha256: is the hash of nothing"),
+        (KeyConfig(name="alice"), "keys[0]: the key 'alice' has neither sha256 nor env"),
+        (
+            KeyConfig(name="alice", sha256="0" * 64, env="ALICE_KEY"),
+            "keys[0].env: the key 'alice' has both sha256 and env",
+        ),
+        (
+            KeyConfig(name="alice", sha256="sk-alice"),
+            "keys[0].sha256: expected the SHA-256 of the key as 64 hex digits",
+        ),
+        (
+            KeyConfig(name="alice", sha256="0" * 64 + "\n"),
+            "keys[0].sha256: expected the SHA-256 of the key as 64 hex digits",
+        ),
+        (
+            KeyConfig(name="alice", sha256=sha256(b"").hexdigest()),
+            "keys[0].sha256: this is the hash of the empty string",
+        ),
         (KeyConfig(name="alice", env="MISSING_KEY"), "keys[0].env: the environment variable MISSING_KEY is not set"),
-        (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: is not the name of an environment variable"),
+        (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: not the name of an environment variable"),
     ],
 )
 def test_a_bad_key_is_told_and_not_shown(key: KeyConfig, said: str) -> None:
@@ -233,7 +248,9 @@ def test_a_bad_key_is_told_and_not_shown(key: KeyConfig, said: str) -> None:
 def test_no_two_owners_share_a_key() -> None:
     """The owner of what a key stores must be one."""
     keys = [KEY, KeyConfig(name="bob", env="ALICE_KEY"), KeyConfig(name="carol")]
-    assert said_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': wanted a key of its own"
+    assert (
+        said_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
+    )
 
 
 def test_one_owner_may_have_two_keys() -> None:

@@ -43,7 +43,7 @@ def refusal(text: str, environ: dict[str, str] | None = None) -> str:
 
 def test_a_removed_setting_is_refused_with_its_line_and_what_to_do() -> None:
     assert refusal("[server]\nport = 1\nrecall_mib = 0\n") == (
-        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are not cached any more; delete the line"
+        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are no longer cached; delete the line"
     )
 
 
@@ -76,10 +76,10 @@ def test_a_file_is_read_also_with_a_byte_order_mark_and_windows_lines(tmp_path: 
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot read the file: No such file"):
         load_config(tmp_path / "none.toml", {})
     (tmp_path / "bad.toml").write_bytes(b'[server]\nhost = "\xff"')
-    with pytest.raises(ConfigError, match=r"bad\.toml: is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"bad\.toml: not valid UTF-8"):
         load_config(tmp_path / "bad.toml", {})
 
 
@@ -178,7 +178,7 @@ def test_a_file_without_upstreams_has_the_usual_ones() -> None:
 
 
 def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
-    with pytest.raises(ConfigError, match="the environment variable GROQ_API_KEY has blanks") as caught:
+    with pytest.raises(ConfigError, match="the environment variable GROQ_API_KEY contains spaces") as caught:
         default_config({"GROQ_API_KEY": "gsk 1"})
     assert "gsk 1" not in str(caught.value)
     assert refusal("[server]\n", {"GROQ_API_KEY": "gsk 1"}).startswith(
@@ -240,15 +240,15 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, wanted a number above 0"),
         # What holds between settings has its line too.
         (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
-        (LAB + LAB, 6, "upstreams[1].name: 'lab' is taken by another upstream"),
+        (LAB + LAB, 6, "upstreams[1].name: duplicate name 'lab'"),
         (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: no profile is named 'chatt'; did you mean 'chat'?"),
         (
             '[[upstreams]]\nname = "x"\ndialect = "chat"',
             1,
-            "upstreams[0].base_url: is missing: wanted the URL of a server",
+            "upstreams[0].base_url: missing: expected the URL of a server",
         ),
-        (LAB + '[server]\nhost = "0.0.0.0"', 6, 'server.host: "0.0.0.0" can be reached from other machines'),
-        (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: key 'alice' has neither sha256 nor env"),
+        (LAB + '[server]\nhost = "0.0.0.0"', 6, 'server.host: other machines can reach "0.0.0.0"'),
+        (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: the key 'alice' has neither sha256 nor env"),
     ],
 )
 def test_errors_have_file_line_path_and_remedy(text: str, line: int, said: str) -> None:

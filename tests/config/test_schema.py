@@ -82,7 +82,7 @@ def test_clients_are_known_by_the_hashes_of_their_keys() -> None:
 def test_a_key_that_is_gone_is_an_error_and_not_one_key_less() -> None:
     """Without any key everybody may ask: a variable that is missing in a worker must not open the door."""
     with pytest.raises(
-        ConfigError, match="the key of 'bob' is not there: wanted it in the environment variable BOB_KEY"
+        ConfigError, match="the key of 'bob' is missing: expected it in the environment variable BOB_KEY"
     ):
         Config(keys=[BOB]).key_hashes({"BOB_KEY": ""})
 

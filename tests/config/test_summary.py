@@ -29,4 +29,4 @@ def test_it_says_what_is_served_from_where_and_to_whom() -> None:
 
 
 def test_it_says_what_there_is_not() -> None:
-    assert describe_config(Config()) == ["keys: none, so only this machine may ask", "traces: off"]
+    assert describe_config(Config()) == ["keys: none; only this machine can connect", "traces: off"]

@@ -278,7 +278,7 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         again = lab.begin()
         until(lambda: not store.raises["get"])
         assert lab.wait(again)["status"] == "completed"
-        assert "work was left to its lease" in lab.gateway.written
+        assert "background work interrupted: the store is unavailable" in lab.gateway.written
 
 
 def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
@@ -298,7 +298,7 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
         assert lab.wait(id)["status"] == "completed"
     told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
     assert told == [(200, "storage_unavailable")]
-    assert "an answer failed" not in caplog.text
+    assert "a request failed" not in caplog.text
 
 
 @pytest.mark.parametrize("method", ["get", "finish"])
@@ -312,7 +312,7 @@ def test_a_fault_of_the_gateway_itself_is_in_the_log_and_ends_the_response(tmp_p
         response = lab.wait(id)
         assert told_by(lab.events(id)) == response
         assert response["status"] == ("failed" if method == "get" else response["status"])
-        assert "work in the background failed inside the gateway" in lab.gateway.written
+        assert "background work failed inside the gateway" in lab.gateway.written
 
 
 @pytest.mark.parametrize("method", ["get", "append", "finish"])

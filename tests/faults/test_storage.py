@@ -304,5 +304,5 @@ def test_a_storage_that_fails_while_the_client_leaves_harms_nobody(tmp_path: Pat
             with lab.gateway.connect() as client:
                 client.sendall(request(stream=True))
                 gate.wait_reached(BOUND)
-            until(lambda: "a response could not be kept" in lab.gateway.written)
+            until(lambda: "a response could not be stored" in lab.gateway.written)
         lab.settle()

@@ -134,7 +134,7 @@ def test_content_missing_from_a_summary_is_a_loss() -> None:
     _, _, losses = compact(asked(picture), answers("Pictures.", "length"))
     assert losses == [
         "input: the content of 2 parts that are not text (a summary is made from text)",
-        "output: the end of the summary (the summary of the model was cut off)",
+        "output: the end of the summary (the model's summary was cut off)",
     ]
 
 

@@ -52,7 +52,7 @@ def test_everything_that_was_said_and_done_is_told() -> None:
     )
     assert told.text.split("\n\n") == [
         "[instructions to the assistant, which stay in force]\nBe kind.",
-        *(f"[what the conversation was before this]\n{summary_message('long ago').content}").split("\n\n"),
+        *(f"[summary of the earlier conversation]\n{summary_message('long ago').content}").split("\n\n"),
         "[user]\nLook at this.",
         "[user]\nHere:\n[image omitted: image/png data]\nNo.",
         "[the assistant thought]\nHm.\nWell.",

@@ -47,7 +47,7 @@ def test_the_oldest_goes_first_and_no_more_than_must() -> None:
     assert places == [2, 3, 4, 5, 6]
     assert losses == [
         "input[0]: 2 of the oldest items, from input[0] to input[1] "
-        f"(truncation is auto, and there is room for about {estimate_request(request) - 200} tokens)"
+        f"(truncation is auto, and only about {estimate_request(request) - 200} tokens fit)"
     ]
     assert left(request, 1)[0] == [6]
 

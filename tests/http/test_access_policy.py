@@ -155,9 +155,9 @@ def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_
     if is_taken:
         assert policy().authenticate(asked, in_query=True).owner == "alice"
     else:
-        with pytest.raises(ApiError, match="a valid key is needed"):
+        with pytest.raises(ApiError, match="missing or invalid key"):
             policy().authenticate(asked, in_query=True)
-    with pytest.raises(ApiError, match="a valid key is needed"):
+    with pytest.raises(ApiError, match="missing or invalid key"):
         policy().authenticate(asked)
 
 

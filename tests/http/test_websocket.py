@@ -626,7 +626,7 @@ def test_a_client_that_never_reads_is_cut(caplog: pytest.LogCaptureFixture) -> N
             until(lambda: place.echo.gone == 1)
             until(lambda: place.echo.left_while_draining == 1)
             until(lambda: not place.connections())
-    assert "a client that takes nothing is cut" in [record.message for record in caplog.records]
+    assert "disconnected a client that reads nothing" in [record.message for record in caplog.records]
 
 
 def test_a_client_that_pings_and_never_reads_is_not_held_for_ever() -> None:

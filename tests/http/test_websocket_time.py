@@ -342,7 +342,7 @@ def test_a_message_has_a_minute_and_more_for_what_is_large() -> None:
         scene.feed(frame(0, b"", fin=False))
         assert not scene.line.ended
         await scene.after(2)
-        assert scene.said()[-1] == (8, (1008, "the rest of a message did not come in time"))
+        assert scene.said()[-1] == (8, (1008, "the rest of a message was not received in time"))
         assert scene.line.ended == ["eof"]
 
     played(play)
@@ -666,7 +666,7 @@ def test_an_endpoint_that_fails_at_the_very_end_fails_alone(caplog: pytest.LogCa
         scene.feed(frame(1, b"too late"))
 
     assert played(play).heard == []
-    assert [record.message for record in caplog.records] == ["an endpoint failed on a WebSocket"]
+    assert [record.message for record in caplog.records] == ["a WebSocket endpoint failed"]
 
 
 def test_nothing_behind_a_goodbye_is_read() -> None:

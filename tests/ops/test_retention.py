@@ -169,8 +169,8 @@ def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> 
         logger.flush()
         lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
         assert [(line["level"], line["event"]) for line in lines] == [
-            ("warning", "the store could not be swept"),
-            ("info", "responses were removed because of their age or number"),
+            ("warning", "failed to prune the store"),
+            ("info", "removed responses because of their age or number"),
         ]
         assert (lines[0]["why"], lines[1]["count"]) == ("the storage is busy", 7)
 
@@ -218,4 +218,4 @@ def test_a_fault_of_ours_does_not_end_retention() -> None:
         logger.flush()
         return log.getvalue()
 
-    assert "sweeping the store failed inside the gateway" in asyncio.run(within())
+    assert "pruning the store failed inside the gateway" in asyncio.run(within())

@@ -96,7 +96,7 @@ def test_what_cannot_be_kept_is_kept_later_with_what_came_meanwhile() -> None:
         await usage.flush()
         await usage.flush()
         assert [(row.model, row.requests) for row in shelf.kept] == [("m", 2), ("n", 1)]
-        assert out.getvalue().count("usage cannot be kept for now") == 1
+        assert out.getvalue().count("usage cannot be stored at the moment") == 1
 
     asyncio.run(story())
 

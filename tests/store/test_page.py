@@ -54,7 +54,7 @@ def test_the_commands_count_remove_and_verify(tmp_path: Path, monkeypatch: pytes
     stats, prune, verify = block_of("store stats").splitlines()
     assert tell(stats, tmp_path).split()[:2] == ["responses", "1"]
     assert tell(prune, tmp_path) == "removed 1 response\n"
-    assert tell(verify, tmp_path) == "everything that is kept is sound\n"
+    assert tell(verify, tmp_path) == "no problems found\n"
 
 
 def test_a_backup_holds_what_is_kept_while_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

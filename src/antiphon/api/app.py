@@ -159,14 +159,13 @@ class App:
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
-            paths = ", ".join(sorted(PATHS))
-            raise ClientFault(f"there is nothing at this path; there is {paths}", type="not_found", code="not_found")
+            raise ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
         endpoint = route.methods.get(scope["method"]) or (
             route.methods.get("GET") if scope["method"] == "HEAD" else None
         )
         if endpoint is None:
             allowed = ", ".join(sorted(route.methods))
-            raise MethodNotAllowed(f"this path answers {allowed}", allowed.encode())
+            raise MethodNotAllowed(f"method not allowed; this path supports {allowed}", allowed.encode())
         await endpoint(self._services, exchange)
 
 

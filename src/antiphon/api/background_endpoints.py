@@ -37,7 +37,7 @@ async def enqueue_response(services: Services, exchange: Exchange, request: Requ
     owner = require_owner(exchange)
     queue = await store.queue_stats()
     if queue.waiting >= services.config.background.waiting:
-        message = "the background queue is full: try again later"
+        message = "the background queue is full: retry later"
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.opening, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
@@ -58,7 +58,7 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
     record = await find_response(services, exchange)
     response = response_from_record(record)
     if not response.background:
-        raise ClientFault("only a response that was made with `background: true` can be cancelled", param="id")
+        raise ClientFault("only a response with `background: true` can be cancelled", param="id")
     cancelled = replace(response, status=ResponseStatus.CANCELLED)
     cancelled_record = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
     await store.cancel(owner, id, cancelled_record)

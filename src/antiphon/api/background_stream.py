@@ -113,7 +113,7 @@ class _Source:
 
 def response_not_found(id: str) -> ClientFault:
     return ClientFault(
-        f"no response with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param="id"
+        f"no response with the id {id[:100]!r} is stored here", type="not_found", code="not_found", param="id"
     )
 
 

@@ -65,7 +65,7 @@ async def _compact(
     losses.extend(resolved.losses)
     if not input_items(resolved.request):
         raise MissingField(
-            "input: there is nothing to compact: wanted a conversation, or previous_response_id", param="input"
+            "input: there is nothing to compact: expected a conversation, or previous_response_id", param="input"
         )
     services.seal.check_keys()
     context = await services.models.context_size(target)

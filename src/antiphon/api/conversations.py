@@ -95,7 +95,7 @@ async def list_items(services: Services, exchange: Exchange) -> None:
     if page is None:
         await _find(services, exchange)
         assert after is not None  # an existing conversation has a first page
-        raise ClientFault(f"after: there is no item with the id {after[:100]!r} in this conversation", param="after")
+        raise ClientFault(f"after: no item with the id {after[:100]!r} in this conversation", param="after")
     await _respond_with_items(exchange, page.entries, query.includes(), has_more=page.has_more)
 
 
@@ -150,7 +150,7 @@ async def _find(services: Services, exchange: Exchange) -> StoredConversation:
 async def _item_not_found(services: Services, exchange: Exchange) -> ClientFault:
     """The error for a missing item. Raises another one if the conversation is missing."""
     await _find(services, exchange)
-    message = f"no item with the id {exchange.path_parameters[1][:100]!r} is in this conversation"
+    message = f"no item with the id {exchange.path_parameters[1][:100]!r} in this conversation"
     return ClientFault(message, type="not_found", code="not_found", param="item_id")
 
 

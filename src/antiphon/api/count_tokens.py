@@ -38,9 +38,9 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 
     object: str = "response.input_tokens"
     input_tokens: int
-    estimated: Annotated[bool, Meta(description="The upstream does not count: this is about so many.")] | UnsetType = (
-        field(default=UNSET, name="antiphon:estimated")
-    )
+    estimated: (
+        Annotated[bool, Meta(description="The count is an estimate, because the upstream cannot count.")] | UnsetType
+    ) = field(default=UNSET, name="antiphon:estimated")
 
 
 async def count_tokens(services: Services, exchange: Exchange) -> None:

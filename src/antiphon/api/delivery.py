@@ -122,7 +122,7 @@ async def _pump(services: Services, exchange: Exchange, turn: UpstreamTurn, pipe
     except Exception as error:
         if not stream.has_started:
             raise
-        services.logger.fault("a stream broke off inside the gateway", error, request_id=exchange.id)
+        services.logger.fault("a stream was interrupted by a fault inside the gateway", error, request_id=exchange.id)
         out = pipe.finish(ApiError(f"internal error; see the log for request id {exchange.id}"))
     if pipe.error is not None and not stream.has_started:
         raise pipe.error.without_traceback()

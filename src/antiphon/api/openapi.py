@@ -155,7 +155,7 @@ def _get_response() -> Schema:
         "parameters": [
             ID,
             include_parameter(),
-            query_parameter("stream", "Whether the response is told as events.", {"type": "boolean"}),
+            query_parameter("stream", "Whether the response is returned as events.", {"type": "boolean"}),
             query_parameter("starting_after", AFTER_EVENT, {"type": "integer", "minimum": 0, "maximum": 2**53}),
             query_parameter("include_obfuscation", "Whether deltas are padded.", {"type": "boolean"}),
             header_parameter("Antiphon-Style", STYLE, {"enum": ["standard", "older"]}),
@@ -199,7 +199,7 @@ def _cancel_response() -> Schema:
         "description": CANCEL,
         "parameters": [ID],
         "responses": {
-            "200": json_response("The response after its end.", ref("ResponseResource")),
+            "200": json_response("The response after its cancellation.", ref("ResponseResource")),
             **error_responses(COMMON_ERRORS, AUTHENTICATION_ERRORS, STORED_RESPONSE_ERRORS),
         },
     }

@@ -49,20 +49,20 @@ HEADERS_OF_STATUS: Final[dict[int, tuple[str, ...]]] = {
     503: ("Retry-After",),
 }
 TITLES: Final[dict[int, str]] = {
-    400: "The request cannot be understood",
-    401: "No valid key",
-    403: "Not from there",
-    404: "There is no such thing",
-    405: "Not with this method",
-    413: "Too large",
-    415: "Not JSON",
-    426: "No WebSocket here",
+    400: "Invalid request",
+    401: "Missing or invalid key",
+    403: "Host or origin not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    413: "Request too large",
+    415: "Unsupported media type",
+    426: "Upgrade required",
     429: "Too many requests",
-    431: "The head is too large",
-    500: "A fault of the gateway, or of the model",
-    502: "A fault of the server behind the gateway",
-    503: "Not now",
-    504: "The server behind the gateway took too long",
+    431: "Headers too large",
+    500: "Fault of the gateway or of the model",
+    502: "Fault of the upstream server",
+    503: "Temporarily unavailable",
+    504: "Timeout of the upstream server",
 }
 PARAMS: Final = {
     "invalid_value": "temperature",
@@ -77,25 +77,25 @@ PARAMS: Final = {
 }
 # The codes of each status, with an example message.
 COMMON_ERRORS: Final[ErrorCodes] = {
-    400: {"invalid_value": 'temperature: got "hot", wanted a number'},
+    400: {"invalid_value": 'temperature: expected a number, got "hot"'},
     403: {
-        "forbidden_host": "the Host header names a host that this gateway does not answer for",
-        "forbidden_origin": "pages of this origin may not call this gateway",
+        "forbidden_host": "the Host header names a host that this gateway does not serve",
+        "forbidden_origin": "requests from this origin are not allowed",
     },
-    405: {"method_not_allowed": "this path answers GET"},
-    426: {"upgrade_required": "there is no WebSocket here: send the request with POST"},
-    431: {"headers_too_large": "the head of the request is too large"},
+    405: {"method_not_allowed": "method not allowed; this path supports GET"},
+    426: {"upgrade_required": "WebSockets are disabled: send the request with POST"},
+    431: {"headers_too_large": "the headers are too large"},
     500: {"internal_error": "internal error; see the log for request id req_0123"},
     503: {"server_shutdown": "the server is shutting down"},
 }
-AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "a valid key is needed"}}
-STORAGE_ERRORS: Final = {"storage_unavailable": "the response could not be kept"}
+AUTHENTICATION_ERRORS: Final[ErrorCodes] = {401: {"invalid_api_key": "missing or invalid key"}}
+STORAGE_ERRORS: Final = {"storage_unavailable": "the response could not be stored"}
 STORED_RESPONSE_ERRORS: Final[ErrorCodes] = {
-    404: {"not_found": "no response with this id is kept here"},
+    404: {"not_found": "no response with this id is stored here"},
     503: STORAGE_ERRORS,
 }
 CONVERSATION_ERRORS: Final[ErrorCodes] = {
-    404: {"not_found": "no conversation with this id is kept here"},
+    404: {"not_found": "no conversation with this id is stored here"},
     503: STORAGE_ERRORS,
 }
 MODEL_ERRORS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
@@ -105,24 +105,23 @@ CREATE_ERRORS: Final[ErrorCodes] = {
         "json_too_deep": "the body is nested too deeply",
         "invalid_unicode": "the body is not valid UTF-8",
         "missing_field": "input[0].content: it is missing",
-        "unsupported_parameter": "background: got true, but store is false, "
-        "and what runs in the background must be kept",
+        "unsupported_parameter": "background: expected false, because store is false; a background response must be stored",
         "context_length_exceeded": "the input is longer than the model's context, "
         "or refers to more than this gateway resolves",
-        "previous_response_not_found": "no response with this id is kept here",
+        "previous_response_not_found": "no response with this id is stored here",
         "orphan_tool_output": "input[2].call_id: no call before it has this id",
         "invalid_compaction": "input[0].encrypted_content: this compaction cannot be used",
         "lossy_translation": "strict mode: the request cannot be translated without loss: tools[0]: a hosted tool",
     },
-    404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream knows no such thing"},
+    404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream answered 404"},
     413: {"request_too_large": "the body is larger than the limit"},
-    415: {"unsupported_media_type": "content-type: got 'text/plain', wanted 'application/json'"},
+    415: {"unsupported_media_type": "content-type: expected 'application/json', got 'text/plain'"},
     429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
     500: MODEL_ERRORS,
     502: {
         "upstream_unavailable": "the upstream cannot be reached",
-        "upstream_invalid_response": "the upstream broke its own protocol",
-        "upstream_disconnected": "the upstream closed the connection before it had answered",
+        "upstream_invalid_response": "the upstream violated its protocol",
+        "upstream_disconnected": "the upstream closed the connection before the end of its answer",
         "upstream_auth_failed": "the upstream refused the gateway's credentials",
         "upstream_error": "the upstream failed with status 500",
     },

@@ -50,6 +50,6 @@ def _list() -> Schema:
 
 DAY: Final[Schema] = {"type": "string", "format": "date"}
 ABSENT: Final[ErrorCodes] = {
-    404: {"not_found": "this gateway keeps nothing"},
-    503: {"storage_unavailable": "what was used cannot be looked up"},
+    404: {"not_found": "this gateway stores nothing"},
+    503: {"storage_unavailable": "the usage cannot be read from the store"},
 }

@@ -22,7 +22,7 @@ def requested_style(
         case other:
             value = other[:50].decode("latin-1")
             raise ClientFault(
-                f"the header Antiphon-Style: got {value!r}, wanted 'standard' or 'older'", param="antiphon-style"
+                f"the header Antiphon-Style: expected 'standard' or 'older', got {value!r}", param="antiphon-style"
             )
 
 
@@ -44,5 +44,5 @@ def requested_strictness(scope: Scope) -> bool | None:
         case other:
             value = other[:50].decode("latin-1")
             raise ClientFault(
-                f"the header Antiphon-Losses: got {value!r}, wanted 'strict' or 'warn'", param="antiphon-losses"
+                f"the header Antiphon-Losses: expected 'strict' or 'warn', got {value!r}", param="antiphon-losses"
             )

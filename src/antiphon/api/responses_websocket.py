@@ -84,13 +84,13 @@ class ResponsesConnection:
         self._enqueue(text.encode())
 
     def _on_binary(self) -> None:
-        self._enqueue(InvalidJson("got a binary message, expected JSON in a text message"))
+        self._enqueue(InvalidJson("expected JSON in a text message, got a binary message"))
 
     def _on_lifetime_exceeded(self) -> None:
         """WS-9."""
         self._stop(
             ClientFault(
-                "this connection has lived for an hour, which is the limit: open another",
+                "this connection has reached its maximum age of one hour: open a new one",
                 code="websocket_connection_limit_reached",
             )
         )
@@ -343,7 +343,7 @@ class _TurnDelivery:
             if not self._has_started(pipe):
                 raise
             self._services.logger.fault(
-                "a stream broke off inside the gateway", error, request_id=self.log_entry.request_id
+                "a stream was interrupted by a fault inside the gateway", error, request_id=self.log_entry.request_id
             )
             out = pipe.finish(ApiError(f"internal error; see the log for request id {self.log_entry.request_id}"))
         if pipe.error is not None and self.log_entry.status is None:
@@ -432,21 +432,20 @@ def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
 def _decode_request(members: dict[str, Any]) -> Request:
     """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
     if "type" not in members:
-        raise MissingField("type is missing: wanted 'response.create'", param="type")
+        raise MissingField("type is missing: expected 'response.create'", param="type")
     kind = _text_in(members, "type")
     if kind != "response.create":
-        description = repr(kind[:50]) if kind is not None else "something else than text"
-        raise ClientFault(f"type: got {description}, wanted 'response.create'", param="type")
+        description = repr(kind[:50]) if kind is not None else "a value that is not a string"
+        raise ClientFault(f"type: expected 'response.create', got {description}", param="type")
     if "stream_options" in members:
         raise ClientFault(
-            "stream_options: not supported on a WebSocket, where every turn is sent as events: leave it out",
+            "stream_options: not supported on a WebSocket, where every turn is streamed: remove it",
             param="stream_options",
         )
     request = codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
     if request.background:
         raise ClientFault(
-            "background: got true, expected false: "
-            "a WebSocket runs no turns in the background; POST /v1/responses does",
+            "background: expected false, got true: a WebSocket runs no background turns; use POST /v1/responses",
             param="background",
         )
     return request
@@ -456,9 +455,7 @@ def _members(message: bytes) -> dict[str, Any]:
     try:
         return decode_json(message, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
-        raise InvalidJson(
-            "a message is a JSON object with the type 'response.create'; this is another kind of JSON"
-        ) from None
+        raise InvalidJson("expected a JSON object of type 'response.create', got another JSON value") from None
     except msgspec.DecodeError:
         codec.decode_request(message)  # raises with the position of the error
         raise InvalidJson("the message is not valid JSON") from None

@@ -29,9 +29,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
     wants_stream = query.flag("stream")
     after = query.integer("starting_after", 0, 2**53, None)
     if after is not None and not wants_stream:
-        raise ClientFault(
-            "starting_after: only a stream can start after an event: add stream=true", param="starting_after"
-        )
+        raise ClientFault("starting_after: allowed only for a stream: add stream=true", param="starting_after")
     is_padded = query.flag("include_obfuscation")
     options = StreamOptions(include_obfuscation=True) if is_padded and wants_stream else UNSET
     request = Request(include=query.includes(), stream_options=options)
@@ -100,7 +98,7 @@ async def find_response(services: Services, exchange: Exchange) -> ResponseRecor
 def require_store(services: Services) -> Store:
     if services.store is None:
         raise ClientFault(
-            "this gateway keeps nothing: see [store] in its configuration", type="not_found", code="not_found"
+            "this gateway stores nothing: see [store] in its configuration", type="not_found", code="not_found"
         )
     return services.store
 

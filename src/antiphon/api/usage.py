@@ -47,4 +47,4 @@ def _day(query: QueryParameters, name: str) -> date | None:
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
-        raise ClientFault(f"{name}: got {text[:50]!r}, wanted a day such as 2026-01-31", param=name) from None
+        raise ClientFault(f"{name}: expected a day such as 2026-01-31, got {text[:50]!r}", param=name) from None

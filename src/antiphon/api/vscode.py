@@ -102,7 +102,7 @@ def _model(model: Model, target: Target, context: int | None) -> EditorModel:
         name=model.id,
         family=dated["family"] if dated else model.id,
         version=dated["date"] if dated else "latest",
-        tooltip=f"{model.id}, which is {target.model} at {target.upstream.name}",
+        tooltip=f"{model.id}: model {target.model} of upstream {target.upstream.name}",
         detail=target.upstream.name,
         max_input_tokens=context - output,
         max_output_tokens=output,

@@ -28,9 +28,9 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "ask",
         help="ask a model through a running gateway",
-        description="Asks a model through a running gateway and streams its answer. Standard output gets the text of "
-        "the answer; "
-        "reasoning (on a terminal), calls of tools, losses and usage go to standard error.",
+        description="Sends a prompt to a model through a running gateway and streams the answer. The text of the "
+        "answer goes to standard output. Reasoning (on a terminal only), tool calls, losses and usage go "
+        "to standard error.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -38,10 +38,12 @@ def add(subparsers: Any) -> None:
         "prompt",
         nargs="*",
         metavar="PROMPT",
-        help="what to ask; `-`, or nothing when something is piped in, reads standard input",
+        help="the prompt; `-`, or no prompt in a pipe, reads standard input",
     )
     parser.add_argument(
-        "--model", metavar="M", help=f"the model to ask (default: `{FAVOURITE}` if it is there, else the first)"
+        "--model",
+        metavar="M",
+        help=f"the model to ask (default: `{FAVOURITE}` if the gateway lists it, else the first in its list)",
     )
     add_url(parser)
     parser.add_argument(
@@ -50,9 +52,9 @@ def add(subparsers: Any) -> None:
         action="append",
         type=Path,
         default=[],
-        help="an image to ask about; may be given several times",
+        help="an image for the prompt; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print the events of the answer, one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print the events of the answer, one JSON object per line")
 
 
 def run(
@@ -65,7 +67,7 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     text = _prompt(args.prompt, stdin or sys.stdin)
-    named = _utf_8("the name of the model", args.model or "")
+    named = _utf_8("the model name", args.model or "")
     images = [data_url(file) for file in args.image]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
 
@@ -84,11 +86,11 @@ def _prompt(words: list[str], stdin: TextIO) -> str:
         try:
             texts.append(stdin.read())
         except UnicodeDecodeError:
-            raise InvalidUsage("what is piped in is no text in UTF-8") from None
+            raise InvalidUsage("standard input is not valid UTF-8") from None
     prompt = "\n\n".join(text.strip() for text in texts if text.strip())
     if not prompt:
-        raise InvalidUsage('nothing to ask; write `antiphon ask "What is 2+2?"`, or pipe a question in')
-    return _utf_8("the question", prompt)
+        raise InvalidUsage('no prompt given; write `antiphon ask "What is 2+2?"`, or pipe a prompt into the command')
+    return _utf_8("the prompt", prompt)
 
 
 def _utf_8(what: str, text: str) -> str:
@@ -96,14 +98,14 @@ def _utf_8(what: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidUsage(f"{what} is no text in UTF-8") from None
+        raise InvalidUsage(f"{what} is not valid UTF-8") from None
     return text
 
 
 async def _some_model(gateway: GatewayClient) -> str:
     names = [model.id for model in await gateway.models()]
     if not names:
-        raise InvalidUsage(f"the gateway at {gateway.url} names no models of its own; say which to ask with --model")
+        raise InvalidUsage(f"the gateway at {gateway.url} lists no models; choose one with --model")
     return FAVOURITE if FAVOURITE in names else names[0]
 
 
@@ -140,8 +142,8 @@ EPILOG: Final = f"""examples:
   antiphon ask --json "Say hello." | jq -r 'select(.type == "response.output_text.delta").delta'
 
 environment:
-  ANTIPHON_URL      where the gateway is
-  ANTIPHON_API_KEY  the key for it, if it asks for one
-  NO_COLOR          no colours, also on a terminal
+  ANTIPHON_URL      the URL of the gateway
+  ANTIPHON_API_KEY  the key for the gateway, if it requires one
+  NO_COLOR          disables colours on a terminal
 
 {EXIT_CODES}"""

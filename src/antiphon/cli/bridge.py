@@ -27,20 +27,26 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "bridge",
         help="turn an agent's JSON lines into a stream of events",
-        description="Reads what a command-line agent tells of its work, one JSON object a line, and writes it as a "
-        "stream of "
-        "Open Responses or another API while it comes. What could not be told is said at the end, on standard error.",
+        description="Reads the JSON lines that a command-line agent prints while it works, and translates them into a "
+        "stream of Open Responses or another API as they arrive. Losses are listed on standard error at "
+        "the end.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("--from", dest="source", required=True, choices=SOURCES, help="whose lines they are")
     parser.add_argument(
-        "--to", dest="target", default="responses", choices=sorted(TARGETS), help="the API (default: responses)"
+        "--from", dest="source", required=True, choices=SOURCES, help="the agent that prints the lines"
     )
-    parser.add_argument("--model", metavar="M", help="the model that the stream names (default: what --from says)")
+    parser.add_argument(
+        "--to",
+        dest="target",
+        default="responses",
+        choices=sorted(TARGETS),
+        help="the API of the stream (default: responses)",
+    )
+    parser.add_argument("--model", metavar="M", help="the model name in the stream (default: the value of --from)")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--sse", action="store_true", help="write server-sent events, as servers do (default)")
-    form.add_argument("--ndjson", action="store_true", help="write one JSON object a line")
+    form.add_argument("--sse", action="store_true", help="write server-sent events (default)")
+    form.add_argument("--ndjson", action="store_true", help="write one JSON object per line")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO | None = None) -> int:
@@ -63,10 +69,10 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO |
     except UpstreamFault as error:
         write(bridge.finish(error))
     except KeyboardInterrupt:
-        write(bridge.finish(ApiError("the agent's work was interrupted", code="cancelled")))
+        write(bridge.finish(ApiError("the agent was interrupted", code="cancelled")))
         code = INTERRUPTED
     for loss in bridge.losses:
-        err.write(f"not told: {one_line(loss)}\n")
+        err.write(f"lost: {one_line(loss)}\n")
     if bridge.error is not None:
         err.write(f"the turn failed: {one_line(bridge.error.message)}\n")
     return code or (FAILED if bridge.error else OK)
@@ -122,7 +128,7 @@ PIECE: Final = 64 * 1024
 SOURCES: Final = ("codex", "vtcode")
 TARGETS: Final[dict[str, Any]] = {"chat": chat, "messages": messages, "responses": responses}
 EPILOG: Final = f"""examples:
-  codex exec --json "Mend the test." | antiphon bridge --from codex
-  codex exec --json "Mend the test." | antiphon bridge --from codex --to chat --ndjson
+  codex exec --json "Fix the test." | antiphon bridge --from codex
+  codex exec --json "Fix the test." | antiphon bridge --from codex --to chat --ndjson
 
 {EXIT_CODES}"""

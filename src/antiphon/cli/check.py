@@ -32,22 +32,26 @@ from antiphon.upstream.transport import Transport
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
-        help="judge whether a server keeps to Open Responses",
-        description="Asks a server that claims Open Responses what its clients will ask it, and says which "
-        "requirements "
-        "it breaks, with what was sent, what came and what was wanted. Nothing is known of the server but its address.",
+        help="test whether a server conforms to Open Responses",
+        description="Sends a server the requests that Open Responses clients send, and reports which requirements it "
+        "violates: what was sent, what was received and what was expected. The check needs only the "
+        "address of the server.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("url", nargs="?", metavar="URL", help="where the server is, with or without /v1")
-    parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
+    parser.add_argument("url", nargs="?", metavar="URL", help="the URL of the server, with or without /v1")
+    parser.add_argument("--model", metavar="M", help="the model to use (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
-    parser.add_argument("--case", metavar="ID", action="append", help="only this case; may be given several times")
+    parser.add_argument("--case", metavar="ID", action="append", help="run only this case; may be repeated")
     parser.add_argument(
-        "--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)"
+        "--timeout",
+        metavar="S",
+        type=parse_seconds,
+        default=60.0,
+        help="the time limit for one answer, in seconds (default: 60)",
     )
-    parser.add_argument("--file", metavar="F", type=Path, help="judge a recorded event stream instead of a server")
-    parser.add_argument("--list", action="store_true", help="list the cases and the requirements they are about")
+    parser.add_argument("--file", metavar="F", type=Path, help="check a recorded event stream instead of a server")
+    parser.add_argument("--list", action="store_true", help="list the cases and their requirements")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
@@ -65,10 +69,10 @@ def run(
         return OK
     if args.file is not None:
         if args.url is not None:
-            raise InvalidUsage("a recorded stream is judged without a server: give either URL or --file")
+            raise InvalidUsage("expected either URL or --file, got both: a recorded stream is checked without a server")
         return _judge_file(args.file, out, TextStyler(out, environ), is_json=args.json)
     if args.url is None:
-        raise InvalidUsage("nothing to judge: give the URL of a server, or a recorded stream with --file")
+        raise InvalidUsage("nothing to check; give the URL of a server, or a recorded stream with --file")
     target = CheckTarget(
         base_url=server_url(args.url),
         model=args.model or "",
@@ -90,7 +94,8 @@ def server_url(written: str) -> str:
     if "@" in url:
         # The address is not shown: it may contain a password.
         raise InvalidUsage(
-            "the address of a server has no name and no password in it; name the variable of a key with --key-env"
+            "the URL of a server must not contain a user name or a password; use --key-env to name the "
+            "variable that holds the key"
         )
     try:
         parts = urlsplit(url)
@@ -98,9 +103,7 @@ def server_url(written: str) -> str:
     except ValueError:
         usable = False
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise InvalidUsage(
-            f"{one_line(written)!r} is no address of a server; wanted is one like http://127.0.0.1:8080/v1"
-        )
+        raise InvalidUsage(f"invalid server URL {one_line(written)!r}: expected a URL such as http://127.0.0.1:8080/v1")
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
@@ -116,7 +119,7 @@ async def _judge(
         listed = await first_model(CheckedServer(target, transport))
         if not target.model:
             if listed is None:
-                raise InvalidUsage("the server lists no models; name a model with --model")
+                raise InvalidUsage("the server lists no models; choose one with --model")
             target = msgspec.structs.replace(target, model=listed)
         err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
         return target, await run_cases(CheckedServer(target, transport), cases, write_outcome)
@@ -130,7 +133,7 @@ def _judge_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) ->
     try:
         stream = judge_stream(file.read_bytes())
     except OSError as error:
-        raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"cannot read {file}: {error.strerror}") from None
     findings = [CheckFinding(row=flaw.row, message=flaw.message, received=flaw.received) for flaw in stream.flaws]
     conformant = not any(finding.level == "must" for finding in findings)
     if is_json:
@@ -171,7 +174,7 @@ class _Table:
         counts = Counter(outcome.verdict for outcome in outcomes)
         summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in COUNTED.items() if counts[verdict])
         rows = _broken(outcomes)
-        verdict = "conformant, as far as this can show" if is_conformant(outcomes) else "not conformant"
+        verdict = "conformant in all cases that were run" if is_conformant(outcomes) else "not conformant"
         broken = f": {', '.join(rows)}" if rows else ""
         self._out.write(f"\n{summary}\n{self._paint('bold', verdict)}{broken}\n")
 
@@ -198,7 +201,7 @@ def _chosen(ids: list[str] | None) -> list[CheckCase]:
     for id in ids or ():
         if id not in CASES_BY_ID:
             raise InvalidUsage(
-                f"there is no case {id!r}{did_you_mean(id, CASES_BY_ID)} (`antiphon check --list` names them all)"
+                f"unknown case {id!r}{did_you_mean(id, CASES_BY_ID)}; `antiphon check --list` lists all cases"
             )
     return [CASES_BY_ID[id] for id in dict.fromkeys(ids)] if ids else list(CASES)
 
@@ -208,16 +211,19 @@ def key_from_environ(variable: str | None, environ: Mapping[str, str]) -> str | 
         return None
     key = environ.get(variable, "").strip()
     if not key:
-        raise InvalidUsage(f"there is no key in ${variable}, which --key-env names")
+        raise InvalidUsage(f"the environment variable {variable}, which --key-env names, is not set or empty")
     if not key.isascii() or not key.isprintable():
-        raise InvalidUsage(f"${variable} holds characters that cannot be sent in a header; a key is printable ASCII")
+        raise InvalidUsage(
+            f"the environment variable {variable} contains characters that a header cannot carry; expected "
+            "printable ASCII"
+        )
     return key
 
 
 def parse_seconds(written: str) -> float:
     given = float(written)
     if not 0 < given <= 86_400:
-        raise argparse.ArgumentTypeError(f"{written!r} is no time that an answer may take; wanted seconds, up to a day")
+        raise argparse.ArgumentTypeError(f"invalid time limit {written!r}: expected a number of seconds, at most 86400")
     return given
 
 
@@ -283,14 +289,14 @@ EPILOG: Final = """examples:
   antiphon check --file stream.sse
   antiphon check --list
 
-A case passes, fails (a requirement with `must` is broken), warns (one with `should` is), or is
-skipped because the server or its model could not show what it is about.
+A case passes, fails (the server violates a `must` requirement), warns (it violates a `should`
+requirement), or is skipped because the server or its model does not allow the test.
 
 environment:
-  NO_COLOR  no colours, also on a terminal
+  NO_COLOR  disables colours on a terminal
 
 exit codes:
-  0    conformant: no requirement with `must` was seen broken
+  0    conformant: no violation of a `must` requirement was found
   1    not conformant, or no server answers
-  2    nothing was tried: the command line cannot be used
+  2    the command line is invalid; nothing was done
   130  interrupted with Ctrl-C"""

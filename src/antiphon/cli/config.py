@@ -16,18 +16,23 @@ from antiphon.config import default_config, describe_config, find_config, load_c
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
-        "config", help="check a configuration", description="Looks at configurations.", epilog=EXIT_CODES, **HELP_FORMAT
+        "config", help="check a configuration", description="Checks configurations.", epilog=EXIT_CODES, **HELP_FORMAT
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
-        help="say whether a configuration can be used, and what it means",
-        description="Reads a configuration as `antiphon serve` would, says what it means, and starts nothing.",
+        help="check a configuration and summarise it",
+        description="Reads a configuration as `antiphon serve` would, reports errors, and prints a summary. It starts "
+        "nothing.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     check.add_argument(
-        "file", nargs="?", metavar="F", type=Path, help="the configuration; else the one that `serve` would take"
+        "file",
+        nargs="?",
+        metavar="F",
+        type=Path,
+        help="the configuration file (default: the one that `serve` would use)",
     )
 
 
@@ -43,7 +48,7 @@ def run(
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
     meaning = [*describe_config(config), describe_retention(config.store, environ)]
-    out.write(f"{file or 'no file, so the defaults'}: can be used\n")
+    out.write(f"{file or 'default configuration (no file)'}: valid\n")
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {line}\n" for line in meaning)
     return OK

@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     top = argparse.ArgumentParser(
         prog="antiphon",
-        description="Any LLM client to any LLM server, through Open Responses.",
+        description="Connects any LLM client to any LLM server through Open Responses.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -95,8 +95,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "bridge": bridge,
 }
 EPILOG: Final = f"""examples:
-  antiphon serve                          start the gateway, with the embedded model
-  antiphon ask "What is 2+2?"             ask it
-  antiphon COMMAND --help                 more about a command
+  antiphon serve                          start the gateway with the embedded model
+  antiphon ask "What is 2+2?"             ask the model
+  antiphon COMMAND --help                 show the help of a command
 
 {EXIT_CODES}"""

@@ -17,9 +17,9 @@ LOSSY: Final = 3  # only of `translate --strict`: the translation has losses
 INTERRUPTED: Final = 130  # the shells' code for a command that Ctrl-C ended
 
 EXIT_CODES: Final = """exit codes:
-  0    it worked
-  1    it was tried and failed: no gateway, an error, a refusal, an answer that was cut
-  2    nothing was tried: the command line or the configuration cannot be used
+  0    success
+  1    failure: no gateway, an error, a refusal, an incomplete answer
+  2    the command line or the configuration is invalid; nothing was done
   130  interrupted with Ctrl-C"""
 
 

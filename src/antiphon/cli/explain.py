@@ -40,30 +40,34 @@ class Case(Struct, frozen=True, kw_only=True):
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="say why a server refuses a request, and what would mend it",
-        description="Looks through the body of a request for what servers refuse: where it stands, what was wanted "
-        "there, and "
-        "which setting of a profile has the gateway mend it. Nothing is sent anywhere.",
+        help="explain why a server refuses a request, and how to fix it",
+        description="Examines the body of a request for anything that servers refuse. It prints where the problem is, "
+        "what is allowed there, and which profile setting makes the gateway correct it. It sends nothing.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", type=Path, help="the body (default, and `-`: standard input)"
+        "file", nargs="?", metavar="FILE", type=Path, help="the file with the body (default and `-`: standard input)"
     )
     parser.add_argument(
-        "--dialect", metavar="D", choices=DIALECTS, help=f"one of {', '.join(DIALECTS)} (default: what it looks like)"
+        "--dialect",
+        metavar="D",
+        choices=DIALECTS,
+        help=f"one of {', '.join(DIALECTS)} (default: detected from the body)",
     )
     parser.add_argument(
-        "--against", metavar="PROFILE", help="also what a server of this profile takes: its name, or a file"
+        "--against", metavar="PROFILE", help="also check against the profile of the target server: its name or its file"
     )
-    parser.add_argument("--said", dest="error_text", metavar="TEXT", help="what the server said when it refused it")
+    parser.add_argument("--said", dest="error_text", metavar="TEXT", help="the server's error message")
     parser.add_argument(
-        "--trace", metavar="ID", help="not a file, but what a recorded request sent to its upstream; `last` is one too"
+        "--trace",
+        metavar="ID",
+        help="explain the upstream request in a trace instead of a file: the id of a request, or `last`",
     )
     parser.add_argument(
-        "--dir", metavar="DIR", type=Path, help="the folder of traces (default: that of the configuration, else traces)"
+        "--dir", metavar="DIR", type=Path, help="the folder of traces (default: the configured folder, else `traces`)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object, for programs")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
 
 
 def run(
@@ -77,7 +81,7 @@ def run(
 ) -> int:
     del err  # errors are raised
     if args.trace and args.file:
-        raise InvalidUsage("--trace says what to explain; a file does too: give one of them")
+        raise InvalidUsage("expected either --trace or a file, got both")
     case = (
         _recorded(args, environ, cwd or Path.cwd())
         if args.trace
@@ -107,14 +111,14 @@ def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_the
 
 
 def _write_findings(findings: list[Finding], dialect: Dialect, out: TextIO, paint: TextStyler) -> None:
-    out.write(f"{paint('dim', f'read as a body of the {dialect} dialect')}\n")
+    out.write(f"{paint('dim', f'read as a {dialect} request')}\n")
     for finding in findings:
         word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
         out.write(f"{word}  {paint('bold', one_line(finding.path or 'the body'))}: {one_line(finding.problem)}\n")
         if finding.settings:
-            out.write(f"    in a profile: {one_line(' or '.join(finding.settings))}\n")
+            out.write(f"    profile setting: {one_line(' or '.join(finding.settings))}\n")
     if not findings:
-        out.write("nothing here is known to be refused\n")
+        out.write("no known problems\n")
 
 
 def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Case:
@@ -129,7 +133,7 @@ def _case_in(trace: RecordedTrace) -> Case:
     """Return the last request to the upstream, and its answer."""
     sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
     if sent is None:
-        raise InvalidUsage(f"the trace {trace.id} has no request to an upstream: it was answered before there was one")
+        raise InvalidUsage(f"the trace {trace.id} contains no request to an upstream")
     request, *answer = trace.records[sent:]
     assert isinstance(request, UpstreamRequest)
     route = next(record for record in trace.records if isinstance(record, Route))
@@ -160,18 +164,18 @@ def _object_in(body: bytes) -> dict[str, Any]:
     try:
         return decode_json(body, type=dict[str, Any])
     except ValueError as error:
-        raise InvalidUsage(f"this is no JSON object: {error}") from None
+        raise InvalidUsage(f"the body is not a JSON object: {error}") from None
 
 
 def _input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
-            raise InvalidUsage("nothing to explain; name a file, or pipe something in")
+            raise InvalidUsage("nothing to explain; name a file, or pipe a body into the command")
         return stdin.read()
     try:
         return file.read_bytes()
     except OSError as error:
-        raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"cannot read {file}: {error.strerror}") from None
 
 
 EPILOG: Final = """examples:
@@ -181,6 +185,6 @@ EPILOG: Final = """examples:
   antiphon explain --trace last
 
 exit codes:
-  0    nothing in it is wrong; what only some servers refuse is told all the same
-  1    something in it is wrong
-  2    nothing was looked at: the command line, the profile, the trace or the file cannot be used"""
+  0    no certain problem found; what only some servers refuse is listed too
+  1    at least one certain problem found
+  2    the command line, the profile, the trace or the file is invalid; nothing was examined"""

@@ -72,7 +72,7 @@ class GatewayClient:
             return decode_json(body, type=_Models).data
         except msgspec.DecodeError:
             raise CommandFailed(
-                f"what answers at {self.url} is no gateway: it was asked for its models and sent something else"
+                f"the server at {self.url} is not an Antiphon gateway: expected a list of models, got something else"
             ) from None
 
     async def start_response(self, request: Request) -> UpstreamResponse:
@@ -82,7 +82,7 @@ class GatewayClient:
         if not answer.headers.get("content-type", "").startswith("text/event-stream"):
             answer.abort()
             raise CommandFailed(
-                f"what answers at {self.url} is no gateway: it was asked for a stream of events and sent something else"
+                f"the server at {self.url} is not an Antiphon gateway: expected a stream of events, got something else"
             )
         return answer
 
@@ -103,7 +103,7 @@ class GatewayClient:
         try:
             return ReceivedEvent(frame.data, decode_event(frame.data))
         except ApiError as error:
-            raise CommandFailed(f"the answer of {self.url} cannot be read: {one_line(error.message)}") from None
+            raise CommandFailed(f"cannot decode the answer of {self.url}: {one_line(error.message)}") from None
 
     async def _send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
         with self._faults_as_failures():
@@ -121,7 +121,10 @@ class GatewayClient:
                 body += piece
                 if len(body) > MAX_BODY:
                     answer.abort()
-                    raise CommandFailed(f"what answers at {self.url} sends more than a gateway would")
+                    raise CommandFailed(
+                        f"the server at {self.url} is not an Antiphon gateway: its answer is larger than "
+                        f"{MAX_BODY} bytes"
+                    )
         return bytes(body)
 
     def _refusal(self, answer: UpstreamResponse, body: bytes) -> CommandFailed:
@@ -129,8 +132,8 @@ class GatewayClient:
             error: ErrorPayload = decode_as(body, ErrorBody).error
         except ApiError:
             return CommandFailed(
-                f"what answers at {self.url} is no gateway: it sent status {answer.status} and no error that can be "
-                "read"
+                f"the server at {self.url} is not an Antiphon gateway: it sent status {answer.status} "
+                "without a valid error"
             )
         return CommandFailed(
             describe_error(error.type, error.code, error.message, error.param)
@@ -144,13 +147,15 @@ class GatewayClient:
             yield
         except UpstreamFault as fault:
             # The transport's own message says upstream; for the user it is the gateway.
-            message = FAULTS.get(fault.code, "the gateway at {url} sends what is no HTTP")
+            message = FAULTS.get(fault.code, "the gateway at {url} sent an invalid HTTP response")
             raise CommandFailed(message.format(url=self.url)) from None
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
     """Add the option of every command that calls a gateway."""
-    parser.add_argument("--url", metavar="U", help=f"where the gateway is (default: $ANTIPHON_URL, else {DEFAULT_URL})")
+    parser.add_argument(
+        "--url", metavar="U", help=f"the URL of the gateway (default: $ANTIPHON_URL, else {DEFAULT_URL})"
+    )
 
 
 def call_gateway(
@@ -184,10 +189,10 @@ def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
     if "@" in written:
         # The address is not shown: it may contain a password.
         raise InvalidUsage(
-            "the address of a gateway has no name and no password in it; a key belongs into $ANTIPHON_API_KEY"
+            "the URL of a gateway must not contain a user name or a password; set the key in $ANTIPHON_API_KEY"
         )
     if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise InvalidUsage(f"{one_line(written)!r} is no address of a gateway; wanted is one like {DEFAULT_URL}")
+        raise InvalidUsage(f"invalid gateway URL {one_line(written)!r}: expected a URL such as {DEFAULT_URL}")
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -195,9 +200,7 @@ def gateway_key(environ: Mapping[str, str]) -> str | None:
     """Return the key in `$ANTIPHON_API_KEY`; None if it is not set."""
     key = environ.get("ANTIPHON_API_KEY", "").strip()
     if not key.isascii() or not key.isprintable():
-        raise InvalidUsage(
-            "$ANTIPHON_API_KEY holds characters that cannot be sent in a header; a key is printable ASCII"
-        )
+        raise InvalidUsage("$ANTIPHON_API_KEY contains characters that a header cannot carry; expected printable ASCII")
     return key or None
 
 
@@ -210,12 +213,12 @@ def describe_error(type: str | None, code: str | None, message: str, param: str 
 def request_id_line(answer: UpstreamResponse) -> str:
     """Return a line with the request id for the gateway's log (HTTP-8); empty if the answer has none."""
     id = one_line(answer.headers.get("x-request-id", ""))
-    return f"\nrequest {id}" if id else ""
+    return f"\nrequest id {id}" if id else ""
 
 
 def _retry_line(answer: UpstreamResponse) -> str:
     seconds = answer.headers.get("retry-after", "")
-    return f"\ntry again in {seconds} s" if seconds.isdecimal() else ""
+    return f"\nretry after {seconds} s" if seconds.isdecimal() else ""
 
 
 # The gateway enforces and reports its own limits; these only end requests that would hang forever.
@@ -225,5 +228,5 @@ MAX_BODY: Final = 16 * 1024 * 1024
 FAULTS: Final = {
     "upstream_unavailable": "no gateway answers at {url}; start one with `antiphon serve`",
     "upstream_timeout": "the gateway at {url} did not answer in time",
-    "upstream_disconnected": "the gateway at {url} broke off before its answer was whole",
+    "upstream_disconnected": "the gateway at {url} closed the connection before the end of its answer",
 }

@@ -18,12 +18,12 @@ def data_url(file: Path) -> str:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise InvalidUsage(f"the image {file} cannot be read: {error.strerror}") from None
+        raise InvalidUsage(f"cannot read the image {file}: {error.strerror}") from None
     url = f"data:{_media_type(file, data)};base64,{base64.b64encode(data).decode()}"
     if len(url) > MAX_URL:
         raise InvalidUsage(
-            f"the image {file} is too large: {len(data) / MiB:.1f} MiB, and less than {MAX_URL // MiB * 3 // 4} can "
-            "be sent"
+            f"the image {file} is too large: {len(data) / MiB:.1f} MiB, expected less than "
+            f"{MAX_URL // MiB * 3 // 4} MiB"
         )
     return url
 
@@ -35,7 +35,7 @@ def _media_type(file: Path, data: bytes) -> str:
     guess = mimetypes.guess_type(file.name)[0] or ""
     if data and guess.startswith("image/"):
         return guess
-    raise InvalidUsage(f"{file} is no image: neither its first bytes nor its name say so")
+    raise InvalidUsage(f"{file} is not an image: neither its first bytes nor its suffix are known")
 
 
 MAGIC: Final = (

@@ -18,14 +18,13 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "models",
         help="list the models of a running gateway",
-        description="Lists the models that a running gateway names, each with the upstream that answers for it. An "
-        "upstream may "
-        "serve others besides: those that match its patterns.",
+        description="Lists the models of a running gateway and the upstream of each. An upstream may also serve models "
+        "that are not listed: those that match its patterns.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     add_url(parser)
-    parser.add_argument("--json", action="store_true", help="print the gateway's answer as it came, on one line")
+    parser.add_argument("--json", action="store_true", help="print the gateway's JSON response on one line")
 
 
 def run(
@@ -44,7 +43,7 @@ def run(
         elif models:
             out.writelines(f"{row}\n" for row in _table(models, TextStyler(out, environ), with_heading=out.isatty()))
         else:
-            err.write("the gateway names no models; ask for one that matches a pattern of its configuration\n")
+            err.write("the gateway lists no models; use a name that matches a pattern in its configuration\n")
 
     call_gateway(show, args.url, environ, transport)
     return OK
@@ -64,7 +63,7 @@ EPILOG: Final = f"""examples:
   antiphon models --json | jq -r '.data[].id'
 
 environment:
-  ANTIPHON_URL      where the gateway is
-  ANTIPHON_API_KEY  the key for it, if it asks for one
+  ANTIPHON_URL      the URL of the gateway
+  ANTIPHON_API_KEY  the key for the gateway, if it requires one
 
 {EXIT_CODES}"""

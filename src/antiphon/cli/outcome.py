@@ -45,13 +45,13 @@ class ResponseOutcome:
         """Return why the answer failed or is incomplete; None if it is complete."""
         match self._end:
             case None:
-                return self._error or "the answer broke off: its end never came"
+                return self._error or "the answer is incomplete: the stream ended without a terminal event"
             case ResponseFailed(response=response):
                 # STR-8: the error event has more details than the failed response.
                 return self._error or _describe_failure(response)
             case ResponseIncomplete(response=response):
                 reason = response.incomplete_details.reason if response.incomplete_details else "no reason was given"
-                return f"the answer is not complete: {one_line(reason)}"
+                return f"the answer is incomplete: {one_line(reason)}"
             case ResponseCompleted():
                 return "the model refused" if self._has_refused else None
             case _ as never:
@@ -60,5 +60,5 @@ class ResponseOutcome:
 
 def _describe_failure(response: Response) -> str:
     if response.error is None:
-        return "the answer failed, and no reason was given"
+        return "the answer failed; no reason was given"
     return describe_error(None, response.error.code, response.error.message)

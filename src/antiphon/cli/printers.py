@@ -61,7 +61,7 @@ class TextPrinter:
     def begin(self, losses: str) -> None:
         if losses:
             count, _, paths = one_line(losses).partition("; ")
-            self._write_line("yellow", f"{count} lost on the way: {paths}")
+            self._write_line("yellow", f"{count} lost in translation: {paths}")
 
     def show(self, received: ReceivedEvent) -> None:
         match received.event:

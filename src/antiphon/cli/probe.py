@@ -31,22 +31,28 @@ from antiphon.upstream.transport import Transport
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "probe",
-        help="try what a server takes, and write its profile",
-        description="Asks a server what clients will ask of it, one thing at a time, and tells what it accepts, "
-        "refuses or takes "
-        "without any effect, each with the request that shows it. The profile it writes makes the gateway get on "
-        "with that server.",
+        help="find out what a server accepts, and write its profile",
+        description="Sends a server one request for each feature that clients use. It reports what the server accepts, "
+        "refuses or ignores, with the request that shows it, and writes a profile with which the gateway "
+        "can use the server.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("url", metavar="URL", help="where the server is, with or without /v1")
+    parser.add_argument("url", metavar="URL", help="the URL of the server, with or without /v1")
     parser.add_argument(
-        "--dialect", metavar="D", choices=DIALECTS, help="what it speaks (default: the first that it answers)"
+        "--dialect",
+        metavar="D",
+        choices=DIALECTS,
+        help="the dialect of the server (default: the first that it answers)",
     )
-    parser.add_argument("--model", metavar="M", help="the model to ask (default: the first that the server lists)")
+    parser.add_argument("--model", metavar="M", help="the model to use (default: the first that the server lists)")
     parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key for the server")
     parser.add_argument(
-        "--timeout", metavar="S", type=parse_seconds, default=60.0, help="seconds an answer may take (default: 60)"
+        "--timeout",
+        metavar="S",
+        type=parse_seconds,
+        default=60.0,
+        help="the time limit for one answer, in seconds (default: 60)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile to this file")
     parser.add_argument(
@@ -63,7 +69,7 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     if args.output is not None and not args.output.parent.is_dir():
-        raise InvalidUsage(f"{args.output} cannot be written: there is no folder {args.output.parent}")
+        raise InvalidUsage(f"cannot write {args.output}: there is no folder {args.output.parent}")
     timeouts = Timeouts(
         connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2
     )
@@ -113,7 +119,7 @@ class _Session:
             raise CommandFailed(f"{nothing}") from None
         except ServerUnanswered as nothing:
             self.write_partial_report(str(nothing))
-            raise CommandFailed(f"{target.base_url} does not answer the plainest request: {nothing}") from None
+            raise CommandFailed(f"{target.base_url} does not answer a minimal request: {nothing}") from None
         finally:
             await transport.close()
         self._finish(report)
@@ -148,9 +154,9 @@ class _Session:
     def _announce(self, target: ProbeTarget) -> None:
         cost = estimate_cost(target.dialect)
         self._err.write(
-            f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n"
-            f"{cost.least} to {cost.most} requests, about {cost.tokens_in} tokens read and {cost.tokens_out} written; "
-            "Ctrl-C ends it, and keeps what was found\n"
+            f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n{cost.least} to "
+            f"{cost.most} requests, about {cost.tokens_in} input tokens and {cost.tokens_out} output "
+            "tokens; Ctrl-C stops the probe and prints its findings so far\n"
         )
 
     def _finish(self, report: ProbeReport) -> None:
@@ -159,7 +165,7 @@ class _Session:
             try:
                 output.write_text(report.profile, encoding="utf-8")
             except OSError as error:
-                raise CommandFailed(f"{output} cannot be written: {error.strerror}") from None
+                raise CommandFailed(f"cannot write {output}: {error.strerror}") from None
         self._table.finish(report, output)
 
 
@@ -188,15 +194,17 @@ class _Table:
         summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LOOKS if counts[verdict])
         self._out.write(f"\n{summary}; {report.requests} requests\n")
         if report.stopped:
-            self._out.write(f"{self._paint('bold', 'ended before its time')}: {one_line(report.stopped)}\n")
+            self._out.write(f"{self._paint('bold', 'stopped early')}: {one_line(report.stopped)}\n")
         unproved = [each for each in report.findings if each.id.startswith("proof.") and each.verdict != "accepted"]
         if unproved:
-            warning = f"with this profile {len(unproved)} of the turns that the gateway would send are still not taken"
+            warning = (
+                f"with this profile the server still refuses {len(unproved)} of the turns that the gateway would send"
+            )
             self._out.write(f"{self._paint('bold', warning)}\n")
         if output is None:
             self._out.write(f"\n{report.profile}")
         else:
-            self._out.write(f"the profile is in {output}; use it with: profile = {str(output)!r}\n")
+            self._out.write(f"profile written to {output}; use it with: profile = {str(output)!r}\n")
 
 
 #: In the order in which they are tried if none is given.
@@ -218,7 +226,7 @@ EPILOG: Final = """examples:
   antiphon probe http://127.0.0.1:8080 --dialect chat --json
 
 exit codes:
-  0    the server was tried to the end; whatever it refuses, its profile is whole
-  1    it does not answer, or went away; what was found until then is told all the same
-  2    nothing was tried: the command line cannot be used
-  130  interrupted with Ctrl-C; what was found until then is told all the same"""
+  0    the probe ran to its end and the profile is complete, whatever the server refuses
+  1    the server does not answer, or stopped answering; the findings so far are printed
+  2    the command line is invalid; nothing was sent
+  130  interrupted with Ctrl-C; the findings so far are printed"""

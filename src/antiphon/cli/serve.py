@@ -44,9 +44,9 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "serve",
         help="start the gateway",
-        description="Starts the gateway and says what it serves, where, what it keeps, and how to try it. Without a "
-        "configuration "
-        "it serves the embedded model as `local`, and every provider whose usual key variable is set.",
+        description="Starts the gateway and prints its upstreams, its URL, what it stores, and a command to try it. "
+        "Without a configuration it serves the embedded model as `local`, and every provider whose usual "
+        "key variable is set.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -54,21 +54,21 @@ def add(subparsers: Any) -> None:
         "--config",
         metavar="F",
         type=Path,
-        help="the configuration (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)",
+        help="the configuration file (default: $ANTIPHON_CONFIG, else ./antiphon.toml, else none)",
     )
     parser.add_argument(
         "--agent",
         metavar="MODULE:NAME",
         action="append",
         default=[],
-        help="serve this agent of yours (may be repeated); without a configuration, nothing else is served",
+        help="serve this agent; may be repeated; without a configuration nothing else is served",
     )
-    parser.add_argument("--host", metavar="H", help="listen on this address; one that others can reach needs keys")
-    parser.add_argument("--port", metavar="P", type=port, help="listen on this port; 0 takes a free one")
+    parser.add_argument("--host", metavar="H", help="the address to listen on; any other than loopback needs keys")
+    parser.add_argument("--port", metavar="P", type=port, help="the port to listen on; 0 selects a free one")
     parser.add_argument(
-        "--debug", action="store_true", help="check everything that is sent against the grammar of the protocol"
+        "--debug", action="store_true", help="check every event that is sent against the grammar of the protocol"
     )
-    parser.add_argument("--trace", metavar="DIR", type=Path, help="write what happens to each request into this folder")
+    parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of each request to this folder")
 
 
 def run(
@@ -97,7 +97,7 @@ def run(
         # Ctrl-C is the normal way to stop, unless the gateway had not started.
         return OK if urls else INTERRUPTED
     if not urls:
-        raise CommandFailed("the gateway did not start; the log above says why")
+        raise CommandFailed("the gateway did not start; see the log above")
     return OK
 
 
@@ -163,12 +163,12 @@ def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping
     variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""
     where = "" if url == DEFAULT_URL else f" --url {url}"
     return [
-        f"{paint('bold', f'Antiphon {__version__}')} serves {paint('bold', f'{url}/v1')}",
+        f"{paint('bold', f'Antiphon {__version__}')} listens on {paint('bold', f'{url}/v1')}",
         *(f"  {line}" for line in (*describe_config(config), describe_retention(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',
-        paint("dim", "Ctrl-C stops it."),
+        paint("dim", "Press Ctrl-C to stop."),
     ]
 
 
@@ -183,11 +183,11 @@ EPILOG: Final = f"""examples:
   antiphon serve --debug --trace traces
   antiphon serve --agent my_agents:run
 
-The first Ctrl-C (or SIGTERM) stops it in order: answers under way may end, and it exits with 0.
-A second one ends it at once.
+The first Ctrl-C (or SIGTERM) lets the requests in flight finish, then the gateway exits with 0.
+A second Ctrl-C stops it immediately.
 
 environment:
-  ANTIPHON_CONFIG  the configuration, if --config does not name one
-  NO_COLOR         no colours, also on a terminal
+  ANTIPHON_CONFIG  the configuration file, if --config is not given
+  NO_COLOR         disables colours on a terminal
 
 {EXIT_CODES}"""

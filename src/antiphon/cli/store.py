@@ -25,24 +25,30 @@ from antiphon.store.work import QueueStats
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "store",
-        help="look after the responses that are kept",
-        description="Looks after the responses that the gateway keeps, whether it runs or not.",
+        help="inspect, prune and verify the store",
+        description="Inspects, prunes and verifies the store of responses. The gateway may be running.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    stats = _action(actions, "stats", "say how much is kept")
+    stats = _action(actions, "stats", "show how much is stored")
     stats.add_argument(
-        "--json", action="store_true", help="print it as JSON, on one line; moments in seconds since 1970"
+        "--json", action="store_true", help="print one JSON object on one line; times are seconds since 1970"
     )
-    prune = _action(actions, "prune", "remove what is old, but for what a newer response continues")
+    prune = _action(actions, "prune", "remove old responses, except those that a newer response continues")
     prune.add_argument(
-        "--days", metavar="N", type=_days, help="remove what is older (default: retention_days in the configuration)"
+        "--days",
+        metavar="N",
+        type=_days,
+        help="remove responses older than this (default: retention_days in the configuration)",
     )
     prune.add_argument(
-        "--keep", metavar="N", type=_count, help="keep no more than these (default: max_responses in the configuration)"
+        "--keep",
+        metavar="N",
+        type=_count,
+        help="keep at most this many responses (default: max_responses in the configuration)",
     )
-    _action(actions, "verify", "look whether everything that is kept is sound")
+    _action(actions, "verify", "check the integrity of everything that is stored")
 
 
 def run(
@@ -70,7 +76,7 @@ def run(
                 return OK
             case _:
                 wrong = await store.verify()
-                out.writelines(f"{one_line(line)}\n" for line in wrong or ["everything that is kept is sound"])
+                out.writelines(f"{one_line(line)}\n" for line in wrong or ["no problems found"])
                 return FAILED if wrong else OK
 
     return asyncio.run(with_store(config, environ, do))
@@ -82,10 +88,10 @@ def describe_retention(config: StoreConfig, environ: Mapping[str, str]) -> str:
 
     place = describe_location(config, environ)
     if place is None:
-        return "responses: not kept, since [store] url is off"
-    most = "" if config.max_responses is None else f", {config.max_responses:,} at most"
+        return "responses: not stored, because [store] url is off"
+    most = "" if config.max_responses is None else f", at most {config.max_responses:,}"
     unit = "day" if config.retention_days == 1 else "days"
-    return f"responses: kept for {config.retention_days:g} {unit}{most}, in {place}"
+    return f"responses: stored for {config.retention_days:g} {unit}{most}, in {place}"
 
 
 async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
@@ -94,7 +100,7 @@ async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callab
 
     store = await open_store(config, environ)
     if store is None:
-        raise InvalidUsage("nothing is kept: [store] url is off in the configuration")
+        raise InvalidUsage("the store is disabled: [store] url is off in the configuration")
     try:
         code: int = await do(store)
         return code
@@ -144,7 +150,7 @@ def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
     action.add_argument(
-        "--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)"
+        "--config", metavar="F", type=Path, help="the configuration file (default: the one that `serve` would use)"
     )
     return action
 
@@ -155,13 +161,13 @@ def _days(text: str) -> float:
     except ValueError:
         days = -1.0
     if not 0 <= days <= MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days: wanted 0 to {MOST_DAYS}")
+        raise argparse.ArgumentTypeError(f"invalid number of days {text!r}: expected 0–{MOST_DAYS}")
     return days
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of responses: wanted 0 or more")
+        raise argparse.ArgumentTypeError(f"invalid number of responses {text!r}: expected 0 or more")
     return int(text)
 
 
@@ -169,9 +175,9 @@ MOST_DAYS: Final = 36_500
 EPILOG: Final = """examples:
   antiphon store stats
   antiphon store prune --days 7
-  antiphon store verify && echo sound
+  antiphon store verify && echo ok
 
 exit codes:
-  0    it worked
-  1    the store cannot be reached, or what it keeps is not sound
-  2    nothing was tried: the command line or the configuration cannot be used"""
+  0    success
+  1    the store cannot be reached, or `verify` found a problem
+  2    the command line or the configuration is invalid; nothing was done"""

@@ -40,16 +40,21 @@ from antiphon.trace.records import (
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "trace",
-        help="look at what happened to requests",
-        description="Looks at traces, which `antiphon serve --trace DIR` writes.",
+        help="list, show and replay traces of requests",
+        description="Lists, shows and replays the traces that `antiphon serve --trace DIR` writes.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _action(actions, "list", "every trace, newest last")
-    show = _action(actions, "show", "one trace, from the client's request to the answer", takes_id=True)
-    show.add_argument("--raw", action="store_true", help="the lines of the file, as they are")
-    _action(actions, "replay", "translate a recorded request and its answer again, offline, and compare", takes_id=True)
+    _action(actions, "list", "list all traces, newest last")
+    show = _action(actions, "show", "show one trace, from the client's request to the answer", takes_id=True)
+    show.add_argument("--raw", action="store_true", help="print the lines of the file unchanged")
+    _action(
+        actions,
+        "replay",
+        "translate a recorded request and its answer again, offline, and compare the result",
+        takes_id=True,
+    )
 
 
 def run(
@@ -80,9 +85,11 @@ def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> a
         name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
     if takes_id:
-        action.add_argument("id", metavar="ID", help="the id of a request (x-request-id), its beginning, or `last`")
+        action.add_argument(
+            "id", metavar="ID", help="the id of a request (x-request-id), the beginning of an id, or `last`"
+        )
     action.add_argument(
-        "--dir", metavar="DIR", type=Path, help="the folder (default: the one in the configuration, else traces)"
+        "--dir", metavar="DIR", type=Path, help="the folder of traces (default: the configured folder, else `traces`)"
     )
     return action
 
@@ -167,35 +174,40 @@ def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler)
     first = section[0]
     match first:
         case ClientRequest():
-            title(f"the client asked: {first.method} {first.path}")
+            title(f"request of the client: {first.method} {first.path}")
             _show_headers(first.headers, out)
             _show_text(_pretty(first.body.raw), out)
         case HubRequest():
-            title("the same as the hub has it")
+            title("the request in the hub format")
             _show_text(_pretty(first.body.raw), out)
         case Route():
             how = "as a stream" if first.stream else "in one piece"
-            title(f"for {first.upstream}: {first.model}, dialect {first.dialect}, profile {first.profile}, {how}")
+            title(
+                f"route: upstream {first.upstream}, model {first.model}, dialect {first.dialect}, profile "
+                f"{first.profile}, {how}"
+            )
         case UpstreamRequest():
-            title(f"the upstream was asked: {first.method} {first.url}")
+            title(f"request to the upstream: {first.method} {first.url}")
             _show_headers(first.headers, out)
             _show_text(_pretty(first.body.raw), out)
         case UpstreamHead():
-            title(f"the upstream answered: {first.status}")
+            title(f"response of the upstream: {first.status}")
             _show_headers(first.headers, out)
         case ClientHead():
-            title(f"the client was answered: {first.status}")
+            title(f"response to the client: {first.status}")
             _show_headers(first.headers, out)
         case UpstreamPiece():
-            _show_pieces("the upstream sent", [each for each in section if isinstance(each, UpstreamPiece)], title, out)
+            _show_pieces(
+                "received from the upstream:", [each for each in section if isinstance(each, UpstreamPiece)], title, out
+            )
         case ClientPiece():
-            _show_pieces("the client was sent", [each for each in section if isinstance(each, ClientPiece)], title, out)
+            _show_pieces("sent to the client:", [each for each in section if isinstance(each, ClientPiece)], title, out)
         case TraceNote():
             if first.value is not None:
                 title(f"{first.name}: {first.value}")
         case OmittedData():
             missing = ", ".join(f"{count} bytes of {kind}" for kind, count in sorted(first.missing.items()))
-            title(f"too large to be kept whole: {missing} are missing", "red")
+            title(f"too large: {missing} are not in the trace", "red")
         case TraceSummary() | LossList():
             pass  # shown as the heading and at the end
         case _ as never:
@@ -241,15 +253,15 @@ def _replay(trace: RecordedTrace, out: TextIO, err: TextIO) -> int:
 
 def _verdict(result: ReplayResult) -> list[str]:
     if not result.differences:
-        so_far = " as far as it went; the recorded answer breaks off" if result.is_cut_short else ""
-        return [f"the same as was recorded{so_far}"]
+        so_far = " up to the end of the recorded answer, which is incomplete" if result.is_cut_short else ""
+        return [f"identical to the recording{so_far}"]
     return [
         line
         for each in result.differences
         for line in (
-            f"{each.what} is not the same:",
-            f"  then: … {one_line(each.recorded)}",
-            f"  now:  … {one_line(each.made)}",
+            f"{each.what} differs:",
+            f"  recorded: … {one_line(each.recorded)}",
+            f"  now:      … {one_line(each.made)}",
         )
     ]
 
@@ -261,6 +273,6 @@ EPILOG: Final = """examples:
   antiphon trace replay req_3f
 
 exit codes:
-  0    it worked; a replay gave the same as was recorded
-  1    a replay gave something else
-  2    there is no such trace, or it cannot be read or replayed"""
+  0    success; a replay is identical to the recording
+  1    a replay differs from the recording
+  2    the trace does not exist, or cannot be read or replayed"""

@@ -50,33 +50,43 @@ class Translated(NamedTuple):
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "translate",
-        help="say a body or a recorded stream in another dialect",
-        description="Translates without a gateway and without a network. Standard output gets the translation, "
-        "standard error what "
-        "it could not carry: where that stood, what it was, and why.",
+        help="translate a request, a response or a recorded stream to another dialect",
+        description="Translates without a gateway and without a network. The translation goes to standard output. "
+        "Losses go to standard error: the path, what was lost, and why.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument(
-        "--from", dest="source", metavar="D", required=True, choices=DIALECTS, help=f"one of {', '.join(DIALECTS)}"
+        "--from",
+        dest="source",
+        metavar="D",
+        required=True,
+        choices=DIALECTS,
+        help=f"the dialect of the input: one of {', '.join(DIALECTS)}",
     )
-    parser.add_argument("--to", dest="target", metavar="D", required=True, choices=DIALECTS, help="one of the same")
+    parser.add_argument(
+        "--to",
+        dest="target",
+        metavar="D",
+        required=True,
+        choices=DIALECTS,
+        help="the dialect of the output: one of the same",
+    )
     kind = parser.add_mutually_exclusive_group()
     for name, about in ABOUT_KINDS.items():
         kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=about)
     parser.add_argument(
         "--profile",
         metavar="P",
-        help="what is peculiar about the server that a request goes to, or an answer comes from: the name of a "
-        "profile, or a file",
+        help="the profile of the server that receives the request or sent the answer: its name or its file",
     )
     parser.add_argument(
-        "--model", metavar="M", help="the model, in place of the one that the input names, or for want of one"
+        "--model", metavar="M", help="the model name to use instead of the one in the input, or if the input has none"
     )
-    parser.add_argument("--strict", action="store_true", help="end with 3 if anything was lost")
-    parser.add_argument("--json", action="store_true", help="tell the losses as one JSON object")
+    parser.add_argument("--strict", action="store_true", help="exit with 3 if anything was lost")
+    parser.add_argument("--json", action="store_true", help="print the losses as one JSON object")
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", type=Path, help="what to translate (default, and `-`: standard input)"
+        "file", nargs="?", metavar="FILE", type=Path, help="the file to translate (default and `-`: standard input)"
     )
 
 
@@ -136,13 +146,13 @@ def _members(data: bytes) -> dict[str, Any] | None:
 def _input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
-            raise InvalidUsage("nothing to translate; name a file, or pipe something in")
+            raise InvalidUsage("nothing to translate; name a file, or pipe the input into the command")
         data = stdin.read()
     else:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise InvalidUsage(f"{file} cannot be read: {error.strerror}") from None
+            raise InvalidUsage(f"cannot read {file}: {error.strerror}") from None
     data = data.removeprefix(sse.BOM)
     if not data.strip():
         raise InvalidUsage("nothing to translate; the input is empty")
@@ -154,7 +164,8 @@ def _profile(name: str | None, dialect: Dialect) -> Profile:
     profile = load_profile(name or DEFAULT_PROFILES[dialect])
     if profile.dialect != dialect:
         raise InvalidUsage(
-            f"the profile {name!r} is for servers of dialect {profile.dialect!r}; the server here speaks {dialect!r}"
+            f"the profile {name!r} is for servers of dialect {profile.dialect!r}; expected a profile of "
+            f"dialect {dialect!r}"
         )
     return profile
 
@@ -186,7 +197,11 @@ def _report_gateway_fields(request: Request, body: bytes, losses: Losses) -> Non
     for name in GATEWAY_FIELDS:
         requested = getattr(request, name)
         if requested and requested != "disabled" and members.get(name) != requested:
-            losses.add(name, f"the field {name!r}", "the server has no place for it, and no gateway is in between")
+            losses.add(
+                name,
+                f"the field {name!r}",
+                "the server has no such field, and there is no gateway that could implement it",
+            )
 
 
 # Answers
@@ -230,7 +245,7 @@ def _frames(data: bytes) -> list[sse.Frame]:
         try:
             return [sse.Frame("", bytes(member)) for member in decode_json(data, type=list[Raw])]
         except msgspec.DecodeError as error:
-            raise InvalidUsage(f"the input begins like an array of JSON, and is none: {error}") from None
+            raise InvalidUsage(f"the input starts like a JSON array but is not valid: {error}") from None
     if content.startswith(b"{"):
         return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]
     decoder = sse.Decoder()
@@ -292,9 +307,9 @@ EVENT_FIELDS: Final[dict[Dialect, frozenset[str]]] = {
 }
 ABOUT_KINDS: Final[dict[Kind, str]] = {
     "request": "the input is a client's request",
-    "response": "the input is a server's answer in one piece, or its error",
-    "stream": "the input is a recorded stream: events, an array, or one object a line (default of the three: what it "
-    "looks like)",
+    "response": "the input is a server's response that was not streamed, or its error",
+    "stream": "the input is a recorded stream: server-sent events, a JSON array, or one object per line (without any "
+    "of the three options the kind is detected)",
 }
 EPILOG: Final = """examples:
   antiphon translate --from messages --to chat request.json
@@ -302,7 +317,7 @@ EPILOG: Final = """examples:
   curl -N … | antiphon translate --from chat --to responses --stream
 
 exit codes:
-  0    it was translated
-  1    it was tried and failed: the input is no such thing, or cannot be said in the other dialect at all
-  2    nothing was tried: the command line, the profile or the file cannot be used
-  3    it was translated, and something was lost (with --strict)"""
+  0    translated
+  1    failure: the input is not valid in its dialect, or cannot be translated at all
+  2    the command line, the profile or the file is invalid; nothing was done
+  3    translated with losses (only with --strict)"""

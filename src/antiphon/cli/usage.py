@@ -28,26 +28,25 @@ USUAL_DAYS: Final = 30
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "usage",
-        help="show what was used: tokens, requests, errors, losses",
-        description="Shows what was used, of everybody, added up by model, key, upstream or day (of UTC). A gateway "
-        "that runs "
-        "writes it down every few seconds.",
+        help="show usage: tokens, requests, errors, losses",
+        description="Shows the usage of all owners, summed by model, key, upstream or day (UTC). A running gateway "
+        "stores its usage every few seconds.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     parser.add_argument(
-        "--by", choices=tuple(GROUPINGS), default="model", help="what is added up together (default: model)"
+        "--by", choices=tuple(GROUPINGS), default="model", help="how to group the sums (default: model)"
     )
     parser.add_argument(
         "--since",
         metavar="DAY",
         type=_since,
         default=f"{USUAL_DAYS}d",
-        help="the first day, 2026-01-31, or how many days: 7d (default: 30d)",
+        help="the first day, such as 2026-01-31, or a number of days, such as 7d (default: 30d)",
     )
-    parser.add_argument("--json", action="store_true", help="print it as JSON, on one line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
     parser.add_argument(
-        "--config", metavar="F", type=Path, help="the configuration (default: the one that `serve` would take)"
+        "--config", metavar="F", type=Path, help="the configuration file (default: the one that `serve` would use)"
     )
 
 
@@ -73,7 +72,7 @@ def run(
         elif sums:
             out.writelines(_table(sums, args.by, TextStyler(out, environ)))
         else:
-            err.write(f"nothing was used since {since.isoformat()}\n")
+            err.write(f"no usage since {since.isoformat()}\n")
         return OK
 
     return asyncio.run(with_store(config, environ, do))
@@ -122,7 +121,7 @@ def _since(text: str) -> date | int:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither a day such as 2026-01-31 nor a number of days such as 7d"
+            f"invalid day {text!r}: expected a day such as 2026-01-31, or a number of days such as 7d"
         ) from None
 
 
@@ -135,6 +134,6 @@ EPILOG: Final = """examples:
   antiphon usage --by key --since 2026-01-01 --json
 
 exit codes:
-  0    it worked
+  0    success
   1    the store cannot be reached
-  2    nothing was tried: the command line or the configuration cannot be used, or nothing is kept"""
+  2    the command line or the configuration is invalid, or the store is disabled; nothing was done"""

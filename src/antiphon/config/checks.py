@@ -72,21 +72,24 @@ def is_loopback(host: str) -> bool:
 def _server_problems(server: ServerConfig) -> Iterator[Problem]:
     if not _is_host(server.host):
         yield Problem(
-            ("server", "host"), f'got {as_toml(server.host)}, wanted an address or a name alone, such as "127.0.0.1"'
+            ("server", "host"),
+            f'expected an address or a host name without a port, such as "127.0.0.1", got {as_toml(server.host)}',
         )
     for at, host in enumerate(server.allowed_hosts):
         if host != "*" and not _is_host(host):
-            wanted = 'wanted a name or an address alone, without a port, such as "gateway.example.com"; "*" is any'
-            yield Problem(("server", "allowed_hosts", at), f"got {as_toml(host)}, {wanted}")
+            wanted = (
+                'expected an address or a host name without a port, such as "gateway.example.com", or "*" for any host'
+            )
+            yield Problem(("server", "allowed_hosts", at), f"{wanted}, got {as_toml(host)}")
     for at, origin in enumerate(server.allowed_origins):
         if not ORIGIN.fullmatch(origin):
-            wanted = 'wanted scheme, host and port if it is an unusual one, nothing after it: "https://app.example.com"'
-            yield Problem(("server", "allowed_origins", at), f"got {as_toml(origin)}, {wanted}")
+            wanted = 'expected scheme, host and an optional port, such as "https://app.example.com"'
+            yield Problem(("server", "allowed_origins", at), f"{wanted}, got {as_toml(origin)}")
 
 
 def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
     if not _is_label(upstream.name):
-        yield Problem(("name",), f"got {as_toml(upstream.name)}, wanted a name in printable characters")
+        yield Problem(("name",), f"expected a name of 1 to 100 printable characters, got {as_toml(upstream.name)}")
     if upstream.embedded:
         yield from _embedded_problems(upstream)
     elif upstream.agent is not None:
@@ -103,57 +106,63 @@ def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> 
 
 def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if upstream.base_url:
-        yield Problem(("base_url",), "the embedded model has no address: leave out base_url, or embedded = true")
+        yield Problem(
+            ("base_url",),
+            "not allowed for the embedded model, which has no address: remove base_url or embedded = true",
+        )
     if upstream.api_key_env is not None:
-        yield Problem(("api_key_env",), "the embedded model needs no key: leave out api_key_env")
+        yield Problem(("api_key_env",), "not allowed for the embedded model, which needs no key: remove api_key_env")
     if upstream.dialect != "chat":
-        yield Problem(("dialect",), f'got {as_toml(upstream.dialect)}, wanted "chat", which the embedded model speaks')
+        yield Problem(
+            ("dialect",), f'expected "chat", the dialect of the embedded model, got {as_toml(upstream.dialect)}'
+        )
 
 
 def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
     if not AGENT.fullmatch(agent):
         yield Problem(
-            ("agent",), f'got {as_toml(agent)}, wanted a module and the name of an agent in it: "my_agents:run"'
+            ("agent",),
+            f'expected a module and the name of an agent in it, such as "my_agents:run", got {as_toml(agent)}',
         )
     if upstream.base_url:
-        yield Problem(("base_url",), "an agent has no address: leave out base_url, or agent")
+        yield Problem(("base_url",), "not allowed for an agent, which has no address: remove base_url or agent")
     if upstream.api_key_env is not None:
-        yield Problem(("api_key_env",), "an agent needs no key: leave out api_key_env")
+        yield Problem(("api_key_env",), "not allowed for an agent, which needs no key: remove api_key_env")
     if upstream.dialect != "responses":
-        yield Problem(("dialect",), f'got {as_toml(upstream.dialect)}, wanted "responses", which agents speak')
+        yield Problem(("dialect",), f'expected "responses", the dialect of agents, got {as_toml(upstream.dialect)}')
 
 
 def _url_problem(url: str) -> str:
     """The problem of a URL; empty if there is none. The URL is not shown, since it may contain a key."""
     if not url:
-        return f"is missing: wanted {A_URL}, or embedded = true for the model inside Antiphon"
+        return f"missing: expected {A_URL}, or embedded = true for the embedded model"
     # The parser silently drops blanks and line breaks, so check for them first.
     if not VISIBLE.fullmatch(url):
-        return f"has blanks or characters beyond ASCII in it: wanted {A_URL}"
+        return f"contains spaces or characters outside ASCII: expected {A_URL}"
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        return f"is not a URL ({error}): wanted {A_URL}"
+        return f"not a valid URL ({error}): expected {A_URL}"
     if parts.scheme not in ("http", "https") or not host:
-        return f"is not the URL of a server: wanted {A_URL}"
+        return f"not the URL of a server: expected {A_URL}"
     if "@" in parts.netloc:
-        return "has a name or a key in it: leave it out, and name the variable that holds the key as api_key_env"
+        return "contains a user name or a key: remove it, and name the variable that holds the key in api_key_env"
     if "?" in url or "#" in url:
-        return f"has a query or a fragment in it: wanted {A_URL}"
+        return f"contains a query or a fragment: expected {A_URL}"
     return ""
 
 
 def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if not upstream.models:
-        yield Problem(("models",), 'is empty: wanted at least one name or pattern; ["*"] serves every model')
+        yield Problem(("models",), 'empty: expected at least one name or pattern; ["*"] serves every model')
     for at, rule in enumerate(upstream.models):
         message = (
             _rule_problem(rule)
             if isinstance(rule, ModelRule)
             else ""
             if rule
-            else "is empty: wanted a name or a pattern"
+            else "empty: expected a name or a pattern"
         )
         if message:
             yield Problem(("models", at), message)
@@ -161,11 +170,11 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
 
 def _rule_problem(rule: ModelRule) -> str:
     if not rule.from_ or not rule.to:
-        return "has an empty name: wanted the name that clients ask for as from, and the upstream's own as to"
+        return "empty name: expected the name that clients use in from, and the upstream's own name in to"
     if rule.to.count(WILDCARD) > 1 or (WILDCARD in rule.to and rule.from_.count(WILDCARD) != 1):
         return (
-            f"to = {as_toml(rule.to)} has a * that stands for no single * in from = {as_toml(rule.from_)}: "
-            "wanted one in each"
+            f"the * in to = {as_toml(rule.to)} matches no single * in from = {as_toml(rule.from_)}: "
+            "expected exactly one * in each"
         )
     return ""
 
@@ -177,7 +186,10 @@ def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         yield Problem(("profile",), str(error))
         return
     if profile.dialect != upstream.dialect:
-        message = f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}, not {upstream.dialect!r}"
+        message = (
+            f"{upstream.profile_name!r} is for servers of dialect {profile.dialect!r}; expected a profile of "
+            f"dialect {upstream.dialect!r}"
+        )
         yield Problem(("profile",), message)
 
 
@@ -186,37 +198,40 @@ def _shared_names(config: Config) -> Iterator[Problem]:
     for at, upstream in enumerate(config.upstreams):
         if upstream.name in seen:
             yield Problem(
-                ("upstreams", at, "name"), f"{upstream.name!r} is taken by another upstream: wanted a name of its own"
+                ("upstreams", at, "name"), f"duplicate name {upstream.name!r}: each upstream needs a different name"
             )
         seen.add(upstream.name)
     embedded = [at for at, upstream in enumerate(config.upstreams) if upstream.embedded]
     for at in embedded[1:]:
         yield Problem(
-            ("upstreams", at, "embedded"), f"{config.upstreams[embedded[0]].name!r} is the embedded model already"
+            ("upstreams", at, "embedded"),
+            f"only one upstream can be the embedded model, and {config.upstreams[embedded[0]].name!r} already is",
         )
 
 
 def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
     if not _is_label(key.name):
-        yield Problem(("name",), f"got {as_toml(key.name)}, wanted a name in printable characters")
+        yield Problem(("name",), f"expected a name of 1 to 100 printable characters, got {as_toml(key.name)}")
     match key.sha256, key.env:
         case (None, None):
-            yield Problem((), f"key {key.name!r} has neither sha256 nor env: wanted one of them. {MAKE_A_HASH}")
+            yield Problem((), f"the key {key.name!r} has neither sha256 nor env: expected one of them. {MAKE_A_HASH}")
         case (str() as digest, None):
             if not HEX_DIGEST.fullmatch(digest):
                 yield Problem(
-                    ("sha256",), f"wanted the 64 hex digits of the key's SHA-256, not the key itself. {MAKE_A_HASH}"
+                    ("sha256",), f"expected the SHA-256 of the key as 64 hex digits, not the key itself. {MAKE_A_HASH}"
                 )
             elif bytes.fromhex(digest) == key_hash(b""):
                 yield Problem(
-                    ("sha256",), f"is the hash of nothing: the variable was empty when it was made. {MAKE_A_HASH}"
+                    ("sha256",),
+                    "this is the hash of the empty string: the variable was empty when the hash was made. "
+                    f"{MAKE_A_HASH}",
                 )
         case (None, str() as variable):
             message = _variable_problem(variable, f"the key of {key.name!r}", environ)
             if message:
                 yield Problem(("env",), message)
         case _:
-            yield Problem(("env",), f"key {key.name!r} has both sha256 and env: wanted one of them")
+            yield Problem(("env",), f"the key {key.name!r} has both sha256 and env: expected one of them")
 
 
 def _shared_keys(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -226,7 +241,9 @@ def _shared_keys(config: Config, environ: Mapping[str, str]) -> Iterator[Problem
             continue
         digest = key.hash(environ)
         if digest in seen:
-            yield Problem(("keys", at), f"{key.name!r} has the same key as {seen[digest]!r}: wanted a key of its own")
+            yield Problem(
+                ("keys", at), f"{key.name!r} has the same key as {seen[digest]!r}: each owner needs a different key"
+            )
         seen.setdefault(digest, key.name)
 
 
@@ -234,7 +251,7 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
     seen: dict[bytes, str] = {}
     for at, variable in enumerate(compaction.keys_env):
         steps = ("compaction", "keys_env", at)
-        message = _variable_problem(variable, "a key that compactions are sealed with", environ)
+        message = _variable_problem(variable, "a key that seals compactions", environ)
         if message:
             yield Problem(steps, message)
             continue
@@ -242,23 +259,26 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
             key = parse_sealing_key(environ[variable])
         except ConfigError:
             yield Problem(
-                steps, f"the environment variable {variable} does not hold 32 bytes in hex or base64. {MAKE_A_KEY}"
+                steps, f"expected 32 bytes in hex or base64 in the environment variable {variable}. {MAKE_A_KEY}"
             )
             continue
         if key in seen:
-            yield Problem(steps, f"{variable} holds the same key as {seen[key]}: wanted each once")
+            yield Problem(steps, f"{variable} holds the same key as {seen[key]}: expected each key once")
         seen.setdefault(key, variable)
 
 
 def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
     """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
     if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
-        return f"is not the name of an environment variable: put {holds} into one and name it here, not the key itself"
+        return (
+            f"not the name of an environment variable: store {holds} in a variable and give its name here, not "
+            "the key itself"
+        )
     value = environ.get(variable)
     if not value:
-        return f"the environment variable {variable} is not set: it is to hold {holds}"
+        return f"the environment variable {variable} is not set: it must hold {holds}"
     if not VISIBLE.fullmatch(value):
-        return f"the environment variable {variable} has blanks or characters beyond ASCII in it: it is to hold {holds}"
+        return f"the environment variable {variable} contains spaces or characters outside ASCII: it must hold {holds}"
     return ""
 
 
@@ -283,10 +303,10 @@ VISIBLE: Final = re.compile(r"[!-~]+")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEX_DIGEST: Final = re.compile(r"[0-9A-Fa-f]{64}")
 A_URL: Final = 'the URL of a server, such as "http://127.0.0.1:9001/v1"'
-MAKE_A_HASH: Final = 'This makes one: printf %s "$KEY" | sha256sum'
-MAKE_A_KEY: Final = "This makes one: openssl rand -hex 32"
+MAKE_A_HASH: Final = 'To create one: printf %s "$KEY" | sha256sum'
+MAKE_A_KEY: Final = "To create one: openssl rand -hex 32"
 PUBLIC: Final = (
-    "{host} can be reached from other machines, and there are no keys, so anybody could ask. "
-    'Listen on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", '
-    'which printf %s "$KEY" | sha256sum prints'
+    "other machines can reach {host}, and no keys are configured, so anybody could use the gateway. Listen "
+    'on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", the output of: printf %s '
+    '"$KEY" | sha256sum'
 )

@@ -39,9 +39,9 @@ def load_config(path: Path, environ: Mapping[str, str]) -> Config:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot read the file: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8") from None
+        raise ConfigError(f"{path}: not valid UTF-8") from None
     return parse_config(text, path, environ)
 
 
@@ -122,6 +122,6 @@ def _upstream(provider: Provider) -> UpstreamConfig:
 
 #: Removed settings, and what to do about them.
 REMOVED: Final[dict[tuple[str, str], str]] = {
-    ("server", "recall_mib"): "was removed in 0.1: conversations are not cached any more; delete the line",
+    ("server", "recall_mib"): "was removed in 0.1: conversations are no longer cached; delete the line",
 }
 EMBEDDED = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)

@@ -12,10 +12,12 @@ from antiphon.dialects.common.model_names import WILDCARD, matched_part
 class ModelRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Renames a model."""
 
-    from_: Annotated[str, Meta(description="The name that clients ask for; a `*` in it stands for anything.")] = field(
+    from_: Annotated[str, Meta(description="The name that clients use; `*` matches any characters.")] = field(
         name="from"
     )
-    to: Annotated[str, Meta(description="The upstream's own name; a `*` in it is what the `*` in `from` stood for.")]
+    to: Annotated[
+        str, Meta(description="The upstream's own name; `*` stands for the characters that `*` in `from` matched.")
+    ]
 
 
 def is_pattern(name: str) -> bool:

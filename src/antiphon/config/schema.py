@@ -77,7 +77,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 1000
     websocket: Annotated[
         bool,
-        Meta(description="Whether `/v1/responses` accepts WebSockets; if not, an upgrade is answered with 426."),
+        Meta(description="Whether `/v1/responses` accepts WebSockets. If not, an upgrade is answered with 426."),
     ] = True
     style: Annotated[
         SelectableEventStyle | None,
@@ -227,7 +227,7 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         key = self.key(environ)
         if key is None:
             raise ConfigError(
-                f"the key of {self.name!r} is not there: wanted it in the environment variable {self.env}"
+                f"the key of {self.name!r} is missing: expected it in the environment variable {self.env}"
             )
         return key_hash(key.encode())
 
@@ -240,7 +240,9 @@ class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Request traces on disk, for debugging."""
 
     dir: Annotated[str | None, Meta(description="The folder for traces. Absent: nothing is written.")] = None
-    max_mib: Annotated[int, Meta(ge=1, description="The oldest traces are removed beyond this many MiB.")] = 256
+    max_mib: Annotated[
+        int, Meta(ge=1, description="The maximum size of all traces, in MiB. Beyond it the oldest are removed.")
+    ] = 256
     max_days: Annotated[float, Meta(gt=0, le=36_500, description="Traces older than this many days are removed.")] = 7.0
 
 
@@ -265,8 +267,8 @@ class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_responses: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(
-            description="The oldest responses are removed beyond this many, once no newer one continues them. Absent: "
-            "no limit."
+            description="The maximum number of responses. Beyond it the oldest are removed, once no newer one "
+            "continues them. Absent: no limit."
         ),
     ] = None
     conversation_days: Annotated[
@@ -281,8 +283,9 @@ class CompactionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keys_env: Annotated[
         list[str],
         Meta(
-            description="Environment variables with a key each, 32 bytes in hex or base64: `openssl rand -hex 32`. "
-            "The first seals, all of them open. Needed with PostgreSQL, and by several workers that keep nothing."
+            description="Environment variables with one key each, 32 bytes in hex or base64: `openssl rand -hex 32`. "
+            "The first key seals, all of them open. Needed with PostgreSQL, and by several workers without "
+            "a store."
         ),
     ] = []
 
@@ -303,7 +306,7 @@ def parse_sealing_key(text: str) -> bytes:
     except ValueError:
         key = b""
     if len(key) != 32:
-        raise ConfigError("a key of [compaction] is not 32 bytes in hex or base64")
+        raise ConfigError("a key of [compaction] is invalid: expected 32 bytes in hex or base64")
     return key
 
 

@@ -16,7 +16,7 @@ def describe_config(config: Config) -> list[str]:
     owners = ", ".join(dict.fromkeys(key.name for key in config.keys))
     return [
         *lines,
-        f"keys: {owners}" if owners else "keys: none, so only this machine may ask",
+        f"keys: {owners}" if owners else "keys: none; only this machine can connect",
         f"traces: in {config.trace.dir}" if config.trace.dir else "traces: off",
     ]
 

@@ -115,7 +115,7 @@ class BackgroundRunner:
                 await self._take()
                 await self._count()
             except StorageUnavailable as error:
-                self._services.logger.event("background work cannot be claimed", level="warning", why=error.message)
+                self._services.logger.event("cannot claim background work", level="warning", why=error.message)
             try:
                 async with asyncio.timeout(self._timings.poll_interval):
                     await self._there_is_work.wait()
@@ -143,7 +143,7 @@ class BackgroundRunner:
     def _is_over(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._services.logger.fault("work in the background failed inside the gateway", error, response_id=id)
+            self._services.logger.fault("background work failed inside the gateway", error, response_id=id)
         self.wake()
 
     async def _stay_alive(self) -> None:
@@ -156,7 +156,7 @@ class BackgroundRunner:
             try:
                 states = await self._store.renew(self.runner, self._timings.lease, ids)
             except StorageUnavailable as error:
-                self._services.logger.event("leases could not be renewed", level="warning", why=error.message)
+                self._services.logger.event("cannot renew leases", level="warning", why=error.message)
                 continue
             for id in ids:
                 job = self._running.get(id)
@@ -229,7 +229,12 @@ class _Job:
             await self._live(log_entry, trace)
         except StorageUnavailable as error:  # its lease expires, then a runner restarts it or fails it
             log_entry.error = error.code
-            services.logger.event("work was left to its lease", level="warning", response_id=work.id, why=error.message)
+            services.logger.event(
+                "background work interrupted: the store is unavailable",
+                level="warning",
+                response_id=work.id,
+                why=error.message,
+            )
         finally:
             services.logger.request(log_entry)
             if trace is not None:
@@ -279,9 +284,7 @@ class _Job:
         except ApiError as error:
             return error
         except Exception as error:
-            self._services.logger.fault(
-                "work in the background failed inside the gateway", error, response_id=self._work.id
-            )
+            self._services.logger.fault("background work failed inside the gateway", error, response_id=self._work.id)
             return ApiError("internal error; see the log of the gateway")
         finally:
             self._can_be_interrupted = False

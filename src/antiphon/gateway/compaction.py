@@ -76,10 +76,10 @@ class CompactionOpener(Struct, frozen=True, kw_only=True):
         if not has_seal_mark(item.encrypted_content):
             if self.keeps_foreign:
                 return None
-            raise _invalid(path, "this gateway did not make it, and the model that is asked for cannot read it")
+            raise _invalid(path, "it was not created by this gateway, and the requested model cannot read it")
         content = self.seal.decrypt(self.owner, item.encrypted_content)
         if content is None:
-            raise _invalid(path, "it is damaged, or this gateway did not make it for this key")
+            raise _invalid(path, "it is damaged, or was not created by this gateway for this key")
         return content
 
 

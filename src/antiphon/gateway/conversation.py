@@ -39,7 +39,7 @@ def conversation_id_of(request: Request) -> str | None:
     if not isinstance(id, str) or not id:
         param = "conversation.id" if isinstance(reference, dict) else "conversation"
         raise ClientFault(
-            f'{param}: wanted the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
+            f'{param}: expected the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
         )
     if request.previous_response_id:
         raise ClientFault(

@@ -110,8 +110,5 @@ def last_user_index(items: list[ItemParam]) -> int | None:
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 OF_THE_MODEL: Final = (MessageParam, ReasoningParam, *CALLS)
-SUMMARY_HEAD: Final = (
-    "[Summary of the conversation so far. It was made because the conversation had grown long; it stands for "
-    "everything that came before, and asks for nothing itself.]"
-)
-SUMMARY_END: Final = "[End of the summary. What follows was said since, or is kept word for word.]"
+SUMMARY_HEAD: Final = "[Summary of the earlier conversation. It replaces all earlier messages and contains no request.]"
+SUMMARY_END: Final = "[End of the summary. The messages below are newer than the summary, or repeated verbatim.]"

@@ -97,7 +97,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         )
         if excerpt is None:
             raise ClientFault(
-                f"no response with the id {id[:100]!r} is kept here",
+                f"no response with the id {id[:100]!r} is stored here",
                 code="previous_response_not_found",
                 param="previous_response_id",
             )
@@ -119,7 +119,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
     async def load_conversation(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """API-4: the items of a conversation. As for responses, all missing ids give the same error."""
         if self.store is None:
-            message = "conversation: this gateway keeps no conversations: see [store] in its configuration"
+            message = "conversation: this gateway stores no conversations: see [store] in its configuration"
             raise UnsupportedParameter(message, param="conversation")
         excerpt = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
         if excerpt is None:
@@ -279,13 +279,13 @@ async def resolve_references(
 
 
 def _no_item(id: str, path: str) -> ClientFault:
-    return ClientFault(f"{path}: no item with the id {id[:100]!r} is kept here", param=path)
+    return ClientFault(f"{path}: no item with the id {id[:100]!r} is stored here", param=path)
 
 
 def conversation_not_found(id: str, param: str) -> ClientFault:
     """The error for a conversation that never existed, was deleted, or has another owner."""
     return ClientFault(
-        f"no conversation with the id {id[:100]!r} is kept here", type="not_found", code="not_found", param=param
+        f"no conversation with the id {id[:100]!r} is stored here", type="not_found", code="not_found", param=param
     )
 
 
@@ -302,7 +302,7 @@ def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued:
     finished: list[ItemParam] = []
     for item in items:
         if isinstance(item, CALLS) and item.status == ItemStatus.INCOMPLETE:
-            losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off in the middle")
+            losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off")
         else:
             finished.append(item)
     return finished

@@ -90,18 +90,18 @@ def _threshold(request: Request, context: int | None, losses: Losses) -> int | N
         path = f"context_management[{place}]"
         kind = entry.get("type")
         if kind != "compaction":
-            raise UnsupportedParameter(f"{path}.type: got {_shown(kind)}, wanted 'compaction'", param=f"{path}.type")
+            raise UnsupportedParameter(f"{path}.type: expected 'compaction', got {_shown(kind)}", param=f"{path}.type")
         threshold = entry.get("compact_threshold")
         if threshold is None:
             threshold = context * FULL // 100 if context is not None else None
         elif isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 1:
             raise ClientFault(
-                f"{path}.compact_threshold: got {_shown(threshold)}, wanted a number of tokens, 1 or more",
+                f"{path}.compact_threshold: expected a number of tokens of at least 1, got {_shown(threshold)}",
                 param=f"{path}.compact_threshold",
             )
         if threshold is None:
             losses.add(
-                path, "when to compact", "neither compact_threshold nor the size of the model's context is known"
+                path, "automatic compaction", "neither compact_threshold nor the context size of the model is known"
             )
         else:
             lowest = threshold if lowest is None else min(lowest, threshold)

@@ -104,16 +104,16 @@ def _repeated(sent: Request, target: Target, wire: Wire, refused: RefusedPart) -
 def _without_reasoning(sent: Request, server_dialect: ServerDialect, wire: Wire) -> RetryRequest:
     items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
     losses = Losses()
-    losses.add("input", "all earlier reasoning", "the server refused it, and was asked once more without it")
+    losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
     return RetryRequest(body=server_dialect.request_from_hub(replace(sent, input=items), wire)[0], losses=losses)
 
 
 def _settle(request: Request, *, is_stored: bool, losses: Losses) -> Request:
     """The request with the effective value of `store`, which the client gets back."""
     if request.background and not is_stored:
-        why = "this gateway keeps no responses" if request.store is not False else "store is false"
-        message = f"background: got true, but {why}, and what runs in the background must be kept"
+        why = "this gateway stores no responses" if request.store is not False else "store is false"
+        message = f"background: expected false, because {why}; a background response must be stored"
         raise UnsupportedParameter(message, param="background")
     if not is_stored and request.store:
-        losses.add("store", "the response is not stored", "this gateway keeps no responses")
+        losses.add("store", "the response is not stored", "this gateway stores no responses")
     return request if request.store is is_stored else replace(request, store=is_stored)

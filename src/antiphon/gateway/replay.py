@@ -80,7 +80,7 @@ class RecordedResponse:
     ) -> UpstreamResponse:
         del method, url, headers, body, timeouts  # the recorded response answers every request
         if not self.status:
-            raise self._fault or NotReplayable("the upstream never began to answer, and the trace does not say why")
+            raise self._fault or NotReplayable("the upstream did not answer, and the trace does not contain the reason")
         return self
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -141,10 +141,13 @@ def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
         raise NotReplayable(f"{record.id}: no response was recorded, so there is nothing to compare with")
     if record.notes.get("conversation"):
         raise NotReplayable(
-            f"{record.id}: the upstream was asked more than once, to sum up the conversation or with less of it"
+            f"{record.id}: the trace has several upstream requests, for a summary or a retry; such turns "
+            "cannot be replayed"
         )
     if record.omitted_bytes:
-        raise NotReplayable(f"{record.id}: the trace was too large and lacks {', '.join(sorted(record.omitted_bytes))}")
+        raise NotReplayable(
+            f"{record.id}: the trace was too large and does not contain {', '.join(sorted(record.omitted_bytes))}"
+        )
     return client, head
 
 

@@ -80,7 +80,7 @@ class Routes:
     def _match_rules(self, model: object) -> Target:
         if not isinstance(model, str) or not model:
             raise MissingField(
-                f"model is missing: wanted the name of a model, such as {self._examples()}", param="model"
+                f"model is missing: expected the name of a model, such as {self._examples()}", param="model"
             )
         for upstream in self.upstreams:
             name = upstream.config.upstream_model(model)
@@ -91,8 +91,8 @@ class Routes:
                     self._targets[model] = target
                 return target
         raise ClientFault(
-            f"no upstream serves the model {_shown(model)}; there is {self._examples()} "
-            "(GET /v1/models lists them all)",
+            f"no upstream serves the model {_shown(model)}; expected a model such as {self._examples()} "
+            "(GET /v1/models lists all)",
             type="not_found",
             code="model_not_found",
             param="model",

@@ -97,11 +97,11 @@ def load_or_create_key(file: Path) -> bytes:
             _make(file)
         key = bytes.fromhex(file.read_text(encoding="ascii").strip())
     except OSError as error:
-        raise _unusable(f"{file} cannot be read or made ({error.strerror})") from error
+        raise _unusable(f"{file} cannot be read or created ({error.strerror})") from error
     except ValueError:
         key = b""
     if len(key) != KEY:
-        raise _unusable(f"{file} holds no key: wanted {2 * KEY} hex digits")
+        raise _unusable(f"{file} contains no valid key: expected {2 * KEY} hex digits")
     return key
 
 
@@ -123,7 +123,7 @@ def _make(file: Path) -> None:
 
 def _no_key() -> Sequence[bytes]:
     raise UnsupportedParameter(
-        "this gateway cannot compact: it has no key to seal compactions with; set keys_env in [compaction]"
+        "this gateway cannot compact: it has no key to seal compactions; set keys_env in [compaction]"
     )
 
 

@@ -46,9 +46,7 @@ def make_transcript(instructions: str | None, items: list[ItemParam], room: int 
     """The transcript in at most `room` tokens. Permanent items are not in it: they are kept verbatim."""
     shown = [item for item in items if not is_permanent(item)]
     media = sum(map(_media_in, shown))
-    head = (
-        [f"[instructions to the assistant, which stay in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
-    )
+    head = [f"[instructions to the assistant, still in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
     blocks: list[str] = []
     for longest in LONGEST:
         blocks = [block for item in shown if (block := _format_item(item, longest))]
@@ -60,7 +58,7 @@ def make_transcript(instructions: str | None, items: list[ItemParam], room: int 
         gone = max(1, len(blocks) // 8)  # in batches: each check takes time linear in the text
         left_out += gone
         del blocks[:gone]
-    note = [f"[{left_out} older items are left out here: there was no room for them]"] if left_out else []
+    note = [f"[{left_out} older items omitted: they do not fit]"] if left_out else []
     return Transcript("\n\n".join([*head, *note, *blocks]), left_out, media)
 
 
@@ -71,17 +69,17 @@ def _tokens(blocks: list[str]) -> int:
 def _format_item(item: ItemParam, longest: int) -> str:
     match item:
         case MessageParam():
-            who = "what the conversation was before this" if is_summary(item) else item.role
+            who = "summary of the earlier conversation" if is_summary(item) else item.role
             return f"[{who}]\n{_cut(_words(item.content), longest)}"
         case FunctionCallParam():
-            return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.arguments, longest)}"
+            return f"[tool call of the assistant: {item.name}, id {item.call_id}]\n{_cut(item.arguments, longest)}"
         case CustomToolCallParam():
-            return f"[the assistant called {item.name}, as {item.call_id}]\n{_cut(item.input, longest)}"
+            return f"[tool call of the assistant: {item.name}, id {item.call_id}]\n{_cut(item.input, longest)}"
         case FunctionCallOutputParam() | CustomToolCallOutputParam():
-            return f"[{item.call_id} gave]\n{_cut(_words(mark_failure_in_text(item).output), longest)}"
+            return f"[result of tool call {item.call_id}]\n{_cut(_words(mark_failure_in_text(item).output), longest)}"
         case ReasoningParam():
             thoughts = _words([*item.summary, *(item.content or ())])
-            return f"[the assistant thought]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
+            return f"[reasoning of the assistant]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
         case CompactionParam() | CompactionTrigger():  # of another server; cannot be read
             return ""
         case _:
@@ -114,7 +112,7 @@ def _cut(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     start, end = longest * 2 // 3, longest // 3
-    return f"{text[:start]}\n[… {len(text) - start - end} characters left out …]\n{text[-end:]}"
+    return f"{text[:start]}\n[… {len(text) - start - end} characters omitted …]\n{text[-end:]}"
 
 
 WORDS: Final = (InputText, OutputTextParam, Text, SummaryText, ReasoningText, Refusal, ToolUse, ToolResult)

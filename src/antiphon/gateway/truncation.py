@@ -37,7 +37,7 @@ def truncate_request(request: Request, room: int, losses: Losses) -> Request:
             if last > first
             else "an old item"
         )
-        losses.add(f"input[{first}]", what, f"truncation is auto, and there is room for about {room} tokens")
+        losses.add(f"input[{first}]", what, f"truncation is auto, and only about {room} tokens fit")
     return replace(request, input=[item for place, item in enumerate(items) if place not in dropped])
 
 

@@ -112,9 +112,9 @@ class UpstreamTurn:
         if is_compressed(answer) or is_html(answer):
             answer.abort()
             what = (
-                "a compressed answer, which it was not asked for"
+                "a compressed answer, which was not requested"
                 if is_compressed(answer)
-                else "a page of HTML instead of an answer"
+                else "an HTML page instead of an answer"
             )
             raise UpstreamFault(f"the upstream sent {what}", code="upstream_invalid_response")
         return answer
@@ -188,7 +188,9 @@ class UpstreamTurn:
             whole = await self._gather(answer, limit)
         if len(whole) > limit:
             answer.abort()
-            raise UpstreamFault(f"the upstream's answer is longer than {limit} bytes", code="upstream_invalid_response")
+            raise UpstreamFault(
+                f"the upstream's answer is too large: expected at most {limit} bytes", code="upstream_invalid_response"
+            )
         return whole
 
     async def _gather(self, answer: UpstreamResponse, limit: int) -> bytes:
@@ -242,7 +244,7 @@ class UpstreamTurn:
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
             message = (
-                f"the upstream's answer has {len(response.output)} items; at most {self._limits.max_items} are taken"
+                f"the upstream's answer has {len(response.output)} items; expected at most {self._limits.max_items}"
             )
             raise UpstreamFault(message, code="upstream_invalid_response")
         if response.status == ResponseStatus.FAILED and response.error is not None:

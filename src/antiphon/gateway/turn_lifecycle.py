@@ -151,7 +151,7 @@ async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) 
     try:
         stored_turn = await turn.recorder.save(pipe.recorded_response)
     except StorageUnavailable as error:
-        services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be stored", error, response_id=turn.opening.id)
         return (pipe.fail(error) if pipe.is_holding_end else b""), None
     return pipe.release(), stored_turn
 
@@ -162,7 +162,7 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
     turn.abort()
     if turn.recorder is None or turn.recorder.has_started:
         return
-    left = ApiError("the client left before the end", code="client_disconnected")
+    left = ApiError("the client disconnected before the end", code="client_disconnected")
     response: Response | None = None
     if pipe is not None:
         pipe.finish(left)
@@ -173,7 +173,7 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
     try:
         await turn.recorder.save(response)
     except StorageUnavailable as error:
-        services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be stored", error, response_id=turn.opening.id)
 
 
 async def drain_upstream(turn: UpstreamTurn, flow: Flow) -> None:
@@ -193,7 +193,7 @@ def _anything(piece: bytes) -> bool:
 
 def shutdown_error() -> ApiError:
     """The error for turns that did not finish before the shutdown."""
-    return ApiError("the gateway is being stopped", code="server_shutdown", status=503)
+    return ApiError("the gateway is shutting down", code="server_shutdown", status=503)
 
 
 def violation_reporter(services: GatewayContext, request_id: str) -> Callable[[Violation], None] | None:

@@ -55,15 +55,15 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
                 pass
             case _:
                 raise ClientFault(
-                    "the Host header names a host that this gateway does not answer for; "
-                    "see allowed_hosts in the configuration",
+                    "the Host header names a host that this gateway does not serve; see allowed_hosts in "
+                    "the configuration",
                     code="forbidden_host",
                     status=403,
                 )
         origins = header_values(scope, b"origin")
         if origins and not (len(origins) == 1 and origins[0].lower() in self.origins):
             raise ClientFault(
-                "pages of this origin may not call this gateway; see allowed_origins in the configuration",
+                "requests from this origin are not allowed; see allowed_origins in the configuration",
                 code="forbidden_origin",
                 status=403,
             )
@@ -79,7 +79,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
             if caller is not None:
                 return caller
         raise ClientFault(
-            "a valid key is needed: send it as `Authorization: Bearer …` or as `x-api-key`",
+            "missing or invalid key: send a valid key as `Authorization: Bearer …` or as `x-api-key`",
             code="invalid_api_key",
             status=401,
         )

@@ -45,7 +45,7 @@ def _check_type(value: bytes) -> None:
     kind, _, parameters = value.partition(b";")
     if kind.strip().lower() != b"application/json":
         shown = kind.strip().decode("latin-1")[:100] or "nothing"
-        raise _unsupported(f"content-type: got {shown!r}, wanted 'application/json'")
+        raise _unsupported(f"content-type: expected 'application/json', got {shown!r}")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
         raise _unsupported("content-type: unsupported charset; expected UTF-8")
@@ -58,9 +58,7 @@ def _within(body: bytes, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ClientFault:
-    return ClientFault(
-        f"the body is larger than {limit} bytes, which is the limit here", code="request_too_large", status=413
-    )
+    return ClientFault(f"the body is too large: expected at most {limit} bytes", code="request_too_large", status=413)
 
 
 def _unsupported(message: str) -> ClientFault:

@@ -131,10 +131,10 @@ class HttpProtocol(HttpToolsProtocol):
         websockets: WebSocketRoutes | None = getattr(self.app, "websockets", None)
         if websockets is None:
             raise ClientFault(
-                "there is no WebSocket here: send the request with POST", code="upgrade_required", status=426
+                "WebSockets are disabled: send the request with POST", code="upgrade_required", status=426
             )
         if self._running is not None:
-            raise BadHandshake("earlier requests on this connection are not answered yet")
+            raise BadHandshake("earlier requests on this connection are still in flight")
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
@@ -375,7 +375,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.read_paused:  # reading is paused by us
             self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
         else:
-            self._refuse(ClientFault(f"the rest of the body did not come within {self.body_timeout:g} s"))
+            self._refuse(ClientFault(f"the rest of the body was not received within {self.body_timeout:g} s"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -408,7 +408,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._watch_reader()
         else:
             LOG.info(
-                "a client that takes nothing is cut",
+                "disconnected a client that reads nothing",
                 extra={"fields": {"waiting_bytes": waiting, "seconds": self.stall_timeout}},
             )
             self.transport.abort()
@@ -443,10 +443,10 @@ _cached_target: Final = lru_cache(maxsize=256)(_target)
 def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
     """RFC 9112, 6: refuses framing that the parser accepts but other readers may interpret differently."""
     if version not in ("1.0", "1.1"):
-        raise ClientFault(f"HTTP/{version}: wanted HTTP/1.1")
+        raise ClientFault(f"expected HTTP/1.1, got HTTP/{version}")
     codings = [value for name, value in headers if name == b"transfer-encoding"]
     if codings and (version == "1.0" or [coding.lower() for coding in codings] != [b"chunked"]):
-        raise ClientFault("transfer-encoding: wanted `chunked`, once, in HTTP/1.1")
+        raise ClientFault("transfer-encoding: expected `chunked`, once, in HTTP/1.1")
 
 
 def _asks_for_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
@@ -458,13 +458,13 @@ def _fault_of(error: httptools.HttpParserError) -> ApiError:
     if isinstance(error.__context__, ApiError):
         return error.__context__
     if isinstance(error, httptools.HttpParserCallbackError):
-        LOG.error("reading a request failed", exc_info=error)
+        LOG.error("failed to parse a request", exc_info=error)
         return ApiError("internal error; see the log for this request id")
     return ClientFault(f"invalid HTTP/1.1 request: {error}")
 
 
 def _too_large() -> ClientFault:
-    message = f"the head of the request is too large: at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
+    message = f"the headers are too large: expected at most {HEAD_LIMIT} bytes and {MAX_HEADERS} headers"
     return ClientFault(message, code="headers_too_large", status=431)
 
 

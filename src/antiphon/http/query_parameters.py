@@ -19,17 +19,17 @@ class QueryParameters:
                 query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
             )
         except ValueError:
-            raise ClientFault("the query of this request cannot be read") from None
+            raise ClientFault("the query string cannot be decoded") from None
         for name in self._given.keys() - allowed:
             listed = ", ".join(sorted(allowed - {"include[]"}))
-            raise ClientFault(f"{name[:50]}: this path has no such parameter; it has {listed}", param=name[:50])
+            raise ClientFault(f"{name[:50]}: unknown parameter; expected one of {listed}", param=name[:50])
 
     def text(self, name: str) -> str | None:
         values = self._given.get(name)
         if values is None:
             return None
         if len(values) > 1:
-            raise ClientFault(f"{name}: got it {len(values)} times, wanted it once", param=name)
+            raise ClientFault(f"{name}: expected once, got {len(values)} times", param=name)
         return values[0]
 
     def flag(self, name: str) -> bool:
@@ -39,7 +39,7 @@ class QueryParameters:
         value = self.text(name)
         if value is not None and value not in words:
             wanted = " or ".join(map(repr, words))
-            raise ClientFault(f"{name}: got {value[:50]!r}, wanted {wanted}", param=name)
+            raise ClientFault(f"{name}: expected {wanted}, got {value[:50]!r}", param=name)
         return value or default
 
     def integer(self, name: str, least: int, most: int, default: int | None) -> int | None:
@@ -47,7 +47,7 @@ class QueryParameters:
         if value is None:
             return default
         if not value.isascii() or not value.isdigit() or len(value) > 16 or not least <= int(value) <= most:
-            raise ClientFault(f"{name}: got {value[:50]!r}, wanted a whole number from {least} to {most}", param=name)
+            raise ClientFault(f"{name}: expected an integer from {least} to {most}, got {value[:50]!r}", param=name)
         return int(value)
 
     def includes(self) -> list[str]:

@@ -269,7 +269,7 @@ class RequestCycle:
         id = new_id("req")
         fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
         LOG.log(
-            logging.ERROR if error else logging.WARNING, "an answer failed", exc_info=error, extra={"fields": fields}
+            logging.ERROR if error else logging.WARNING, "a request failed", exc_info=error, extra={"fields": fields}
         )
         if self.is_disconnected or self.is_started:
             self.abort_response()
@@ -284,7 +284,7 @@ def encode_head(status: int, headers: Headers) -> bytes:
     """Encodes the status line and the headers."""
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
     if lines.translate(None, IN_HEADERS) != b"\r\n" * len(headers):
-        raise RuntimeError("a header of the answer holds a line break or another character that HTTP cannot carry")
+        raise RuntimeError("a response header contains a line break or another character that HTTP cannot carry")
     # Some APIs have their own statuses, such as 529; the reason phrase is optional.
     return STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status) + lines
 

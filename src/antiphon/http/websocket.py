@@ -74,9 +74,7 @@ class WebSocketRoutes:
         endpoint = self._endpoints.get(scope["path"])
         if endpoint is None:
             paths = ", ".join(sorted(self._endpoints))
-            raise ClientFault(
-                f"there is no WebSocket at this path; there is one at {paths}", type="not_found", code="not_found"
-            )
+            raise ClientFault(f"no WebSocket at this path; expected {paths}", type="not_found", code="not_found")
         check_handshake(scope)
         scope["type"] = "websocket"
         return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts)
@@ -224,7 +222,7 @@ class WebSocket(asyncio.Protocol):
         if self._state == "open" and self.on_shutdown is not None:
             self._call(self.on_shutdown)
         else:
-            self.close(1001, "the server is stopping")
+            self.close(1001, "the server is shutting down")
 
     # What the transport calls
 
@@ -352,7 +350,7 @@ class WebSocket(asyncio.Protocol):
         if left > 0:
             self._message_timer = self._loop.call_later(left, self._message_is_late)
         else:
-            self._fail(1008, "the rest of a message did not come in time")
+            self._fail(1008, "the rest of a message was not received in time")
 
     # Writing
 
@@ -377,7 +375,9 @@ class WebSocket(asyncio.Protocol):
         self._stall_timer = None
         waiting = self._transport.get_write_buffer_size()
         if waiting and self._taken() == before:
-            self._cut("a client that takes nothing is cut", waiting_bytes=waiting, seconds=self._timeouts.stall_timeout)
+            self._cut(
+                "disconnected a client that reads nothing", waiting_bytes=waiting, seconds=self._timeouts.stall_timeout
+            )
         elif waiting:
             self._watch_reader()
 
@@ -413,7 +413,7 @@ class WebSocket(asyncio.Protocol):
         if self.on_lifetime_exceeded is not None:
             self._call(self.on_lifetime_exceeded)
         else:
-            self.close(1001, "the lifetime of this connection is over")
+            self.close(1001, "the maximum lifetime of this connection is reached")
 
     # The end
 
@@ -475,7 +475,7 @@ class WebSocket(asyncio.Protocol):
         try:
             listener(*arguments)
         except Exception as error:
-            LOG.error("an endpoint failed on a WebSocket", exc_info=error, extra={"fields": {"request_id": self.id}})
+            LOG.error("a WebSocket endpoint failed", exc_info=error, extra={"fields": {"request_id": self.id}})
             self._fail(1011, "internal error")
 
 

@@ -100,7 +100,9 @@ class FrameReader:
             0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
         )
         if self.size + announced > self._max:
-            raise InvalidFrame(CloseReason.MESSAGE_TOO_BIG, f"a message has at most {self._max} bytes here")
+            raise InvalidFrame(
+                CloseReason.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes"
+            )
 
     def _join(self, frame: Frame) -> ReceivedFrame:
         if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
@@ -119,7 +121,7 @@ class FrameReader:
         try:
             return TextMessage(payload.decode())
         except UnicodeDecodeError:
-            raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message that is no UTF-8") from None
+            raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message is not valid UTF-8") from None
 
 
 def text_frame(text: bytes) -> bytes:

@@ -17,7 +17,7 @@ class BadHandshake(ClientFault):
 
     def __init__(self, message: str, *, wrong_version: bool = False) -> None:
         code, status = ("upgrade_required", 426) if wrong_version else (None, None)
-        super().__init__(f"the WebSocket handshake: {message}", code=code, status=status)
+        super().__init__(f"WebSocket handshake: {message}", code=code, status=status)
         upgrade: Headers = [(b"upgrade", b"websocket"), (b"connection", b"close, upgrade")]
         self.headers: Headers = [
             (b"sec-websocket-version", b"13"),
@@ -28,21 +28,21 @@ class BadHandshake(ClientFault):
 def check_handshake(scope: Scope) -> None:
     """Refuses requests that are not a version 13 handshake."""
     if scope["method"] != "GET" or scope["http_version"] != "1.1":
-        raise BadHandshake("wanted GET and HTTP/1.1")
+        raise BadHandshake("expected GET and HTTP/1.1")
     if header_values(scope, b"transfer-encoding") or any(
         length.strip(b"0") for length in header_values(scope, b"content-length")
     ):
-        raise BadHandshake("it has no body")
+        raise BadHandshake("expected no body")
     tokens = [token.strip().lower() for value in header_values(scope, b"upgrade") for token in value.split(b",")]
     if b"websocket" not in tokens:
-        raise BadHandshake("upgrade: wanted `websocket`")
+        raise BadHandshake("upgrade: expected `websocket`")
     if header_values(scope, b"sec-websocket-version") != [b"13"]:
-        raise BadHandshake("sec-websocket-version: wanted 13", wrong_version=True)
+        raise BadHandshake("sec-websocket-version: expected 13", wrong_version=True)
     match header_values(scope, b"sec-websocket-key"):
         case [key] if KEY.fullmatch(key):
             pass
         case _:
-            raise BadHandshake("sec-websocket-key: wanted 16 bytes in base64, once")
+            raise BadHandshake("sec-websocket-key: expected 16 bytes in base64, once")
 
 
 def switching_protocols(scope: Scope, headers: Headers) -> bytes:

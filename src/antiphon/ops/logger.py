@@ -183,7 +183,7 @@ def _pretty_request(log_entry: RequestLog) -> str:
     if log_entry.error is not None:
         parts.append(log_entry.error)
     if log_entry.client_disconnected:
-        parts.append("the client left")
+        parts.append("the client disconnected")
     parts += [word for word in (log_entry.owner, log_entry.response_id, log_entry.request_id) if word is not None]
     return " · ".join(map(_clean, parts))
 

@@ -310,7 +310,7 @@ def _process() -> list[Family]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     families = [
         Family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": _memory(used)}),
-        Family("process_cpu_seconds_total", "counter", "Time on a processor.", {"": used.ru_utime + used.ru_stime}),
+        Family("process_cpu_seconds_total", "counter", "CPU time.", {"": used.ru_utime + used.ru_stime}),
     ]
     with suppress(OSError):  # not Linux
         families.append(
@@ -356,7 +356,7 @@ FIRST_EVENT: Final = ("antiphon_first_event_seconds", "histogram", "From a reque
 BETWEEN_EVENTS: Final = (
     "antiphon_between_events_seconds",
     "histogram",
-    "The mean pause between events, once for each stream.",
+    "The mean time between two events of a stream, one observation per stream.",
 )
 LOSSES: Final = ("antiphon_losses_total", "counter", "Losses in translation between two APIs.")
 DISCONNECTS: Final = (

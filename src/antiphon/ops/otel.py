@@ -81,7 +81,10 @@ class OtelTelemetry:
         self._tracer = self._tracing.get_tracer("antiphon", __version__)
         meter = self._metering.get_meter("antiphon", __version__)
         self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", "{token}", "Tokens in and out.", explicit_bucket_boundaries_advisory=TOKENS
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Input and output tokens.",
+            explicit_bucket_boundaries_advisory=TOKENS,
         )
         self._duration, self._first_event, self._per_token = (
             meter.create_histogram(
@@ -200,5 +203,5 @@ TO_NEXT: Final = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
 HISTOGRAMS: Final = (
     ("request.duration", "From a request to the end of its answer.", SECONDS),
     ("time_to_first_token", "From a request to the first event of its stream.", TO_FIRST),
-    ("time_per_output_token", "From one token to the next, in the mean of a stream.", TO_NEXT),
+    ("time_per_output_token", "The mean time between two output tokens of a stream.", TO_NEXT),
 )

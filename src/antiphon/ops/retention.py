@@ -23,14 +23,14 @@ async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, ev
         try:
             removed = await delete_expired(store, config)
         except StorageUnavailable as error:
-            logger.event("the store could not be swept", level="warning", why=error.message)
+            logger.event("failed to prune the store", level="warning", why=error.message)
         except Exception as error:  # an internal error must not end retention
-            logger.fault("sweeping the store failed inside the gateway", error)
+            logger.fault("pruning the store failed inside the gateway", error)
         else:
             if removed.responses:
-                logger.event("responses were removed because of their age or number", count=removed.responses)
+                logger.event("removed responses because of their age or number", count=removed.responses)
             if removed.conversations:
-                logger.event("conversations were removed because of their age", count=removed.conversations)
+                logger.event("removed conversations because of their age", count=removed.conversations)
         await asyncio.sleep(every)
 
 

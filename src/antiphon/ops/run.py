@@ -182,14 +182,16 @@ def bound_listener(config: Config) -> Iterator[socket.socket]:
         family, kind, protocol, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         server_socket = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"server.host: {host!r} is no address of this machine ({error.strerror})") from None
+        raise ConfigError(f"server.host: {host!r} is not an address of this machine ({error.strerror})") from None
     with server_socket:
         server_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             server_socket.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise ConfigError(f"server.host: {host!r} is no address of this machine ({error.strerror})") from None
+                raise ConfigError(
+                    f"server.host: {host!r} is not an address of this machine ({error.strerror})"
+                ) from None
             raise ConfigError(
                 f"cannot listen on {host} port {port}: {error.strerror}; choose another with --port or server.port"
             ) from None

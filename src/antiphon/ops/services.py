@@ -188,20 +188,20 @@ class Services:
         add_gauge = self.metrics.add_gauge
         add_gauge(
             "antiphon_requests_in_flight",
-            "Requests and turns whose answer is not finished.",
+            "Requests and turns in flight.",
             lambda: self.requests_in_flight,
         )
         add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
-        add_gauge("antiphon_background_running", "Background responses that run.", self._count_running)
+        add_gauge("antiphon_background_running", "Running background responses.", self._count_running)
         add_gauge(
             "antiphon_background_waiting",
-            "Background responses that wait, over all processes, as last polled.",
+            "Queued background responses of all processes, at the last poll.",
             self._count_waiting,
         )
         if isinstance(transport, HttpTransport):
             add_gauge(
                 "antiphon_upstream_connections",
-                "Connections to upstreams, in use or idle.",
+                "Open connections to upstreams, in use or idle.",
                 lambda: transport.open_connections,
             )
             add_gauge(

@@ -63,7 +63,10 @@ def open_telemetry(
     try:
         otel = import_module(library)
     except ImportError as error:
-        message = "the environment names a collector, but OpenTelemetry is not installed: pip install 'antiphon[otel]'"
+        message = (
+            "the environment names an OpenTelemetry collector, but OpenTelemetry is not installed: pip install "
+            "'antiphon[otel]'"
+        )
         logger.event(message, level="warning", reason=str(error))
         return None
     telemetry: Telemetry = otel.open_exporter(config, metrics)

@@ -70,7 +70,7 @@ class UsageCounter:
             try:
                 await self.flush()
             except Exception as error:  # an internal error must not end the counting
-                self._logger.fault("usage could not be kept because of a fault inside the gateway", error)
+                self._logger.fault("usage was not stored because of a fault inside the gateway", error)
 
     async def flush(self) -> None:
         """Writes all counts, unless the store is unavailable. It is completed even if the caller is cancelled."""
@@ -97,7 +97,7 @@ class UsageCounter:
             except StorageUnavailable as error:
                 self._restore(pending)
                 if not self._is_failing:
-                    self._logger.event("usage cannot be kept for now", level="warning", why=error.message)
+                    self._logger.event("usage cannot be stored at the moment", level="warning", why=error.message)
                 self._is_failing = True
             else:
                 self._is_failing = False

@@ -81,7 +81,7 @@ class EmbeddedModel:
         child = self._born()
         if child is None or not self._is_up(child):
             self.stop()
-            words = child.last_words() if child else "it was stopped"
+            words = child.last_words() if child else "none, it was stopped"
             raise EmbeddedFailed(
                 f"the embedded model did not start within {self._start_timeout:g} s; its last output: {words}"
             )
@@ -239,7 +239,7 @@ def model_file(find: FindSpec = find_spec) -> Path:
     places = list(package.submodule_search_locations or ()) if package else []
     files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
     if not files or find("xllamacpp") is None:
-        raise EmbeddedMissing(f"the embedded model is not installed here; this installs it: {INSTALL}")
+        raise EmbeddedMissing(f"the embedded model is not installed; install it with: {INSTALL}")
     return files[0]
 
 

@@ -56,7 +56,7 @@ class HttpTransport:
                 pass  # it ended while idle, so the request was not answered and a retry is safe
         if self._closed:
             raise UpstreamFault(
-                "the gateway is stopping and sends no more requests to upstreams", code="upstream_unavailable"
+                "the gateway is shutting down and sends no more requests to upstreams", code="upstream_unavailable"
             )
         fresh = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
@@ -72,7 +72,7 @@ class HttpTransport:
         """A connection outside the pool, and a GET head that is not sent yet, for protocol upgrades. The caller closes
         the connection."""
         if self._closed:
-            raise UpstreamFault("the transport is closed and opens no more connections", code="upstream_unavailable")
+            raise UpstreamFault("the transport is closed", code="upstream_unavailable")
         origin, path = _split(url)
         head = _head("GET", path, origin, tuple(headers.items()))
         return await self._pool(origin).connect(min(timeouts.connect, timeouts.total)), head + b"\r\n"
@@ -232,8 +232,8 @@ def _split(url: str) -> tuple[_Origin, str]:
         host = port = None
     if parts.scheme not in ("http", "https") or not host or not VISIBLE.fullmatch(url):
         raise UpstreamFault(
-            "the upstream's base_url is not usable: wanted http:// or https://, a host, and no spaces or letters "
-            "beyond ASCII",
+            "the upstream's base_url is invalid: expected http:// or https:// and a host, without spaces "
+            "or characters outside ASCII",
             code="upstream_unavailable",
         )
     tls = parts.scheme == "https"
@@ -249,8 +249,8 @@ def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str
         # A line break would allow header or request injection. The value may be a key, so it is not shown.
         if not TOKEN.fullmatch(name) or not FIELD_VALUE.fullmatch(value):
             raise UpstreamFault(
-                f"the header {name!r} for the upstream holds a line break or another character that HTTP cannot carry; "
-                "check the key or setting it comes from",
+                f"the header {name!r} for the upstream contains a line break or another character that "
+                "HTTP cannot carry; check the key or setting that it comes from",
                 code="upstream_unavailable",
             )
         lines.append(f"{name}: {value}")

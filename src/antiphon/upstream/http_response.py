@@ -195,7 +195,7 @@ class HttpResponse:
         if status < 100 or self._parser.get_http_version() not in KNOWN_VERSIONS:
             self._complain("the upstream's answer is not valid HTTP/1.1")
         if status == 101:
-            self._complain("the upstream switched to another protocol, unasked")
+            self._complain("the upstream switched to another protocol without a request to do so")
         if status < 200:  # an interim response
             self.headers.clear()
             return

@@ -67,14 +67,14 @@ class _ProxyAnswer:
             self._judge()
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
-        self._refuse("the proxy hung up without an answer")
+        self._refuse("the proxy closed the connection without a response")
 
     def _judge(self) -> None:
         status = STATUS_LINE.match(self._head)
         if status is None:
-            self._refuse("the proxy's answer is not valid HTTP")
+            self._refuse("the proxy's response is not valid HTTP")
         elif status[1] == b"407":
-            self._refuse("the proxy wants other credentials than those in HTTPS_PROXY (status 407)")
+            self._refuse("the proxy refused the credentials in HTTPS_PROXY (status 407)")
         elif not status[1].startswith(b"2"):
             self._refuse(f"the proxy refused to connect to the upstream (status {status[1].decode()})")
         elif not self._head.endswith(b"\r\n\r\n"):  # the TLS client speaks first, so this is not from the upstream
@@ -96,7 +96,8 @@ def _parse(url: str) -> Proxy:
     # The value may hold a password, so the message does not show it.
     if parts.scheme != "http" or not host:
         raise ConfigError(
-            "HTTPS_PROXY: wanted an address like http://proxy.example:3128; other kinds of proxies are not supported"
+            "HTTPS_PROXY: expected an address such as http://proxy.example:3128; other kinds of proxies "
+            "are not supported"
         )
     authorization = ""
     if parts.username:

@@ -76,7 +76,7 @@ def model_resource_name(model: str) -> str:
     name = model if RESOURCE.match(model) else f"models/{model}"
     if not all(part.strip(".") for part in name.split("/")):
         raise InvalidValue(
-            f"model: got {model[:100]!r}, wanted the name of a model without empty path segments", param="model"
+            f"model: expected a model name without empty path segments, got {model[:100]!r}", param="model"
         )
     return name
 

@@ -67,18 +67,20 @@ class TlsSession:
 
 def tls_fault(error: ssl.SSLError) -> UpstreamFault:
     """The fault for a failed handshake; names no address."""
-    reason = "the handshake broke off; does the upstream speak TLS at this port?"
+    reason = "the handshake was interrupted; does the upstream use TLS on this port?"
     if isinstance(error, ssl.SSLCertVerificationError):
         reason = CERTIFICATE_TROUBLES.get(error.verify_code, UNKNOWN_AUTHORITY)
     return UpstreamFault(f"no TLS connection to the upstream: {reason}", code="upstream_unavailable")
 
 
 RECORD: Final = 16 * 1024  # the largest TLS record
-UNKNOWN_AUTHORITY: Final = "no authority that this machine trusts signed its certificate; SSL_CERT_FILE can name others"
+UNKNOWN_AUTHORITY: Final = (
+    "its certificate was not signed by an authority that this machine trusts; SSL_CERT_FILE can name others"
+)
 # By the numbers of X509_verify_cert.
 CERTIFICATE_TROUBLES: Final = {
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
-    62: "its certificate is for another name",
+    62: "its certificate is for another host name",
     64: "its certificate is for another address",
 }

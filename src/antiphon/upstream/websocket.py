@@ -110,7 +110,7 @@ class WebSocket:
         """Sends a close frame and closes the connection. Can be called at any time."""
         if self._fault is None:
             self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-            self._break(UpstreamFault("this WebSocket was closed", code="upstream_disconnected"))
+            self._break(UpstreamFault("the WebSocket is closed", code="upstream_disconnected"))
 
     # The socket's side
 
@@ -226,10 +226,10 @@ class _Upgrade:
         """The error if the connection ends here."""
         if self._headers:
             return UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
-        return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
+        return UpstreamFault("the server closed the connection without a response", code="upstream_disconnected")
 
     def _nonsense(self) -> UpstreamFault:
-        return UpstreamFault("the server's answer to the upgrade is not valid", code="upstream_invalid_response")
+        return UpstreamFault("the server's response to the upgrade is not valid", code="upstream_invalid_response")
 
     # The parser's side
 
@@ -244,4 +244,4 @@ class _Upgrade:
 
 
 def _silent(seconds: float) -> UpstreamFault:
-    return UpstreamFault(f"the server was silent for {seconds:g} s", code="upstream_timeout", status=504)
+    return UpstreamFault(f"the server sent nothing for {seconds:g} s", code="upstream_timeout", status=504)

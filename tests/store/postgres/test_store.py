@@ -360,7 +360,7 @@ def test_nobody_waits_for_a_writer_that_fell_over() -> None:
         outcomes = await asyncio.gather(
             *(store.save("anna", record("same"), [], []) for _ in range(3)), return_exceptions=True
         )
-        assert [str(outcome) for outcome in outcomes] == ["the response could not be kept"] * 3
+        assert [str(outcome) for outcome in outcomes] == ["the response could not be stored"] * 3
         await until(lambda: [type(error) for error in unforeseen] == [RuntimeError])
 
     uvloop.run(story())
