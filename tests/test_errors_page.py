@@ -17,7 +17,7 @@ from tests.sources import REPO, source_files
 from antiphon.client.server import KEY_ERROR_CODES
 from antiphon.dialects.chat.events_to_hub import FAILED as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
-from antiphon.gateway.background_runner import CANCELLED
+from antiphon.gateway.background_job import CANCELLED
 
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.

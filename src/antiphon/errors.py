@@ -25,6 +25,10 @@ class AntiphonError(Exception):
     """Base class of all exceptions that this package raises on purpose."""
 
 
+class ClientDisconnected(AntiphonError):
+    """The client disconnected before its answer was complete. Nobody can be answered."""
+
+
 class ApiError(AntiphonError):
     """An error for a client, with status, type, code, message and param."""
 

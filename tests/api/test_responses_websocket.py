@@ -35,7 +35,7 @@ from tests.websocket_client import Closed, frame
 from antiphon import testing
 from antiphon.api.responses_websocket import MAX_WAITING, MAX_WAITING_BYTES, ResponsesConnection
 from antiphon.config import Config, TraceConfig
-from antiphon.gateway import turn_lifecycle
+from antiphon.gateway import run_turn
 from antiphon.http.websocket import WebSocket
 from antiphon.testing import Gate, turn
 from antiphon.upstream.http import HttpTransport
@@ -799,7 +799,7 @@ def test_a_message_beyond_the_limit_is_refused_by_the_protocol(here: Lab) -> Non
 
 def test_an_upstream_is_used_again_from_turn_to_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection is not thrown away though the turn was over before its last byte."""
-    monkeypatch.setattr(turn_lifecycle, "DRAIN_TIMEOUT", BOUND)  # for whoever is slow
+    monkeypatch.setattr(run_turn, "DRAIN_TIMEOUT", BOUND)  # for whoever is slow
     gate = Gate()
     said = b'data: {"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with lab() as here, here.socket() as talk:

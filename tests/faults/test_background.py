@@ -34,7 +34,7 @@ from antiphon import testing
 from antiphon.api import background_stream
 from antiphon.config import BackgroundConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.background_runner import _Job
+from antiphon.gateway.background_job import BackgroundJob
 from antiphon.protocol.events import ResponseFailed, ResponseInProgress, ResponseQueued
 from antiphon.store.interface import Store
 from antiphon.store.opening import open_store
@@ -384,7 +384,7 @@ def test_work_can_be_ended_before_its_first_step_and_after_it_is_gone(tmp_path: 
         runner: Any = lab.gateway.services.background
 
         async def run(work: Work) -> None:
-            job = _Job(lab.gateway.services, lab.gateway.services.store, "somebody", work, 0.01)  # type: ignore[arg-type]
+            job = BackgroundJob(lab.gateway.services, lab.gateway.services.store, "somebody", work, 0.01)  # type: ignore[arg-type]
             job.cancel()
             await job.task
 

@@ -18,7 +18,8 @@ from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.gateway.background_runner import MAX_PENDING_BYTES, EventLineWriter, _Log
+from antiphon.gateway.background_job import MAX_PENDING_BYTES, EventLineWriter, EventLog
+from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -31,7 +32,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import initial_response
-from antiphon.testing import turn
+from antiphon.testing import Gate, Reply, turn
 from antiphon.trace.reader import read_trace
 
 RUNNING = 8
@@ -88,8 +89,8 @@ class SlowStore:
 async def _fill_log(lines: int, size: int) -> tuple[int, int]:
     """How many lines a producer gets rid of before the store takes any, and how many afterwards."""
     store = SlowStore()
-    log = _Log(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
-    writing = asyncio.create_task(log.keep_writing())
+    log = EventLog(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
+    log.start_writing()
     added = 0
 
     async def produce() -> None:
@@ -105,7 +106,7 @@ async def _fill_log(lines: int, size: int) -> tuple[int, int]:
     held = added
     store.gate.set()
     await producing
-    writing.cancel()
+    log.stop_writing()
     return held, added
 
 
@@ -389,7 +390,7 @@ def call(lab: Lab, do: Any) -> None:
 def is_held(lab: Lab, id: str) -> bool:
     """Whether the runner has not yet been told of a cancel."""
     job = lab.gateway.services.background._running.get(id)  # type: ignore[union-attr]
-    return job is not None and job._why is None
+    return job is not None and job._interruption is None
 
 
 def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
@@ -488,3 +489,23 @@ def test_background_requires_a_stored_response(lab: Lab) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
     assert msgspec.json.decode(refused.content)["error"]["code"] == "unsupported_parameter"
     assert HELLO.elements
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_runner_starts_work_that_another_replica_has_queued(tmp_path: Path, store: str) -> None:
+    """API-2: the store wakes the runner, which would look for work only after five minutes."""
+    url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"
+    gate = Gate()
+    busy = {"background": BackgroundConfig(running=1, waiting=10)}
+    idle_timings = BackgroundTimings(lease=300, heartbeat=1, poll_interval=300, flush_interval=0.01)
+    replies: dict[str, Reply] = {"slow": turn(testing.wait(gate), testing.text("Hello."))}
+    with (
+        laboratory(url, says=replies, config=busy) as first,
+        laboratory(url, upstream=first.upstream, says=replies, background_timings=idle_timings) as second,
+    ):
+        slow = first.begin(input="slow")
+        gate.wait_reached()
+        quick = first.begin(input="quick")
+        assert second.wait(quick)["status"] == "completed"
+        gate.open()
+        assert first.wait(slow)["status"] == "completed"

@@ -35,13 +35,12 @@ from antiphon.api.responses_websocket import responses_websocket
 from antiphon.api.stored_responses import delete_response, get_response, list_input_items
 from antiphon.api.usage import show_usage
 from antiphon.api.vscode import count_editor_tokens, list_editor_models
-from antiphon.errors import AntiphonError, ApiError, ClientFault
+from antiphon.errors import AntiphonError, ClientFault
 from antiphon.gateway.background_runner import BackgroundRunner
 from antiphon.gateway.ids import new_id
-from antiphon.gateway.turn_lifecycle import shutdown_error
+from antiphon.gateway.request_scope import request_scope
 from antiphon.http.access_policy import AccessPolicy
 from antiphon.http.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_header
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.exchange import Exchange
 from antiphon.http.websocket import WebSocketRoutes, WebSocketTimeouts
 from antiphon.ops.exposition import CONTENT_TYPE
@@ -118,32 +117,17 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
-        exchange = Exchange(id, scope, receive, send, dialect_for(scope), self._access_policy.cors_headers(scope))
-        if services.traces is not None:
-            exchange.trace = services.traces.start_trace(id)
+        trace = services.traces.start_trace(id) if services.traces is not None else None
+        cors_headers = self._access_policy.cors_headers(scope)
+        exchange = Exchange(id, scope, receive, send, dialect_for(scope), cors_headers, trace)
         if services.telemetry is not None:
             exchange.log_entry.traceparent = first_header(scope, b"traceparent").decode("latin-1")
         services.requests_in_flight += 1
         try:
-            await self._serve(exchange)
-        except ClientDisconnected:
-            exchange.is_disconnected = True
-        except ApiError as error:
-            await exchange.respond_with_error(error)
-        except asyncio.CancelledError:
-            exchange.uncancel_current_task()
-            if not exchange.is_disconnected:
-                await exchange.respond_with_error(shutdown_error())
-        except Exception as error:
-            services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            await exchange.respond_with_error(ApiError(f"internal error; see the log for request id {id}"))
+            async with request_scope(services, exchange.request_scope, exchange):
+                await self._serve(exchange)
         finally:
             services.requests_in_flight -= 1
-            exchange.log_entry.client_disconnected = exchange.is_disconnected
-            services.logger.request(exchange.log_entry)
-            if exchange.trace is not None:
-                exchange.trace.note("error", exchange.log_entry.error)
-                exchange.trace.finish()
 
     async def _serve(self, exchange: Exchange) -> None:
         """Applies the access policy, then calls the endpoint."""

@@ -12,8 +12,8 @@ from antiphon.api.background_stream import stream_background_events
 from antiphon.api.stored_responses import find_response, require_owner, require_store
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.history import UNFINISHED_STATUSES
+from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.recording import response_from_record
-from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
@@ -28,9 +28,11 @@ CANCEL_TIMEOUT: Final = (
 )
 
 
-async def enqueue_response(services: Services, exchange: Exchange, request: Request, turn: UpstreamTurn) -> None:
+async def enqueue_response(
+    services: Services, exchange: Exchange, request: Request, prepared_turn: PreparedTurn
+) -> None:
     """Saves the request and answers at once, with the queued response or with its stream."""
-    store, recorder = services.store, turn.recorder
+    store, recorder, turn = services.store, prepared_turn.recorder, prepared_turn.turn
     assert store is not None  # `prepare_turn` refuses background requests without a store
     assert recorder is not None
     assert services.background is not None  # where there is a store

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from antiphon.errors import MissingField
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.compactor import Compactor, compaction_usage
 from antiphon.gateway.history import HistorySource, resolve_history
-from antiphon.gateway.turn_lifecycle import shutdown_error
 from antiphon.http.asgi import JSON
-from antiphon.http.body import ClientDisconnected, check_body_headers, read_body
+from antiphon.http.body import check_body_headers, read_body
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
@@ -29,11 +26,6 @@ async def compact_response(services: Services, exchange: Exchange) -> None:
     exchange.watch_disconnect()
     try:
         resource, losses = await _compact(services, exchange, compact_request)
-    except asyncio.CancelledError:
-        exchange.uncancel_current_task()
-        if exchange.is_disconnected:
-            raise ClientDisconnected from None
-        raise shutdown_error() from None
     finally:
         exchange.unwatch_disconnect()
     exchange.note_losses(losses)

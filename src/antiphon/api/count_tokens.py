@@ -6,7 +6,6 @@ cannot count or does not answer, the count is estimated and marked as an estimat
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
@@ -19,10 +18,9 @@ from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName, request_at_path
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.preparation import PreparedRequest
+from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.token_estimate import estimate_request
-from antiphon.gateway.turn_lifecycle import prepare_turn, shutdown_error
 from antiphon.http.asgi import JSON
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.profiles import Dialect
@@ -119,9 +117,6 @@ async def _count_upstream(services: Services, exchange: Exchange, prepared: Prep
         return await _request_count(services, exchange, prepared)
     except (ApiError, msgspec.DecodeError):
         return None
-    except asyncio.CancelledError:
-        exchange.uncancel_current_task()
-        raise (ClientDisconnected() if exchange.is_disconnected else shutdown_error()) from None
     finally:
         exchange.unwatch_disconnect()
 

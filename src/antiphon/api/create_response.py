@@ -9,7 +9,7 @@ from antiphon.api.delivery import StreamFormat, deliver
 from antiphon.api.request_options import requested_strictness, requested_style, wants_loss_events
 from antiphon.dialects import responses
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.turn_lifecycle import prepare_turn
+from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services
 
@@ -24,11 +24,11 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     prepared_turn = await prepare_turn(
         services, request, losses, archive, exchange.log_entry, exchange.trace, strict=strict
     )
-    turn = prepared_turn.turn
     if request.background:
-        await enqueue_response(services, exchange, request, turn)
+        await enqueue_response(services, exchange, request, prepared_turn)
         return
-    del request  # frees memory during a long stream
+    turn = prepared_turn.turn
+    del request, prepared_turn  # frees memory during a long stream
     await deliver(services, exchange, turn, lambda: _stream_format(services, exchange))
 
 

@@ -8,7 +8,7 @@ from antiphon.api.request_dialect import forwarded_headers, stream_format_for
 from antiphon.api.request_options import requested_strictness
 from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.turn_lifecycle import prepare_turn
+from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services
 

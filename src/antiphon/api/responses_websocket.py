@@ -17,23 +17,17 @@ from msgspec.structs import replace
 
 from antiphon.api.request_options import requested_strictness, requested_style, wants_loss_events
 from antiphon.dialects import responses
-from antiphon.dialects.responses.events_from_hub import MESSAGE_END, EventStyle
+from antiphon.dialects.responses.events_from_hub import MESSAGE_END
 from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
 from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.request_log import RequestLog
-from antiphon.gateway.turn import UpstreamTurn, is_json
-from antiphon.gateway.turn_lifecycle import (
-    drain_upstream,
-    finish_turn,
-    prepare_turn,
-    record_abandoned_turn,
-    shutdown_error,
-    violation_reporter,
-)
+from antiphon.gateway.request_scope import RequestScope, request_scope, shutdown_error
+from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import first_header
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.websocket import WebSocket
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
@@ -42,7 +36,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.status import ResponseStatus
-from antiphon.trace.writer import Trace
+from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
 
 MAX_WAITING: Final = 8  # messages in the queue
@@ -149,7 +143,7 @@ class ResponsesConnection:
         to an idle client, which could take it for the end of its next turn."""
         is_stopping = error.code == "server_shutdown"
         for _ in range(max(len(self._waiting), 0 if is_stopping else 1)):
-            self._send_error(error)
+            self.send_error(error)
         self._waiting.clear()
         self._socket.close(1001 if is_stopping else 1000, error.code)
 
@@ -162,51 +156,28 @@ class ResponsesConnection:
         trace = services.traces.start_trace(id) if services.traces is not None else None
         if services.telemetry is not None:
             log_entry.traceparent = first_header(self._socket.scope, b"traceparent").decode("latin-1")
-        delivery = _TurnDelivery(self, log_entry, trace)
+        delivery = WebSocketTurn(self, RequestScope(log_entry, trace))
         services.requests_in_flight += 1
         try:
-            if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
-                await self._socket.wait_until_writable()
-            if isinstance(message, ApiError):
-                raise message.without_traceback()
-            if trace is not None:
-                trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
-            style = requested_style(self._socket.scope, self._socket.key_style, services.config.server.style)
-            members = _members(message)
-            delivery.previous_id = _text_in(members, "previous_response_id")
-            turn = delivery.turn(_decode_request(members), style)
-            del message, members  # frees memory during a long answer
-            await turn
-        except ApiError as error:
-            self._fail(error, delivery)
-        except (asyncio.CancelledError, ClientDisconnected):
-            if not self._is_closed:
-                self._fail(shutdown_error(), delivery)
-        except Exception as error:
-            services.logger.fault("a request failed inside the gateway", error, request_id=id)
-            self._fail(ApiError(f"internal error; see the log for request id {id}"), delivery)
+            async with request_scope(services, delivery.scope, delivery):
+                if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
+                    await self._socket.wait_until_writable()
+                if isinstance(message, ApiError):
+                    raise message.without_traceback()
+                turn = delivery.run(message)
+                del message  # frees memory during a long answer
+                await turn
         finally:
             services.requests_in_flight -= 1
-            log_entry.client_disconnected = self._is_closed
-            services.logger.request(log_entry)
-            if trace is not None:
-                trace.note("error", log_entry.error)
-                trace.finish()
 
-    def _fail(self, error: ApiError, delivery: _TurnDelivery) -> None:
-        """WS-3, WS-10: ends a turn that failed before its first event."""
-        delivery.log_entry.error, delivery.log_entry.status = error.code, error.status
-        self.forget(delivery.previous_id)
-        delivery.trace_error(error.status, self._send_error(error))
-
-    def _send_error(self, error: ApiError) -> bytes:
+    def send_error(self, error: ApiError) -> bytes:
         """Sends an error and returns the message."""
         status, body = responses.error_from_hub(error)
         message = b'{"type":"error","status":%d,%b' % (status, body[1:])
         self._socket.send(message)
         return message
 
-    # For `_Telling`
+    # For `WebSocketTurn`
 
     @property
     def services(self) -> Services:
@@ -258,43 +229,46 @@ class ResponsesConnection:
         task.add_done_callback(self._drain_tasks.discard)
 
 
-class _TurnDelivery:
-    """Delivers one turn as messages."""
+class WebSocketTurn:
+    """One turn of a WebSocket: its requester, and the sink of its events."""
 
-    def __init__(self, connection: ResponsesConnection, log_entry: RequestLog, trace: Trace | None) -> None:
-        self.log_entry = log_entry
-        self.previous_id: str | None = None  # the response that the turn continues
+    def __init__(self, connection: ResponsesConnection, scope: RequestScope) -> None:
+        self.scope = scope
+        self._previous_id: str | None = None  # the response that the turn continues
         self._connection = connection
         self._services = connection.services
         self._socket = connection.socket
-        self._trace = trace
+        self._log_entry = scope.log_entry
+        self._trace = scope.trace
+        self._past_turns: PastTurns | None = None  # None: the store has the response and its history
+        self._pipe: Pipe | None = None
 
-    async def turn(self, request: Request, style: EventStyle) -> None:
+    async def run(self, message: bytes) -> None:
+        asgi_scope = self._socket.scope
+        if self._trace is not None:
+            self._trace.client_request("WEBSOCKET", asgi_scope["path"], asgi_scope["headers"], message)
+        style = requested_style(asgi_scope, self._socket.key_style, self._services.config.server.style)
+        request = self._decode_request(message)
         is_warm_up = request.generate is False
-        archive = self._connection.archive(request)
-        streamed_request = replace(request, stream=True, generate=UNSET)
-        strict = requested_strictness(self._socket.scope)
         prepared_turn = await prepare_turn(
             self._services,
-            streamed_request,
+            replace(request, stream=True, generate=UNSET),
             Losses(),
-            archive,
-            self.log_entry,
+            self._connection.archive(request),
+            self._log_entry,
             self._trace,
             keeps_history=True,
-            strict=strict,
+            strict=requested_strictness(asgi_scope),
         )
-        del request, streamed_request  # frees the history during a long answer
+        del request, message  # frees the history during a long answer
         turn = prepared_turn.turn
-        # If the store will have the response and its history, they are not remembered here.
-        is_stored = turn.prepared.request.store is True and not self._connection.has_only_copy(self.previous_id)
-        past_turns = None if is_stored else prepared_turn.before
+        is_stored = turn.prepared.request.store is True and not self._connection.has_only_copy(self._previous_id)
+        self._past_turns = None if is_stored else prepared_turn.past_turns
         del prepared_turn
-        scope = self._socket.scope
-        pipe = turn.make_pipe(
+        self._pipe = pipe = turn.make_pipe(
             responses.EventsFromHub(turn.prepared.request, style=style, framing="websocket"),
-            reports_losses=wants_loss_events(scope),
-            on_violation=violation_reporter(self._services, self.log_entry.request_id),
+            reports_losses=wants_loss_events(asgi_scope),
+            on_violation=violation_reporter(self._services, self.scope.id),
             separator=MESSAGE_END,
         )
         if self._trace is not None:
@@ -302,120 +276,84 @@ class _TurnDelivery:
         flow: Flow | None = None
         try:
             if is_warm_up:
-                await self._end(turn, pipe, past_turns, pipe.write_events(_warm_up(turn)))
+                await deliver_events(self._services, self.scope, turn, pipe, self, _warm_up(turn))
             else:
-                flow = await self._run_upstream(turn, pipe, past_turns)
+                flow = await run_turn(self._services, self.scope, turn, pipe, self)
         finally:
             if flow is None:
                 turn.abort()
-            self.log_entry.losses = len(pipe.losses)
-            if pipe.response is not None:
-                self.log_entry.note_response(pipe.response, pipe.event_count)
         if flow is not None:
             self._connection.drain_later(turn, flow)
 
-    async def _run_upstream(self, turn: UpstreamTurn, pipe: Pipe, past_turns: PastTurns | None) -> Flow | None:
-        """Delivers the answer of the upstream. Returns its flow if that has to be drained."""
-        flow: Flow | None = None
-        tap = _Tap(self, pipe)
-        try:
-            answer = await turn.send_request(self._services.transport)
-            if is_json(answer):
-                out = pipe.write_events(await turn.read_response_as_events(answer))
-            else:
-                flow = turn.body_flow(answer)
-                while not await flow(tap) and not pipe.has_ended:
-                    self._send(tap.take())
-                    await self._socket.wait_until_writable()
-                out = b"" if pipe.has_ended else pipe.finish()
-        except ApiError as error:
-            if not self._has_started(pipe):
-                raise
-            out = pipe.finish(error)
-        except (asyncio.CancelledError, ClientDisconnected):
-            if self._connection.is_closed:
-                await asyncio.shield(record_abandoned_turn(self._services, turn, pipe))
-                return None
-            if not self._has_started(pipe):
-                raise
-            out = pipe.finish(shutdown_error())
-        except Exception as error:
-            if not self._has_started(pipe):
-                raise
-            self._services.logger.fault(
-                "a stream was interrupted by a fault inside the gateway", error, request_id=self.log_entry.request_id
-            )
-            out = pipe.finish(ApiError(f"internal error; see the log for request id {self.log_entry.request_id}"))
-        if pipe.error is not None and self.log_entry.status is None:
-            raise pipe.error.without_traceback()
-        await self._end(turn, pipe, past_turns, MESSAGE_END.join(filter(None, (tap.take(), out))))
-        if pipe.is_cut_off:
-            return None
-        return flow
+    # The requester
 
-    async def _end(self, turn: UpstreamTurn, pipe: Pipe, past_turns: PastTurns | None, out: bytes) -> None:
-        """Sends the last events, and the terminal event after the response is saved."""
-        if pipe.is_holding_end:
-            self._send(out)
-            out = b""
-        last, recorded = await finish_turn(self._services, turn, pipe)
-        if pipe.response is None or pipe.response.status == ResponseStatus.FAILED or recorded is None:
-            self._connection.forget(self.previous_id)
-        else:
-            self._connection.remember(
-                recorded.id, None if past_turns is None else [*past_turns, *past_turns_of(recorded)]
-            )
-        self._send(out or last)
-
-    def _has_started(self, pipe: Pipe) -> bool:
-        """Whether events were sent (WS-3: from then on an error is sent as a failure of the response)."""
-        return self.log_entry.status is not None or pipe.has_ended
-
-    def _send(self, out: bytes) -> None:
-        if not out:
-            return
-        if self.log_entry.status is None:
-            self.log_entry.status = 200
-            self.log_entry.note_first_event()
-            if self._trace is not None:
-                self._trace.client_head(200, [])  # the head that an HTTP stream would have
-        for message in out.split(MESSAGE_END):
-            self._socket.send(message)
+    async def respond_with_error(self, error: ApiError) -> None:
+        """WS-3, WS-10: ends a turn that failed before its first event."""
+        self._log_entry.error, self._log_entry.status = error.code, error.status
+        self._connection.forget(self._previous_id)
+        message = self._connection.send_error(error)
         if self._trace is not None:
-            self._trace.client_piece(out + MESSAGE_END)
-
-    def trace_error(self, status: int, message: bytes) -> None:
-        if self._trace is not None:
-            self._trace.client_head(status, [])
+            self._trace.client_head(error.status, [])
             self._trace.client_piece(message)
 
-    def try_write(self, out: bytes) -> bool:
-        """Sends a piece if the socket is writable. Returns whether it was sent."""
+    async def interruption_error(self) -> ApiError | None:
+        if self._connection.is_closed:
+            self._log_entry.client_disconnected = True
+            return None
+        return shutdown_error()
+
+    # The sink
+
+    @property
+    def has_started(self) -> bool:
+        return self._log_entry.status is not None
+
+    def try_write(self, data: bytes) -> bool:
         if self._socket.is_write_paused:
             return False
-        self._send(out)
+        self._send(data)
         return True
 
+    async def write(self, data: bytes) -> None:
+        self._send(data)
+        await self._socket.wait_until_writable()
 
-class _Tap:
-    """Passes the pieces of an upstream to the socket. The flow stops if the client does not read, and at the end."""
+    async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
+        response = self._pipe.response if self._pipe is not None else None
+        if response is None or response.status == ResponseStatus.FAILED or stored_turn is None:
+            self._connection.forget(self._previous_id)
+        elif self._past_turns is None:
+            self._connection.remember(stored_turn.id, None)
+        else:
+            self._connection.remember(stored_turn.id, [*self._past_turns, *past_turns_of(stored_turn)])
+        self._send(data)
 
-    def __init__(self, delivery: _TurnDelivery, pipe: Pipe) -> None:
-        self._out = b""
-        self._delivery = delivery
-        self._pipe = pipe
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._log_entry.status is None:
+            self._log_entry.status = 200
+            if self._trace is not None:
+                self._trace.client_head(200, [])  # the head that an HTTP stream would have
+        for message in data.split(MESSAGE_END):
+            self._socket.send(message)
+        if self._trace is not None:
+            self._trace.client_piece(data + MESSAGE_END)
 
-    def __call__(self, piece: bytes) -> bool:
-        out = self._pipe.feed(piece)
-        if not self._pipe.has_ended and (not out or self._delivery.try_write(out)):
-            return True
-        self._out = out
-        return False
-
-    def take(self) -> bytes:
-        """Takes the piece that was not sent."""
-        out, self._out = self._out, b""
-        return out
+    def _decode_request(self, message: bytes) -> Request:
+        """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
+        request = codec.decode_create_message(message)
+        if request is None:  # it has unknown fields or a fault
+            members = _members(message)
+            self._previous_id = _text_in(members, "previous_response_id")
+            request = _decode_members(members)
+        else:
+            self._previous_id = request.previous_response_id or None
+        if request.stream_options is not UNSET:
+            raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
+        if request.background:
+            raise ClientFault(BACKGROUND_REFUSED, param="background")
+        return request
 
 
 def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
@@ -429,8 +367,8 @@ def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
     ]
 
 
-def _decode_request(members: dict[str, Any]) -> Request:
-    """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
+def _decode_members(members: dict[str, Any]) -> Request:
+    """Decodes a message that has unknown fields, or raises its fault. The fault of the type comes first."""
     if "type" not in members:
         raise MissingField("type is missing: expected 'response.create'", param="type")
     kind = _text_in(members, "type")
@@ -438,17 +376,8 @@ def _decode_request(members: dict[str, Any]) -> Request:
         description = repr(kind[:50]) if kind is not None else "a value that is not a string"
         raise ClientFault(f"type: expected 'response.create', got {description}", param="type")
     if "stream_options" in members:
-        raise ClientFault(
-            "stream_options: not supported on a WebSocket, where every turn is streamed: remove it",
-            param="stream_options",
-        )
-    request = codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
-    if request.background:
-        raise ClientFault(
-            "background: expected false, got true: a WebSocket runs no background turns; use POST /v1/responses",
-            param="background",
-        )
-    return request
+        raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
+    return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
 
 
 def _members(message: bytes) -> dict[str, Any]:
@@ -467,3 +396,9 @@ def _text_in(members: dict[str, Any], name: str) -> str | None:
         return decode_json(members.get(name, b"null"), type=str)
     except msgspec.DecodeError:
         return None
+
+
+STREAM_OPTIONS_REFUSED: Final = "stream_options: not supported on a WebSocket, where every turn is streamed: remove it"
+BACKGROUND_REFUSED: Final = (
+    "background: expected false, got true: a WebSocket runs no background turns; use POST /v1/responses"
+)

@@ -33,9 +33,7 @@ def add(subparsers: Any) -> None:
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument(
-        "--from", dest="source", required=True, choices=SOURCES, help="the agent that prints the lines"
-    )
+    parser.add_argument("--from", dest="source", required=True, choices=SOURCES, help="the agent that prints the lines")
     parser.add_argument(
         "--to",
         dest="target",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
-from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.recording import Recorder
 from antiphon.gateway.token_estimate import estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
@@ -68,7 +68,7 @@ class ManagedTurn(UpstreamTurn):
         stamps: Stamps,
         pad: PaddingSource | None,
         trace: Trace | None,
-        recorder: ResponseRecorder | None,
+        recorder: Recorder | None,
         plan: ContextPlan,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:

@@ -6,7 +6,7 @@ response as sent to the client, the losses and the error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeGuard, cast
 
 import msgspec
@@ -94,7 +94,7 @@ class Pipe:
         end, self._pending_end = self._pending_end, None
         if end is not None:
             self._write_end(end, out)
-        return self._joined(out)
+        return self.join(out)
 
     def fail(self, error: ApiError) -> bytes:
         """Writes a failure in place of the terminal event that was held back (STR-8)."""
@@ -113,7 +113,7 @@ class Pipe:
         out.append(self._from_hub.feed(event))
         self._pending_end, self.response = None, failed
         self._write_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
-        return self._joined(out)
+        return self.join(out)
 
     @property
     def is_cut_off(self) -> bool:
@@ -151,7 +151,7 @@ class Pipe:
                 out.append(self._text_run(event))
             else:
                 self._write_all(event.events(), out)
-        return self._joined(out)
+        return self.join(out)
 
     def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
         for event in events:
@@ -182,10 +182,11 @@ class Pipe:
         out.append(self._from_hub.feed(event))
         out.append(self._from_hub.finish())
 
-    def _joined(self, out: list[bytes]) -> bytes:
-        if len(out) == 1:
-            return out[0]
-        return self._separator.join(filter(None, out)) if self._separator else b"".join(out)
+    def join(self, pieces: Sequence[bytes]) -> bytes:
+        """Joins pieces of the client's stream."""
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._separator.join(filter(None, pieces)) if self._separator else b"".join(pieces)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: the losses as an event before the end, for clients that opted in. It has a sequence number like any

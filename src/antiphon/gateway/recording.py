@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -19,6 +19,15 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.conversations import ConversationAddition
 from antiphon.store.interface import ResponseRecord, Store, StoredTurn
+
+
+class Recorder(Protocol):
+    """Records the response of a turn, once."""
+
+    @property
+    def has_started(self) -> bool: ...
+
+    async def save(self, response: Response) -> StoredTurn: ...
 
 
 class ResponseRecorder:

@@ -45,9 +45,9 @@ class RequestLog(Struct, kw_only=True):
 
     def note_response(self, response: Response, events: int = 0) -> None:
         """Notes the result, and the number of events of a stream."""
+        self.response_id = response.id
         self.events = events
-        if response.error is not None:
-            self.error = response.error.code
+        self.error = None if response.error is None else response.error.code
         usage = response.usage
         if usage is not None:
             self.input_tokens = usage.input_tokens

@@ -17,7 +17,7 @@ from antiphon.dialects.common.refused_reasoning import refused_part
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.pipe import EventsFromHub, Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest
-from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.recording import Recorder
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay
@@ -45,7 +45,7 @@ class UpstreamTurn:
         stamps: Stamps,
         pad: PaddingSource | None,
         trace: Trace | None = None,
-        recorder: ResponseRecorder | None = None,
+        recorder: Recorder | None = None,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
         self.recorder = recorder  # None: the response is not stored

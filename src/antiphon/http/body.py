@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from antiphon.errors import ClientFault
+from antiphon.errors import ClientDisconnected, ClientFault
 from antiphon.http.asgi import Receive, Scope, first_header, header_values
-
-
-class ClientDisconnected(Exception):
-    """The client disconnected."""
 
 
 def check_body_headers(scope: Scope, limit: int) -> None:

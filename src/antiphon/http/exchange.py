@@ -9,6 +9,7 @@ from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import ClientDialect
 from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestScope, shutdown_error
 from antiphon.http.asgi import (
     DIRECT,
     DirectConnection,
@@ -22,7 +23,6 @@ from antiphon.http.asgi import (
 )
 from antiphon.http.body import check_body_headers, read_body
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.response import Response
 from antiphon.trace.writer import Trace
 
 MAX_LOSSES_HEADER = 512
@@ -33,7 +33,14 @@ class Exchange:
     """Endpoints respond through this object. It adds the request id to every response, and records it in the trace."""
 
     def __init__(
-        self, id: str, scope: Scope, receive: Receive, send: Send, dialect: ClientDialect, extra: Headers
+        self,
+        id: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        dialect: ClientDialect,
+        extra: Headers,
+        trace: Trace | None = None,
     ) -> None:
         self.id = id
         self.scope = scope
@@ -41,7 +48,8 @@ class Exchange:
         self.dialect = dialect  # of the client
         self.log_entry = RequestLog(request_id=id, method=scope["method"], path=scope["path"])
         self.key_style: SelectableEventStyle | None = None  # API-6: configured for the client's key
-        self.trace: Trace | None = None
+        self.trace = trace
+        self.request_scope = RequestScope(self.log_entry, trace)
         self.path_parameters: list[str] = []  # ids in the path
         self.is_disconnected = False  # the client disconnected
         self.is_complete = False  # the last byte of the response was written
@@ -116,10 +124,6 @@ class Exchange:
         if self.trace is not None:
             self.trace.losses(losses)
 
-    def note_response(self, response: Response, events: int = 0) -> None:
-        self.log_entry.response_id = response.id
-        self.log_entry.note_response(response, events)
-
     # Client disconnects
 
     def watch_disconnect(self) -> None:
@@ -143,11 +147,12 @@ class Exchange:
             self.is_disconnected = True
             self._task.cancel()
 
-    def uncancel_current_task(self) -> None:
-        """Uncancels the task of this request, so that it can record the disconnect."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.uncancel()
+    async def interruption_error(self) -> ApiError | None:
+        """None if the task was cancelled because the client disconnected; otherwise the gateway is being stopped."""
+        if self.is_disconnected:
+            self.log_entry.client_disconnected = True
+            return None
+        return shutdown_error()
 
     def _note(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -14,11 +14,10 @@ from typing import Any, Final, Literal, assert_never
 
 from msgspec import Struct
 
-from antiphon.errors import ClientFault
+from antiphon.errors import ClientDisconnected, ClientFault
 from antiphon.gateway.ids import new_id
 from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, Scope
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.websocket_frames import (
     PING,
     BinaryMessage,

@@ -48,6 +48,16 @@ def decode_stored_request(body: bytes) -> Request:
         return request
 
 
+def decode_create_message(message: bytes) -> Request | None:
+    """Decodes a `response.create` message of a WebSocket: a request with a `type`. None if the message has unknown
+    fields or a fault, which `decode_request` reports."""
+    _check_nesting(message)
+    try:
+        return _request_of(_decode_create_message(message))
+    except DECODE_ERRORS:
+        return None
+
+
 def decode_compact_request(body: bytes) -> CompactRequest:
     """Decodes the body of `POST /responses/compact`."""
     _check_nesting(body)
@@ -142,6 +152,10 @@ class _AroundTools(Request, frozen=True, kw_only=True):
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
 
+class _CreateMessage(_AroundTools, frozen=True, kw_only=True, tag_field="type", tag="response.create"):
+    """The same as a message of a WebSocket."""
+
+
 def _request_of(read: _AroundTools) -> Request:
     fields = {name: value for name in _REQUEST_FIELDS if (value := getattr(read, name)) is not UNSET}
     return Request(**fields | _tools_in(read.tools))
@@ -208,6 +222,7 @@ _REQUEST: Final = lenient_decoder(Request)
 _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
 _WITH_TOOLS: Final = (Request, Response)
 _decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
+_decode_create_message: Final = msgspec.json.Decoder(_CreateMessage).decode
 _decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
 _COMPACT_REQUEST: Final = lenient_decoder(CompactRequest)
 _ITEM_PARAM: Final = lenient_decoder(ItemParam)

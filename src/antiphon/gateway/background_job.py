@@ -1,0 +1,413 @@
+"""Runs one background response: its turn is answered into a log of events, which the store keeps and readers in any
+process read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.dialects import responses
+from antiphon.errors import ApiError, StorageUnavailable
+from antiphon.gateway.context import GatewayContext
+from antiphon.gateway.history import HistorySource
+from antiphon.gateway.ids import new_id
+from antiphon.gateway.prepare_turn import prepare_turn
+from antiphon.gateway.recording import ResponseRecorder, queued_response
+from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestScope, request_scope, shutdown_error
+from antiphon.gateway.run_turn import run_turn, violation_reporter
+from antiphon.protocol import codec
+from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.status import ResponseStatus
+from antiphon.store.conversations import ConversationAddition
+from antiphon.store.interface import ResponseRecord, Store, StoredTurn
+from antiphon.store.work import Work
+
+LINE: Final = b"\n"
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """A finished response and its stored form."""
+
+    response: Response
+    record: ResponseRecord
+    item_ids: list[str]
+    call_ids: list[str]
+    addition: ConversationAddition | None = None
+
+
+class BackgroundJob:
+    """One background response while this process runs it. It can be interrupted while it runs, but not while its end is
+    written. It is the requester of its turn, and the sink of its events."""
+
+    has_started = True  # every error is part of the response
+
+    def __init__(self, services: GatewayContext, store: Store, runner: str, work: Work, flush_interval: float) -> None:
+        self._services = services
+        self._store = store
+        self._runner = runner
+        self._work = work
+        self._event_log = EventLog(store, runner, work.id, flush_interval, self.lose_lease)
+        log_entry = RequestLog(
+            request_id=new_id("req"), method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id
+        )
+        trace = services.traces.start_trace(log_entry.request_id) if services.traces is not None else None
+        self._scope = RequestScope(log_entry, trace)
+        self._recorder: JobRecorder | None = None  # None: the turn has not begun
+        self._line_writer: EventLineWriter | None = None
+        self._interruption: ApiError | None = None  # why the job is ended from outside
+        self._has_lost_lease = False
+        self._can_be_interrupted = False
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def cancel(self) -> None:
+        """Ends the job because a client cancelled it."""
+        self._interrupt_with(cancelled_error())
+
+    def give_up(self) -> None:
+        """Ends the job because the process stops."""
+        self._interrupt_with(shutdown_error())
+
+    def lose_lease(self) -> None:
+        """Stops because another runner has the work, or it was deleted."""
+        self._has_lost_lease = True
+        self._interrupt()
+
+    def _interrupt_with(self, error: ApiError) -> None:
+        if self._interruption is None:
+            self._interruption = error
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._can_be_interrupted:
+            self._can_be_interrupted = False
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        if self._scope.trace is not None:
+            self._scope.trace.client_request("BACKGROUND", "/v1/responses", [], self._work.request)
+        try:
+            async with request_scope(self._services, self._scope, self):
+                await self._run_turn()
+        finally:
+            self._can_be_interrupted = False
+            self._event_log.stop_writing()
+
+    async def _run_turn(self) -> None:
+        work, services, scope = self._work, self._services, self._scope
+        if work.is_cancelled:
+            raise cancelled_error()
+        if work.has_events:
+            raise ApiError("the gateway that ran this response was restarted", code="server_restarted", status=503)
+        self._can_be_interrupted = True
+        if self._interruption is not None or self._has_lost_lease:
+            self._interrupt()
+        record = await self._store.get(work.owner, work.id)
+        if record is None or not await self._store.append(self._runner, work.id, 0, [], ResponseStatus.IN_PROGRESS):
+            self._has_lost_lease = True
+            return
+        self._event_log.start_writing()
+        request = replace(codec.decode_stored_request(work.request), stream=True)
+        archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
+        # Strict mode was checked when the request was queued.
+        prepared_turn = await prepare_turn(
+            services, request, Losses(), archive, scope.log_entry, scope.trace, strict=False
+        )
+        turn = prepared_turn.turn
+        turn.opening = queued_response(record)
+        scope.log_entry.response_id = work.id
+        assert prepared_turn.recorder is not None  # the response is stored
+        self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, record.input)
+        self._line_writer = EventLineWriter(turn.opening)
+        pipe = turn.make_pipe(self._line_writer, separator=LINE, on_violation=violation_reporter(services, scope.id))
+        try:
+            await run_turn(services, scope, turn, pipe, self)
+        finally:
+            turn.abort()
+
+    # The sink
+
+    def try_write(self, data: bytes) -> bool:
+        """The task writes, because it yields to other tasks after each piece."""
+        del data
+        return False
+
+    async def write(self, data: bytes) -> None:
+        self._event_log.add(data.split(LINE))
+        await self._event_log.wait_for_room()
+
+    async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
+        """Writes the last events and the response in one transaction."""
+        del stored_turn
+        self._can_be_interrupted = False
+        assert self._recorder is not None
+        assert self._line_writer is not None
+        if data:
+            self._event_log.add(data.split(LINE))
+        await self._finish(self._recorder.make_ending(self._line_writer.response))
+
+    # The requester
+
+    async def interruption_error(self) -> ApiError | None:
+        """None if the work is left to another runner."""
+        self._can_be_interrupted = False
+        error = self._interruption or shutdown_error()
+        if self._has_lost_lease or await self._release_unstarted(error):
+            return None
+        if self._line_writer is not None:
+            self._line_writer.is_cancelled = error.code == CANCELLED
+        return error
+
+    async def respond_with_error(self, error: ApiError) -> None:
+        """Ends a response whose turn has not begun, in this run or in an earlier one."""
+        self._can_be_interrupted = False
+        try:
+            if isinstance(error, StorageUnavailable):
+                raise error
+            ending = None if self._has_lost_lease else await self._end_stored_events(error)
+            if ending is not None:
+                await self._finish(ending)
+        except StorageUnavailable as storage_error:
+            self._leave_to_lease(storage_error)
+
+    async def _finish(self, ending: Ending) -> None:
+        log_entry = self._scope.log_entry
+        log_entry.status = 200
+        log_entry.note_response(ending.response, self._event_log.count)
+        if not await self._event_log.finish(ending):
+            self._services.logger.event(
+                "lease lost before the end of background work", level="warning", response_id=self._work.id
+            )
+
+    async def _release_unstarted(self, error: ApiError) -> bool:
+        """Releases work that the process stops before any event was stored, so that another runner can start it."""
+        if error.code != SHUTDOWN or await self._event_log.has_events():
+            return False
+        try:
+            await self._store.release(self._runner, [self._work.id])
+        except StorageUnavailable as storage_error:
+            self._leave_to_lease(storage_error)
+        return True
+
+    def _leave_to_lease(self, error: StorageUnavailable) -> None:
+        """Leaves the work as it is: when its lease expires, a runner restarts it or fails it."""
+        self._scope.log_entry.error = error.code
+        self._services.logger.event(
+            "background work interrupted: the store is unavailable",
+            level="warning",
+            response_id=self._work.id,
+            why=error.message,
+        )
+
+    async def _end_stored_events(self, error: ApiError) -> Ending | None:
+        """Ends a response whose runner is gone: reads its stored events and completes them with an error."""
+        record = await self._store.get(self._work.owner, self._work.id)
+        past_events = await self._store.events_after(self._work.owner, self._work.id, -1)
+        if record is None or past_events is None:
+            return None  # it was deleted
+        queued = queued_response(record)
+        # With stored events, the events set the status.
+        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
+        reader = responses.EventsToHub(Request(), opening, self._services.stamps)
+        events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(
+            error
+        )
+        lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)
+        self._event_log.number = len(past_events.events)
+        self._event_log.add([line for event in events[len(past_events.events) :] if (line := lines.feed(event))])
+        response = lines.response
+        assert response is not None
+        ended = replace(
+            record,
+            status=response.status,
+            head=codec.encode(replace(response, output=[])),
+            output=codec.encode(response.output),
+        )
+        return Ending(
+            response=response, record=ended, item_ids=_ids_in(ended.input) + _ids_in(ended.output), call_ids=[]
+        )
+
+
+class JobRecorder:
+    """Keeps the response of a job until its last events are written: the store saves both in one transaction."""
+
+    has_started: Final = True  # nothing is recorded for a job that is abandoned
+
+    def __init__(self, recorder: ResponseRecorder, input: bytes) -> None:
+        self._recorder = recorder
+        self._input = input  # the request's items, with the ids assigned when it was queued
+        self._response: Response | None = None
+
+    async def save(self, response: Response) -> StoredTurn:
+        self._response = response
+        return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
+
+    def make_ending(self, failed_response: Response | None) -> Ending:
+        """The stored form of the response. `failed_response` is a failed or cancelled response, as written."""
+        response = self._response
+        assert response is not None  # every turn ends with a response
+        if failed_response is not None:
+            response = replace(response, status=failed_response.status, error=failed_response.error)
+        record, _, call_ids = self._recorder.make_record(response)
+        record = replace(record, input=self._input)
+        return Ending(
+            response=response,
+            record=record,
+            item_ids=_ids_in(record.input) + _ids_in(record.output),
+            call_ids=call_ids,
+            addition=self._recorder.make_addition(record),
+        )
+
+
+class EventLineWriter:
+    """Writes events as lines of JSON. A cancelled response ends without an error. The events before `in_progress` are
+    the same in every run, since a reader may have received them while the response was queued (see `tailing`)."""
+
+    def __init__(self, queued: Response, *, is_cancelled: bool = False) -> None:
+        self.losses = Losses()
+        self.is_cancelled = is_cancelled
+        self._queued = queued
+        self.response: Response | None = None  # a failed or cancelled response, as written
+        self._left_out = 0
+
+    def feed(self, event: StreamEvent) -> bytes:
+        if isinstance(event, ErrorEvent) and self.is_cancelled:
+            self._left_out = 1
+            return b""
+        if type(event) is ResponseCreated or type(event) is ResponseQueued:
+            event = replace(event, response=self._queued)
+        elif isinstance(event, ResponseFailed):
+            if self.is_cancelled:
+                response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
+                event = replace(event, sequence_number=event.sequence_number - self._left_out, response=response)
+            self.response = event.response
+        return encode_event_line(event)
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class EventLog:
+    """Buffers the events of a response and writes them to the store."""
+
+    def __init__(self, store: Store, runner: str, id: str, flush_interval: float, lose: Callable[[], None]) -> None:
+        self.number = 0  # of the next event to write
+        self._store = store
+        self._runner = runner
+        self._id = id
+        self._flush_interval = flush_interval
+        self._lose = lose
+        self._pending_lines: list[bytes] = []
+        self._pending_bytes = 0
+        self._written = asyncio.Event()
+        self._news = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._writer: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of all events, written or not."""
+        return self.number + len(self._pending_lines)
+
+    def add(self, lines: list[bytes]) -> None:
+        self._pending_lines += lines
+        self._pending_bytes += sum(map(len, lines))
+        self._news.set()
+
+    async def wait_for_room(self) -> None:
+        """Waits while the buffer is full, so that the upstream is read no faster than events are stored. Always yields
+        once, so that a fast upstream does not block other tasks."""
+        await asyncio.sleep(0)
+        while self._pending_bytes > MAX_PENDING_BYTES:
+            self._written.clear()
+            await self._written.wait()
+
+    async def has_events(self) -> bool:
+        """Whether any event was stored, so that a reader may have received it."""
+        async with self._lock:
+            return self.number > 0
+
+    def start_writing(self) -> None:
+        self._writer = asyncio.get_running_loop().create_task(self._keep_writing())
+
+    def stop_writing(self) -> None:
+        """Stops the periodic writes. A write that has begun ends."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    async def _keep_writing(self) -> None:
+        """Writes collected events periodically, `flush_interval` after the first. Retries what could not be written."""
+        while True:
+            await self._news.wait()
+            await asyncio.sleep(self._flush_interval)
+            self._news.clear()
+            if not await asyncio.shield(self._write()):
+                await asyncio.sleep(AGAIN)
+                self._news.set()
+
+    async def _write(self) -> bool:
+        """Writes the buffer; False if it must be retried."""
+        async with self._lock:
+            lines = list(self._pending_lines)
+            try:
+                if not await self._store.append(self._runner, self._id, self.number, lines, ResponseStatus.IN_PROGRESS):
+                    self._lose()
+                    return True
+            except StorageUnavailable:
+                return False
+            del self._pending_lines[: len(lines)]
+            self._pending_bytes -= sum(map(len, lines))
+            self.number += len(lines)
+            self._written.set()
+            return True
+
+    async def finish(self, ending: Ending) -> bool:
+        """Writes the remaining events and the response; retries while the storage is unavailable, since no other runner
+        can claim the work then. Returns whether this runner still had the lease."""
+        self.stop_writing()
+        async with self._lock:
+            while True:
+                try:
+                    return await self._store.finish(
+                        self._runner,
+                        ending.record,
+                        ending.item_ids,
+                        ending.call_ids,
+                        self.number,
+                        self._pending_lines,
+                        addition=ending.addition,
+                    )
+                except StorageUnavailable:
+                    await asyncio.sleep(AGAIN)
+
+
+def cancelled_error() -> ApiError:
+    """The error that ends a cancelled response."""
+    return ApiError("the response was cancelled", code=CANCELLED)
+
+
+def _ids_in(items: bytes) -> list[str]:
+    ids = [item.get("id") for item in msgspec.json.decode(items, type=list[dict[str, Any]])]
+    return [id for id in ids if isinstance(id, str) and id]
+
+
+def encode_event_line(event: StreamEvent) -> bytes:
+    """An event as JSON on one line. Raw bytes of the upstream in it may hold line breaks."""
+    data = codec.encode(event)
+    return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
+
+
+CANCELLED: Final = "cancelled"
+SHUTDOWN: Final = "server_shutdown"
+MAX_PENDING_BYTES: Final = 4 * 1024 * 1024  # bytes of events in the buffer
+AGAIN: Final = 1.0  # seconds between attempts while the storage is unavailable
