@@ -107,7 +107,7 @@ def test_what_a_gateway_could_not_tell_the_server_behind_it_is_reported_too() ->
         client.stream("Hi.", **lossy).final()
         client.create("Hi.")
     assert [[str(loss) for loss in losses] for losses in told] == [
-        ["tools[0]: was lost behind the gateway (its trace says how)"]
+        ["tools[0]: lost in the gateway (see the trace of the gateway)"]
     ] * 2
 
 

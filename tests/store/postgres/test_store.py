@@ -315,7 +315,7 @@ def test_one_response_that_does_not_fit_takes_no_other_along() -> None:
                 StorageUnavailable,
                 type(None),
             ]
-            assert str(outcomes[1]) == str(outcomes[2]) == "the database cannot hold what it was given"
+            assert str(outcomes[1]) == str(outcomes[2]) == "the data is too large or invalid for the database"
             assert await store.get("anna", "good") == record("good", at=5)
 
     uvloop.run(story())
@@ -427,7 +427,7 @@ def test_an_id_that_leads_nowhere_is_found_by_verifying() -> None:
         async with opened(url) as store:
             await store.save("anna", record("resp_1"), ["msg_1", "msg_2"], ["call_1"])
             postgres_server.sql("SET session_replication_role = replica; DELETE FROM antiphon_responses", url)
-            assert await store.verify() == ["3 ids lead to no response of their owner"]
+            assert await store.verify() == ["3 ids without a response of their owner"]
 
     uvloop.run(story())
 
@@ -444,7 +444,7 @@ def test_contents_that_cannot_be_read_are_found_by_verifying() -> None:
                 "CREATE VIEW antiphon_responses AS SELECT * FROM beneath WHERE damaged()",
                 url,
             )
-            assert await store.verify() == ["the database says: missing chunk 0"]
+            assert await store.verify() == ["error of the database: missing chunk 0"]
 
     uvloop.run(story())
 
@@ -661,13 +661,13 @@ def test_starting_can_be_given_up() -> None:
     [
         ("53100", "the disk of the database is full"),
         ("53200", "the database is out of memory"),
-        ("53300", "the database has no connection left for us"),
+        ("53300", "the database has no connection left"),
         ("53400", "the database is out of resources"),
         ("57P03", "the database is shutting down or starting up"),
-        ("58030", "the database has trouble with its disk"),
-        ("42P01", "the tables of the database are not as they should be"),
+        ("58030", "the database has a disk error"),
+        ("42P01", "the tables of the database are not as expected"),
         ("XX002", "the database is damaged"),
-        ("0A000", "the database refused what was asked of it"),
+        ("0A000", "the database refused the statement"),
     ],
 )
 def test_what_the_server_reports_is_told_without_its_own_words(state: str, told: str) -> None:

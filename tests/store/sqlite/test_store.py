@@ -520,7 +520,7 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
             for outcome in await asyncio.gather(*early, return_exceptions=True):
                 assert isinstance(outcome, StorageUnavailable)
                 assert (outcome.status, outcome.code) == (503, "storage_unavailable")
-                assert outcome.message == "the storage is busy: something else holds it; try again"
+                assert outcome.message == "the storage is locked by another process; retry"
                 assert isinstance(outcome.__cause__, apsw.BusyError)
             assert not late.done()
         await late
@@ -709,7 +709,7 @@ def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute("INSERT INTO found_by VALUES (CAST('bert' AS BLOB), 0, CAST('msg_1' AS BLOB), 1)")
-        assert await store.verify() == ["ids that lead to no response of their owner: 1"]
+        assert await store.verify() == ["ids without a response of their owner: 1"]
         await store.close()
 
     asyncio.run(go())
@@ -722,7 +722,7 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
         await store.save("anna", record("resp_1"), [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute(damage)
-        assert await store.verify() == ["responses without input and output, or that continue a later response: 1"]
+        assert await store.verify() == ["responses without input and output, or whose previous response is newer: 1"]
         await store.close()
 
     asyncio.run(go())
@@ -782,7 +782,7 @@ READ_ONLY = """
         ("pass", "cannot be made: Permission denied; name another file in [store] url"),
         (
             "path.touch(); path.chmod(0o444)",
-            "cannot be opened for writing; the file and its folder must belong to whoever runs Antiphon",
+            "cannot be opened for writing; the file and its folder must belong to the user that runs Antiphon",
         ),
     ],
 )
@@ -824,7 +824,7 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await store.save("anna", record("a", says=b"x" * 60_000), [], [])
         await store.save("anna", replace(record("b", "a", says=b"x" * 60_000)), [], [])
         for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), chain_of(store, "anna", "b")):
-            with pytest.raises(StorageUnavailable, match="this is too large for the storage"):
+            with pytest.raises(StorageUnavailable, match="the data is too large for the storage"):
                 await question
         assert await store.get("anna", "b")
         await store.close()
