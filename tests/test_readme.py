@@ -105,7 +105,7 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        return self.greeting.partition("serves http://")[2].partition("/v1")[0]
+        return self.greeting.partition("listens on http://")[2].partition("/v1")[0]
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def _greeting(process: subprocess.Popen[str], log: Path) -> str:
     said: list[str] = []
     for line in process.stdout:
         said.append(line)
-        if line.startswith("Ctrl-C"):
+        if line.startswith("Press Ctrl-C"):
             return "".join(said)
     raise AssertionError(f"antiphon serve ended with {process.wait(BOUND)}: {log.read_text(encoding='utf-8')}")
 
