@@ -84,7 +84,7 @@ def _location(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | N
 def _sqlite_path(rest: str) -> Path:
     path = unquote(rest[1:])
     if not rest.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(rest):
-        raise ConfigError(f"[store] url begins with sqlite:// but has no path; expected {EXPECTED_URL}")
+        raise ConfigError(f"[store] url begins with sqlite:// but has no valid path; expected {EXPECTED_URL}")
     return Path(path)
 
 

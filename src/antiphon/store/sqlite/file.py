@@ -128,7 +128,7 @@ SETTINGS: Final[dict[str, int | str]] = {
     "journal_size_limit": 16 << 20,
 }
 ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
-    (apsw.BusyError, "the storage is locked by another process; retry"),
+    (apsw.BusyError, "the storage is busy: another connection holds the lock; retry"),
     (apsw.FullError, "the storage is full"),
     ((apsw.ReadOnlyError, apsw.PermissionsError), "the storage cannot be written to"),
     ((apsw.CorruptError, apsw.NotADBError), "the storage is damaged"),
