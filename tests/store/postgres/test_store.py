@@ -558,9 +558,7 @@ def test_tables_of_a_newer_version_are_refused_and_left_alone() -> None:
     url = postgres_server.fresh_url()
     uvloop.run(_open_and_close(url))
     postgres_server.sql("INSERT INTO antiphon_schema (version) VALUES (999)", url)
-    with pytest.raises(
-        ConfigError, match=rf"have version 999, expected at most {len(MIGRATIONS)};"
-    ):
+    with pytest.raises(ConfigError, match=rf"have version 999, expected at most {len(MIGRATIONS)};"):
         uvloop.run(_open_and_close(url))
     assert postgres_server.sql("SELECT max(version) FROM antiphon_schema", url) == "999"
 
