@@ -69,17 +69,17 @@ def _block(section: str, language: str, at: int = 0) -> str:
 
 
 START = _block("Start", "sh")
-ASK, CURL_WHOLE, CURL_STREAM = (_block("Ask", "sh", at) for at in range(3))
-SDK = _block("Ask", "python")
-GO_ON = _block("Go on", "python")
-OTHER_SDKS = _block("Ask in another API", "python")
-OTHER_PROGRAMS = _block("Ask in another API", "sh")
-OLLAMA, OPENAI, CHAT = (_block("Put a server behind it", "toml", at) for at in range(3))
-CODEX = _block("Codex CLI on such a server", "toml")
-LOSSES, SERVE, TRACE = (_block("See what happened", "sh", at) for at in range(3))
-LOSSES_SHOWN = _block("See what happened", "text")
-MAKE_KEY = _block("Let others in", "sh")
-KEYS = _block("Let others in", "toml")
+ASK, CURL_WHOLE, CURL_STREAM = (_block("Send a request", "sh", at) for at in range(3))
+SDK = _block("Send a request", "python")
+GO_ON = _block("Continue a response", "python")
+OTHER_SDKS = _block("Use another API", "python")
+OTHER_PROGRAMS = _block("Use another API", "sh")
+OLLAMA, OPENAI, CHAT = (_block("Add a server", "toml", at) for at in range(3))
+CODEX = _block("Use Codex CLI", "toml")
+LOSSES, SERVE, TRACE = (_block("Debug a request", "sh", at) for at in range(3))
+LOSSES_SHOWN = _block("Debug a request", "text")
+MAKE_KEY = _block("Give others access", "sh")
+KEYS = _block("Give others access", "toml")
 
 
 def test_every_block_of_the_readme_is_run() -> None:
@@ -105,7 +105,7 @@ class Gateway:
 
     @property
     def address(self) -> str:
-        return self.greeting.partition("serves http://")[2].partition("/v1")[0]
+        return self.greeting.partition("listens on http://")[2].partition("/v1")[0]
 
     @property
     def log(self) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def _greeting(process: subprocess.Popen[str], log: Path) -> str:
     said: list[str] = []
     for line in process.stdout:
         said.append(line)
-        if line.startswith("Ctrl-C"):
+        if line.startswith("Press Ctrl-C"):
             return "".join(said)
     raise AssertionError(f"antiphon serve ended with {process.wait(BOUND)}: {log.read_text(encoding='utf-8')}")
 
@@ -219,7 +219,7 @@ def test_the_stand_in_for_curl_asks_as_curl_does(flags: list[str], gateway: Gate
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Started as the README says under "See what happened"; it has judged all that it sent when it is over."""
+    """Started as the README says under "Debug a request"; it has judged all that it sent when it is over."""
     with _served(shlex.split(SERVE), tmp_path_factory.mktemp("newcomer")) as gateway:
         yield gateway
         assert gateway.stop() == 0

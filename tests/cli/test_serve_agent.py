@@ -60,5 +60,5 @@ def test_with_a_configuration_agents_come_first(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no module 'nowhere'"):
+    with pytest.raises(ConfigError, match="no module 'nowhere', neither in"):
         served(tmp_path, "--agent", "nowhere:hello")

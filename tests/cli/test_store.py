@@ -151,7 +151,7 @@ def test_store_verify_fails_for_a_damaged_store(tmp_path: Path) -> None:
         db.execute("INSERT INTO found_by VALUES (x'00', 0, x'00', 7)")
     assert run(tmp_path, "verify", "--config", "mine.toml") == (
         FAILED,
-        "ids that lead to no response of their owner: 1\n",
+        "ids without a response of their owner: 1\n",
     )
 
 

@@ -87,7 +87,7 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
     found = [re.sub(r"\d+", "N", each) for each in headings(out)]
     expected = [
         "request of the client: POST /vN/responses",
-        "route: upstream lab, model mock-N, dialect chat, profile chat, as a stream",
+        "route: upstream lab, model mock-N, dialect chat, profile chat, streamed",
         "the request in the hub format",
         "request to the upstream: POST http://lab/vN/chat/completions",
         "response of the upstream: N",

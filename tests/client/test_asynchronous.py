@@ -107,7 +107,7 @@ def test_what_a_gateway_could_not_tell_the_server_behind_it_is_reported_too() ->
         client.stream("Hi.", **lossy).final()
         client.create("Hi.")
     assert [[str(loss) for loss in losses] for losses in told] == [
-        ["tools[0]: was lost behind the gateway (its trace says how)"]
+        ["tools[0]: lost in the gateway (see the trace of the gateway)"]
     ] * 2
 
 
@@ -148,7 +148,7 @@ def test_a_kept_response_is_retrieved_and_deleted(tmp_path: Path) -> None:
 
 def test_servers_that_keep_nothing_are_not_asked_for_what_they_kept() -> None:
     async def work(client: AsyncClient) -> None:
-        with pytest.raises(UnsupportedParameter, match="keeps no responses"):
+        with pytest.raises(UnsupportedParameter, match="stores no responses"):
             await client.retrieve("resp_1")
         with pytest.raises(UnsupportedParameter) as caught:
             await client.create("Hi.", previous_response_id="resp_1")

@@ -217,5 +217,5 @@ def test_leaving_a_stream_early_lets_go_of_the_server(lab: Lab) -> None:
         with client.stream("wait") as stream:
             next(iter(stream))
         lab.upstream.wait_disconnected()
-        with pytest.raises(UpstreamFault, match="left before its end"):
+        with pytest.raises(UpstreamFault, match="closed before its end"):
             stream.final()

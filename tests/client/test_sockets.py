@@ -65,16 +65,16 @@ def test_a_stream_that_fails_in_the_middle_says_why() -> None:
 
 
 def test_one_turn_at_a_time() -> None:
-    """WS-4: and one that is left before its end takes the connection with it (WS-12)."""
+    """WS-4: and one that is closed before its end takes the connection with it (WS-12)."""
     gate = Gate()
     with gateway([turn(testing.text("Well"), testing.wait(gate))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket:
             never = socket.stream("Not sent.")
             with socket.stream("Hi.") as stream:
                 next(iter(stream))
-                with pytest.raises(ClientFault, match="under way"):
+                with pytest.raises(ClientFault, match="in progress"):
                     socket.create("Hi.")
-            with pytest.raises(UpstreamFault, match="left before its end"):
+            with pytest.raises(UpstreamFault, match="closed before its end"):
                 stream.final()
             with pytest.raises(UpstreamFault, match="was closed"):
                 socket.create("Hi.")

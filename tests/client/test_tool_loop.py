@@ -105,7 +105,7 @@ def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
     assert told[0] == "LookupError: no such city"
     assert told[1].startswith("ValidationError: Expected `int`")
     assert told[2].startswith("DecodeError")
-    assert told[3] == "there is no tool named 'subtract'; there is broken, add"
+    assert told[3] == "unknown tool 'subtract'; expected one of broken, add"
     assert all(call.failed for call in run.calls)
 
 

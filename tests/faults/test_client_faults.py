@@ -345,11 +345,11 @@ def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("one"))
-    refused = lab.gateway.written.count("did not come")
+    refused = lab.gateway.written.count("was not received")
     with lab.gateway.connect() as client:
         client.sendall(request(close=False) + request()[:-1])
         gate.wait_reached(BOUND)
-        until(lambda: lab.gateway.written.count("did not come") == refused + 1)
+        until(lambda: lab.gateway.written.count("was not received") == refused + 1)
         gate.open()
         first, second = apart(read_all(client))
     assert (first.text, second.status) == ("one", 400)

@@ -98,8 +98,8 @@ def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_seale
     for words in (
         "You are kind.",
         "The code word is slate.",
-        "[the assistant called f, as a]\n{}",
-        "[a gave]\n42",
+        "[tool call of the assistant: f, id a]\n{}",
+        "[result of tool call a]\n42",
         "Go on.",
     ):
         assert words in text

@@ -242,7 +242,7 @@ def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None
     [
         (ClientRequest, "no request was recorded"),
         (ClientHead, "no response was recorded"),
-        (UpstreamHead, "the upstream never began to answer"),
+        (UpstreamHead, "the upstream did not answer"),
     ],
 )
 def test_a_trace_that_lacks_a_part_says_which(tmp_path: Path, kind: type, said: str) -> None:

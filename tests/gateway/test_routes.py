@@ -30,7 +30,7 @@ def test_the_first_upstream_that_matches_is_asked_under_its_own_name_for_the_mod
 @pytest.mark.parametrize("model", [None, "", 7])
 def test_a_request_without_a_model_is_told_which_there_are(model: object) -> None:
     routes = Routes(Config(upstreams=[lab(models=["mock-*"])]), {}, {})
-    with pytest.raises(ApiError, match=r"wanted the name of a model, such as 'mock-\*'") as caught:
+    with pytest.raises(ApiError, match=r"expected the name of a model, such as 'mock-\*'") as caught:
         routes.find(model)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, "missing_field", "model")
 

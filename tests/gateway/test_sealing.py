@@ -138,13 +138,13 @@ def test_all_who_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("written", ["", "no key", "ab" * 31, "é"])
 def test_a_file_without_a_key_is_said_to_be_one(tmp_path: Path, written: str) -> None:
     (tmp_path / "key").write_text(written, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"holds no key.*keys_env"):
+    with pytest.raises(ConfigError, match=r"contains no valid key.*keys_env"):
         load_or_create_key(tmp_path / "key")
 
 
 def test_a_place_that_cannot_be_written_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be read or made"):
+    with pytest.raises(ConfigError, match="cannot be read or created"):
         load_or_create_key(tmp_path / "file" / "key")
 
 

@@ -51,15 +51,15 @@ def test_everything_that_was_said_and_done_is_told() -> None:
         None,
     )
     assert told.text.split("\n\n") == [
-        "[instructions to the assistant, which stay in force]\nBe kind.",
+        "[instructions to the assistant, still in force]\nBe kind.",
         *(f"[summary of the earlier conversation]\n{summary_message('long ago').content}").split("\n\n"),
         "[user]\nLook at this.",
         "[user]\nHere:\n[image omitted: image/png data]\nNo.",
-        "[the assistant thought]\nHm.\nWell.",
-        "[the assistant called f, as a]\n{}",
-        "[the assistant called f, as b]\nx",
-        "[a gave]\n42",
-        "[b gave]\ndone\n[image omitted: image/png data]",
+        "[reasoning of the assistant]\nHm.\nWell.",
+        "[tool call of the assistant: f, id a]\n{}",
+        "[tool call of the assistant: f, id b]\nx",
+        "[result of tool call a]\n42",
+        "[result of tool call b]\ndone\n[image omitted: image/png data]",
         '[assistant]\n{"type":"tool_use","id":"c","name":"g","input":{}}',
         '[acme:thing]\n{"type":"acme:thing","x":1}',
         '[web_search_call]\n{"type":"web_search_call","id":"ws_1","status":"completed"}',
@@ -70,9 +70,9 @@ def test_everything_that_was_said_and_done_is_told() -> None:
 def test_a_long_output_is_cut_in_its_middle() -> None:
     long = "begin " + "x" * 100_000 + " end"
     told = make_transcript(None, items({**output("a"), "output": long}), None)
-    assert told.text.startswith("[a gave]\nbegin xxx")
+    assert told.text.startswith("[result of tool call a]\nbegin xxx")
     assert told.text.endswith("xxx end")
-    assert "\n[… 84011 characters left out …]\n" in told.text
+    assert "\n[… 84011 characters omitted …]\n" in told.text
     assert len(told.text) < 17_000
 
 
@@ -86,7 +86,7 @@ def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
     assert 0 < few.omitted_items < 20
     assert estimate_text(few.text) < 2_100
     assert "Be kind." in few.text
-    assert f"[{few.omitted_items} older items are left out here" in few.text
+    assert f"[{few.omitted_items} older items omitted" in few.text
     assert "[user]\n19 x" in few.text
     assert "[user]\n0 x" not in few.text
 
@@ -97,4 +97,7 @@ def test_one_item_is_always_told() -> None:
 
 def test_transcript_says_that_a_tool_failed() -> None:
     """F-4: whoever sums up the conversation has to know."""
-    assert make_transcript(None, items({**output("a"), "is_error": True}), None).text == "[a gave]\n[tool error] 42"
+    assert (
+        make_transcript(None, items({**output("a"), "is_error": True}), None).text
+        == "[result of tool call a]\n[tool error] 42"
+    )

@@ -615,7 +615,7 @@ def test_a_body_that_stops_coming_is_refused() -> None:
     with serving(Impatient) as place:
         answer = place.ask(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
         assert answer.status == 400
-        assert b"the rest of the body did not come" in answer.body
+        assert b"the rest of the body was not received" in answer.body
 
 
 def test_a_body_that_waits_for_us_is_not_late(place: Place) -> None:

@@ -77,7 +77,7 @@ def test_a_port_can_be_taken_again_at_once() -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
 def test_an_address_that_is_not_of_this_machine_is_told_as_such(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"server\.host.*no address of this machine"), bound_listener(on(host)):
+    with pytest.raises(ConfigError, match=r"server\.host.*not an address of this machine"), bound_listener(on(host)):
         pass
 
 

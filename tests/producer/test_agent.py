@@ -206,7 +206,7 @@ def test_any_other_error_is_in_the_log_and_not_in_the_answer(caplog: pytest.LogC
     assert told.response.error is not None
     assert (told.response.error.code, told.response.error.message) == (
         "agent_failed",
-        "the agent failed; its log says why",
+        "the agent failed; see the log of the gateway",
     )
     assert "the password is 1234" in caplog.text
 

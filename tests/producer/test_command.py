@@ -79,7 +79,7 @@ def test_lines_that_are_no_events_are_in_the_log(caplog: pytest.LogCaptureFixtur
     """F-4."""
     with caplog.at_level(logging.WARNING, logger="antiphon.agent"):
         answer(program(TELLER))
-    assert "a line: it was not told (it is no event)" in caplog.text
+    assert "a line: its content (it is not an event)" in caplog.text
 
 
 def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:

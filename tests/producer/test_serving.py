@@ -55,8 +55,8 @@ def test_an_agent_is_found_by_module_and_name(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("lab_agents", "wanted a module and the name of an agent in it"),
-        ("nowhere:hello", "there is no module 'nowhere'"),
+        ("lab_agents", "expected a module and the name of an agent in it"),
+        ("nowhere:hello", "no module 'nowhere', neither in"),
         ("lab_agents:goodbye", "has nothing called 'goodbye'"),
         ("lab_agents:plain", "put @agent"),
     ],

@@ -31,7 +31,7 @@ def test_switches_are_read_from_their_table_and_nothing_else_of_the_file(tmp_pat
     [
         ("[agent.open_responses]\nenabeld = true\n", "agent.toml, line 2: .*open_responses.enabeld.*enabled"),
         ("[agent.open_responses]\nenabled = 1\n", "agent.toml, line 2: agent.open_responses.enabled: got 1"),
-        ("[agent]\nopen_responses = 1\n", "wanted a table of switches"),
+        ("[agent]\nopen_responses = 1\n", "expected a table of switches"),
         ("agent = 1\n[x", "agent.toml"),
     ],
 )

@@ -27,5 +27,5 @@ def test_what_is_there_already_is_not_missing() -> None:
 
 
 def test_a_gap_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="from number 3 on came where number 2 is the next"):
+    with pytest.raises(ValueError, match="expected number 2, got number 3"):
         events_to_append(3, [], 2)

@@ -86,20 +86,20 @@ def test_postgresql_has_two_names() -> None:
     ("url", "came"),
     [
         ("mysql://anna:sesame@db/antiphon", "begins with mysql://;"),
-        ("anna:sesame@db/antiphon", "is no URL that is known here;"),
-        ("anna:sesame@db://antiphon", "is no URL that is known here;"),
-        ("postgresql:anna:sesame@db", "is no URL that is known here;"),
-        ("", "is no URL that is known here;"),
-        ("sqlite://", "begins with sqlite:// and does not go on with a path;"),
-        ("sqlite:///", "begins with sqlite:// and does not go on with a path;"),
-        ("sqlite://sesame.db", "begins with sqlite:// and does not go on with a path;"),
-        ("sqlite:///a%00b", "begins with sqlite:// and does not go on with a path;"),
-        ("sqlite:///a.db?key=sesame", "begins with sqlite:// and does not go on with a path;"),
-        ("sqlite:a.db", "is no URL that is known here;"),
+        ("anna:sesame@db/antiphon", "is not a supported URL;"),
+        ("anna:sesame@db://antiphon", "is not a supported URL;"),
+        ("postgresql:anna:sesame@db", "is not a supported URL;"),
+        ("", "is not a supported URL;"),
+        ("sqlite://", "begins with sqlite:// but has no valid path;"),
+        ("sqlite:///", "begins with sqlite:// but has no valid path;"),
+        ("sqlite://sesame.db", "begins with sqlite:// but has no valid path;"),
+        ("sqlite:///a%00b", "begins with sqlite:// but has no valid path;"),
+        ("sqlite:///a.db?key=sesame", "begins with sqlite:// but has no valid path;"),
+        ("sqlite:a.db", "is not a supported URL;"),
     ],
 )
 def test_anything_else_is_refused_without_telling_a_password(url: str, came: str) -> None:
     with pytest.raises(ConfigError) as caught:
         opened(url)
-    assert str(caught.value).startswith(f"[store] url {came} wanted sqlite:///relative.db, ")
+    assert str(caught.value).startswith(f"[store] url {came} expected sqlite:///relative.db, ")
     assert "sesame" not in str(caught.value)

@@ -314,7 +314,7 @@ def test_a_gap_is_a_mistake_and_nothing_is_kept(run: Run) -> None:
             return_exceptions=True,
         )
         assert [type(outcome) for outcome in outcomes] == [ValueError, bool, ValueError]
-        assert "number 1 on came where number 0 is the next" in str(outcomes[0])
+        assert "expected number 0, got number 1" in str(outcomes[0])
         assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="queued")
         assert await store.events_after("anna", "b", -1) == EventsAfter(events=[b"0"], status="in_progress")
 

@@ -74,7 +74,7 @@ def test_an_id_that_nobody_has(tmp_path: Path) -> None:
     put(tmp_path, "req_a")
     assert (
         refusal(tmp_path, "x")
-        == "no trace in FOLDER has an id that begins with 'x'; `antiphon trace list` shows them all"
+        == "no trace in FOLDER has an id that begins with 'x'; `antiphon trace list` lists all traces"
     )
 
 

@@ -200,7 +200,7 @@ def test_traces_that_come_too_fast_are_dropped_and_counted(tmp_path: Path, caplo
         ask(trace, b"x" * (MAX_TRACE - 1000))
         trace.finish()
     assert traces.dropped_traces == 2
-    assert [record.message.split(":")[0] for record in caplog.records] == ["a trace was dropped"], "said once"
+    assert [record.message.split(" because")[0] for record in caplog.records] == ["a trace was dropped"], "said once"
     gate.open.set()
     traces.close()
     assert len(list_traces(tmp_path)) == fitting

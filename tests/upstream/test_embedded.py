@@ -229,7 +229,7 @@ if os.path.getsize(lives) == 2: sys.stdin.read(); sys.exit()
     until(lambda: (tmp_path / "lives").stat().st_size == 2)
     model.stop()
     assert not is_running(model.pid)
-    assert "did not come back" not in caplog.text
+    assert "did not restart" not in caplog.text
 
 
 def test_the_child_ends_when_its_parent_is_killed() -> None:

@@ -373,7 +373,7 @@ def test_a_name_that_does_not_resolve(run: Run, host: str) -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     async def work() -> None:
         async with network() as transport:
-            with pytest.raises(UpstreamFault, match="base_url is not usable"):
+            with pytest.raises(UpstreamFault, match="base_url is invalid"):
                 await post(transport, url)
 
     asyncio.run(work())

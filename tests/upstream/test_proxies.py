@@ -42,7 +42,7 @@ def test_the_environment_names_the_proxy(environ: dict[str, str], proxy: Proxy |
     "url", ["socks5://user:secret@h:1", "https://user:secret@h:1", "http://user:secret@:1", "http://secret@h:port"]
 )
 def test_another_kind_of_proxy_is_refused_without_showing_its_password(url: str) -> None:
-    with pytest.raises(ConfigError, match="HTTPS_PROXY: wanted an address like") as caught:
+    with pytest.raises(ConfigError, match="HTTPS_PROXY: expected an address such as") as caught:
         Proxies({"HTTPS_PROXY": url})
     assert "secret" not in str(caught.value)
 
@@ -146,13 +146,13 @@ def test_plain_http_does_not_go_through_it(run: Run) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (b"HTTP/1.1 407 Who are you\r\n\r\n", "other credentials"),
+        (b"HTTP/1.1 407 Who are you\r\n\r\n", "refused the credentials"),
         (b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno", r"refused to connect to the upstream \(status 403\)"),
         (b"SSH-2.0\r\n\r\n", "not valid HTTP"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 5000, "data after its response"),
         (b"HTTP/1.1 200 OK\r\n\r\n\x16\x03", "data after its response"),
-        (b"HTTP/1.1 200", "hung up without an answer"),
-        (b"", "hung up without an answer"),
+        (b"HTTP/1.1 200", "closed the connection without a response"),
+        (b"", "closed the connection without a response"),
     ],
 )
 def test_a_proxy_that_does_not_agree(run: Run, said: bytes, why: str) -> None:

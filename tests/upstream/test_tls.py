@@ -71,7 +71,7 @@ def test_an_address_can_be_proved_too(run: Run) -> None:
 @pytest.mark.parametrize(
     ("context", "why"),
     [
-        (server_side("other.example"), "for another name"),
+        (server_side("other.example"), "for another host name"),
         (server_side(expired=True), "has expired"),
         (server_side(authority=trustme.CA()), "SSL_CERT_FILE can name others"),
     ],
@@ -103,7 +103,7 @@ def test_a_server_that_does_not_speak_tls(run: Run) -> None:
 
     async def work() -> None:
         async with serving(script) as place, network() as transport:
-            with pytest.raises(UpstreamFault, match="does the upstream speak TLS at this port") as caught:
+            with pytest.raises(UpstreamFault, match="does the upstream use TLS on this port") as caught:
                 await post(transport, address(place))
             assert caught.value.code == "upstream_unavailable"
 

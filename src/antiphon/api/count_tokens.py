@@ -32,7 +32,7 @@ from antiphon.upstream.server_dialects import model_resource_name
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):
-    """How many tokens a request has before anything is answered."""
+    """The number of input tokens of a request."""
 
     object: str = "response.input_tokens"
     input_tokens: int

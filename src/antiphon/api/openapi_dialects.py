@@ -32,7 +32,7 @@ def dialect_paths() -> dict[str, dict[str, Schema]]:
     }
     for version, name in (("v1", "V1"), ("v1beta", "")):
         model_path = f"/{version}/models/{{model}}"
-        paths[f"{model_path}:generateContent"] = {"post": _generate(f"generateContent{name}", "In one piece.", JSON)}
+        paths[f"{model_path}:generateContent"] = {"post": _generate(f"generateContent{name}", "Without streaming.", JSON)}
         paths[f"{model_path}:streamGenerateContent"] = {
             "post": _generate(f"streamGenerateContent{name}", STREAMED, STREAM)
         }
@@ -143,7 +143,7 @@ MESSAGES: Final = "A turn in the format of Messages. Beta headers are forwarded 
 EDITOR: Final = (
     "Takes the messages and options of the editor and returns response parts: a stream unless `stream` is false."
 )
-STREAMED: Final = "As a stream."
+STREAMED: Final = "With streaming."
 OBJECT: Final[Schema] = {"type": "object"}
 ERROR: Final[Schema] = {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]}
 BODY: Final[Schema] = {"required": True, "content": {"application/json": {"schema": OBJECT}}}

@@ -181,7 +181,7 @@ def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler)
             title("the request in the hub format")
             _show_text(_pretty(first.body.raw), out)
         case Route():
-            how = "as a stream" if first.stream else "in one piece"
+            how = "streamed" if first.stream else "not streamed"
             title(
                 f"route: upstream {first.upstream}, model {first.model}, dialect {first.dialect}, profile "
                 f"{first.profile}, {how}"

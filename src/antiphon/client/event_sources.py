@@ -143,7 +143,7 @@ class HttpEventSource:
         """Opens another connection, for the events after the newest one. If that fails, the fault is raised: the
         response itself has not failed, and the caller can resume it later."""
         assert isinstance(self._to_hub, NumberedEvents)
-        cut = UpstreamFault("the server ended the stream before the response", code="upstream_disconnected")
+        cut = UpstreamFault("the server ended the stream before the end of the response", code="upstream_disconnected")
         if not await self._sender.retries.wait(self._empty_connections, cut):
             raise fault or cut
         self._empty_connections += 1

@@ -54,9 +54,7 @@ class RequestSender:
         if is_compressed or content_type.startswith("text/html"):
             answer.abort()
             description = (
-                "a compressed answer, which it was not asked for"
-                if is_compressed
-                else "a page of HTML instead of an answer"
+                "a compressed answer, which was not requested" if is_compressed else "an HTML page instead of an answer"
             )
             raise UpstreamFault(f"the server sent {description}", code="upstream_invalid_response")
         return answer
@@ -71,7 +69,8 @@ async def read_body(answer: UpstreamResponse, limit: int) -> bytes:
             if len(body) > limit:
                 answer.abort()
                 raise UpstreamFault(
-                    f"the server's answer is longer than {limit} bytes", code="upstream_invalid_response"
+                    f"the server's answer is too large: expected at most {limit} bytes",
+                    code="upstream_invalid_response",
                 )
     except UpstreamFault as fault:
         raise as_server_fault(fault) from None
@@ -90,7 +89,7 @@ def losses_in_headers(answer: UpstreamResponse) -> Losses:
     """F-4: the losses that a gateway names in its headers."""
     losses = Losses()
     for path in filter(None, answer.headers.get("antiphon-losses", "").partition("; ")[2].split(", ")):
-        losses.add(path, "was lost behind the gateway", "its trace says how")
+        losses.add(path, "lost in the gateway", "see the trace of the gateway")
     return losses
 
 

@@ -45,7 +45,7 @@ def tool_from_function(function: Function) -> PythonTool:
     name = getattr(function, "__name__", "")
     if not NAME.fullmatch(name):
         raise TypeError(
-            f"{name or function!r} cannot be a tool: wanted a function whose name has letters, digits and _ only"
+            f"{name or function!r} cannot be a tool: expected a function whose name has only letters, digits and _"
         )
     description, descriptions = _parse_docstring(inspect.getdoc(function) or "")
     hints = get_type_hints(function, include_extras=True)
@@ -53,7 +53,7 @@ def tool_from_function(function: Function) -> PythonTool:
     defaults: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in NAMED:
-            raise TypeError(f"{name}() cannot be a tool: {parameter} has no name that a model could give a value to")
+            raise TypeError(f"{name}() cannot be a tool: the parameter {parameter} cannot be passed by name")
         hint = _described_type(hints.get(parameter.name, Any), descriptions.get(parameter.name))
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))

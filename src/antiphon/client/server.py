@@ -51,10 +51,10 @@ class Server(Struct, frozen=True, kw_only=True):
     def response_url(self, id: str, rest: str = "") -> str:
         """The URL of a stored response; `rest` is appended to the id."""
         if not self.stores_responses:
-            message = f"this server ({self.profile.name}) keeps no responses: only those of the responses dialect can"
+            message = f"this server ({self.profile.name}) stores no responses: only servers of the responses dialect do"
             raise UnsupportedParameter(message, param="id")
         if not id or not id.isascii() or not id.replace("_", "").replace("-", "").isalnum():
-            raise ClientFault(f"id: got {id[:100]!r}, wanted the id of a response, such as 'resp_0123'", param="id")
+            raise ClientFault(f"id: expected the id of a response, such as 'resp_0123', got {id[:100]!r}", param="id")
         return f"{self.base_url}/responses/{id}{rest}"
 
 
@@ -83,7 +83,8 @@ def server_at(
     )
     if dialect is not None and chosen.dialect != dialect:
         raise ClientFault(
-            f"dialect: got {dialect!r}, but the profile {chosen.name!r} is one of {chosen.dialect!r}", param="dialect"
+            f"dialect: expected {chosen.dialect!r}, the dialect of the profile {chosen.name!r}, got {dialect!r}",
+            param="dialect",
         )
     wire = chosen.wire
     if isinstance(wire, ResponsesWire) and chosen.name == DEFAULT_PROFILES["responses"]:
@@ -114,9 +115,7 @@ def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
     if not server.stores_responses:
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(request, name):
-                message = (
-                    f"{name}: this server ({server.profile.name}) keeps no responses, so nothing can be continued there"
-                )
+                message = f"{name}: this server ({server.profile.name}) stores no responses, so none can be continued"
                 raise UnsupportedParameter(message, param=name)
     sent, losses = server.profile.apply_quirks(request)
     body, dialect_losses = server.dialect.request_from_hub(sent, server.wire)
@@ -128,7 +127,9 @@ def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
 def error_from_answer(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error in an answer whose status is not 200. The error keeps the status."""
     if status < 400:
-        message = f"the server answered with status {status}; a redirect is not followed: give the address it leads to"
+        message = (
+            f"the server answered with status {status}; redirects are not followed: use the address of the redirect"
+        )
         return UpstreamFault(message, code="upstream_invalid_response", status=status)
     if status in KEY_ERROR_CODES:
         detail = _error_message(body)

@@ -36,9 +36,7 @@ class ResponseSocket:
     async def __aenter__(self) -> Self:
         server = self._sender.server
         if server.profile.dialect != "responses":
-            raise UnsupportedParameter(
-                f"a server of the dialect {server.profile.dialect!r} takes no turns over a WebSocket"
-            )
+            raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} has no WebSocket")
         try:
             self._socket = await open_websocket(
                 self._sender.network, f"{server.base_url}/responses", server.headers, server.timeouts
@@ -73,7 +71,7 @@ class ResponseSocket:
 
     def _on_start(self, turn: SocketEventSource) -> None:
         if self._turn is not None and self._turn.is_in_flight:
-            raise ClientFault("a turn is under way on this WebSocket: read it to its end first (WS-4)")
+            raise ClientFault("a turn is in progress on this WebSocket: read it to its end first (WS-4)")
         self._turn = turn
 
 

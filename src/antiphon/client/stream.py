@@ -121,7 +121,7 @@ class ResponseStream:
         if self._source.error is not None:
             raise self._source.error.without_traceback()
         if self._final is None:
-            raise UpstreamFault("the stream was left before its end", code="upstream_disconnected")
+            raise UpstreamFault("the stream was closed before its end", code="upstream_disconnected")
 
     @property
     def _was_cancelled(self) -> bool:

@@ -45,7 +45,7 @@ async def run_tools(
 ) -> ToolRun:
     """Repeats until the model calls no more tools. After `max_tool_calls` calls it must answer without tools."""
     if max_tool_calls < 1:
-        raise ClientFault(f"max_tool_calls: got {max_tool_calls}, wanted at least 1", param="max_tool_calls")
+        raise ClientFault(f"max_tool_calls: expected at least 1, got {max_tool_calls}", param="max_tool_calls")
     return await _Loop(ask, functions, settings, max_tool_calls).run()
 
 
@@ -94,7 +94,7 @@ class _Loop:
     async def _call_tool(self, call: FunctionCall) -> ToolCall:
         tool = self._tools.get(call.name)
         if tool is None:
-            output, failed = f"there is no tool named {call.name!r}; there is {', '.join(self._tools)}", True
+            output, failed = f"unknown tool {call.name!r}; expected one of {', '.join(self._tools)}", True
         else:
             outcome = await call_function(tool, call.arguments)
             output, failed = outcome.output, outcome.failed

@@ -35,7 +35,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str,
         Meta(description="The address to listen on. Any other than loopback needs at least one key: see `[[keys]]`."),
     ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 takes any free one.")] = 8080
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 selects a free one.")] = 8080
     workers: Annotated[int, Meta(ge=1, le=64, description="Number of server processes.")] = 1
     allowed_hosts: Annotated[
         list[str],
@@ -118,7 +118,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A server behind the gateway. If several serve a model, the first gets its requests."""
 
     name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
-    dialect: Annotated[Dialect, Meta(description="The API it speaks: Chat Completions, Responses, Messages or Gemini.")]
+    dialect: Annotated[Dialect, Meta(description="Its API: Chat Completions, Responses, Messages or Gemini.")]
     base_url: Annotated[
         str,
         Meta(

@@ -82,9 +82,9 @@ class Agent:
             return error
         except Exception as error:
             if limit.expired():
-                return ApiError(f"the agent took longer than {total:g} s", code="upstream_timeout", status=504)
+                return ApiError(f"the agent did not finish within {total:g} s", code="upstream_timeout", status=504)
             LOG.exception("the agent %r failed", self.model, exc_info=error)
-            return ApiError("the agent failed; its log says why", code="agent_failed")
+            return ApiError("the agent failed; see the log of the gateway", code="agent_failed")
         return None
 
 

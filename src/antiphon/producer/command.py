@@ -69,9 +69,9 @@ async def _start_process(command: Sequence[str], folder: Path | None, environ: M
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd=folder, env=environ, start_new_session=True
         )
     except OSError as error:
-        LOG.error("the agent's program %r cannot be started: %s", command[0], error)
+        LOG.error("cannot start the agent's program %r: %s", command[0], error)
         raise UpstreamFault(
-            "the agent's program cannot be started; its log says why", code="upstream_unavailable"
+            "the agent's program cannot be started; see the log of the gateway", code="upstream_unavailable"
         ) from None
 
 
@@ -95,7 +95,7 @@ async def _feed_lines(lines: list[bytes], thread: ThreadToHub, turn: Turn) -> No
     for line in lines:
         event = decode_thread_event(line)
         if event is None:
-            thread.losses.add("a line", "it was not told", "it is no event")
+            thread.losses.add("a line", "its content", "it is not an event")
         else:
             thread.feed(event)
             await turn.wait_for_reader()

@@ -49,7 +49,7 @@ class OpenResponsesIntegration:
             return
         if self._builder is not None:
             raise InvalidTransition(
-                f"the response {self._builder.response().id} is under way: finish it before the next one starts"
+                f"the response {self._builder.response().id} is still in progress: finish it before the next one starts"
             )
         self._builder = ResponseBuilder(model, config=self._config, slug=self._slug, stamps=self._stamps)
 
@@ -58,7 +58,7 @@ class OpenResponsesIntegration:
         if not self._config.enabled:
             return
         if self._builder is None:
-            raise InvalidTransition("no response is under way: call start_response before process_event")
+            raise InvalidTransition("no response is in progress: call start_response before process_event")
         self._builder.process_event(event, self._emitter())
 
     def finish_response(self) -> Response | None:

@@ -25,21 +25,21 @@ def load_agent(spec: str, folder: str) -> Agent:
     """Imports the agent `module:name`. Modules in `folder` can be imported too."""
     module, _, name = spec.partition(":")
     if not module or not name:
-        raise ConfigError(f"agent: got {spec!r}, wanted a module and the name of an agent in it, such as my_agents:run")
+        raise ConfigError(
+            f"agent: expected a module and the name of an agent in it, such as my_agents:run, got {spec!r}"
+        )
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         candidate = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"agent {spec!r}: there is no module {error.name!r}, neither in {folder} nor installed"
-        ) from error
+        raise ConfigError(f"agent {spec!r}: no module {error.name!r}, neither in {folder} nor installed") from error
     except AttributeError:
-        raise ConfigError(f"agent {spec!r}: the module {module!r} has nothing called {name!r}") from None
+        raise ConfigError(f"agent {spec!r}: the module {module!r} has no attribute {name!r}") from None
     if not isinstance(candidate, Agent):
         kind = type(candidate).__name__
         raise ConfigError(
-            f"agent {spec!r}: it is of the type {kind!r}, wanted an agent: put @agent(model=…) above the function"
+            f"agent {spec!r}: expected an agent, got an object of type {kind!r}: put @agent(model=…) above the function"
         )
     return candidate
 

@@ -42,10 +42,10 @@ def load_settings(file: Path) -> OpenResponsesConfig:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error})") from None
+        raise ConfigError(f"{file}: cannot read the file ({error})") from None
     source = TomlSource(str(file), text, ConfigError)
     agent: Any = source.toml.get("agent", {})
     table = agent.get("open_responses", {}) if isinstance(agent, dict) else {}
     if not isinstance(table, dict):
-        raise source.error_at(("agent", "open_responses"), "agent.open_responses: wanted a table of switches")
+        raise source.error_at(("agent", "open_responses"), "agent.open_responses: expected a table of switches")
     return source.convert(table, OpenResponsesConfig, ("agent", "open_responses"), "agent.open_responses.")

@@ -41,7 +41,7 @@ class AgentTransport:
         name, _, path = url.removeprefix(AGENT_SCHEME).rpartition("/")
         try:
             if (method, path) != ("POST", "responses"):
-                raise ClientFault("an agent only answers turns", type="not_found", code="not_found")
+                raise ClientFault("an agent supports only turns", type="not_found", code="not_found")
             request, _ = responses.request_to_hub(body)
         except ApiError as error:
             return ErrorAnswer(error)

@@ -29,9 +29,7 @@ def events_to_append(first: int, events: Sequence[bytes], next_event: int) -> Se
     """Returns the events that are not stored yet. `first` is the number of the first event given, `next_event` of the
     first that is not stored."""
     if first > next_event:
-        raise ValueError(
-            f"events from number {first} on came where number {next_event} is the next: there would be a gap"
-        )
+        raise ValueError(f"gap in the events: expected number {next_event}, got number {first}")
     return events[next_event - first :]
 
 

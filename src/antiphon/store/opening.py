@@ -77,16 +77,14 @@ def _location(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | N
         case "postgresql" | "postgres":
             return config.url
         case _:
-            problem = (
-                f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is no URL that is known here"
-            )
-            raise ConfigError(f"[store] url {problem}; wanted {EXPECTED_URL}")
+            problem = f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is not a supported URL"
+            raise ConfigError(f"[store] url {problem}; expected {EXPECTED_URL}")
 
 
 def _sqlite_path(rest: str) -> Path:
     path = unquote(rest[1:])
     if not rest.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(rest):
-        raise ConfigError(f"[store] url begins with sqlite:// and does not go on with a path; wanted {EXPECTED_URL}")
+        raise ConfigError(f"[store] url begins with sqlite:// but has no valid path; expected {EXPECTED_URL}")
     return Path(path)
 
 

@@ -115,7 +115,7 @@ def read_trace(folder: Path, id_or_prefix: str) -> RecordedTrace:
     try:
         lines = file.path.read_bytes().split(b"\n")
     except OSError as error:
-        raise TraceError(f"{file.path}: cannot be read: {error.strerror}") from None
+        raise TraceError(f"{file.path}: cannot read the file: {error.strerror}") from None
     if lines.pop():
         raise TraceError(f"{file.path}: the last line is incomplete; the file was truncated")
     first, *rest = lines or [b""]
@@ -139,7 +139,7 @@ def _find(files: list[TraceFile], wanted: str, folder: Path) -> TraceFile:
     ]
     if not matches:
         raise TraceError(
-            f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` shows them all"
+            f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` lists all traces"
         )
     if len({file.id for file in matches}) > 1:
         some = ", ".join(file.id for file in matches[:3])

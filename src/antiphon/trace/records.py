@@ -153,7 +153,7 @@ def _data(_type: type, value: Any) -> RawData:
         case {"base64": str() as encoded}:
             return RawData(base64.b64decode(encoded))
         case _:
-            raise ValueError('wanted text or {"base64": …}')
+            raise ValueError('expected a string or {"base64": …}')
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)

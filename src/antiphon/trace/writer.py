@@ -82,7 +82,9 @@ class TraceWriter:
             if self._closing or self._waiting_size + finished.size > MAX_WAITING:
                 self.dropped_traces += 1
                 if self.dropped_traces == 1:
-                    logger.warning("a trace was dropped: the write queue is full; further ones are only counted")
+                    logger.warning(
+                        "a trace was dropped because the write queue is full; further dropped traces are only counted"
+                    )
                 return
             self._waiting.append(finished)
             self._waiting_size += finished.size

@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_told() -> None:
         store = await PostgresStore.open(postgres_server.fresh_url())
         await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
         addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])
-        with pytest.raises(StorageUnavailable, match="cannot hold what it was given"):
+        with pytest.raises(StorageUnavailable, match="too large or invalid for the database"):
             await store.save("anna", record(os.urandom(5000).hex()), [], [], addition=addition)
         assert await store.get_entry("anna", "conv", "a") is None
         await store.close()

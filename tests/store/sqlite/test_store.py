@@ -116,7 +116,7 @@ def test_a_setting_that_sqlite_does_not_take_is_an_error_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sqlite_file.SETTINGS, "page_size", 3)
-    with pytest.raises(ConfigError, match="leaves page_size at 4096, 3 is needed"):
+    with pytest.raises(ConfigError, match="the SQLite setting page_size is 4096, expected 3"):
         sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
 
 
@@ -213,7 +213,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
     with closing(apsw.Connection(str(path))) as db:
         db.pragma("user_version", len(MIGRATIONS) + 1)
     with pytest.raises(
-        ConfigError, match=rf"newer Antiphon \(schema {len(MIGRATIONS) + 1}, this one knows {len(MIGRATIONS)}\)"
+        ConfigError, match=rf"schema version {len(MIGRATIONS) + 1}, expected at most {len(MIGRATIONS)};"
     ):
         asyncio.run(SqliteStore.open(path))
     with closing(apsw.Connection(str(path))) as db:
@@ -225,7 +225,7 @@ def test_a_file_of_another_program_is_refused(make: str, tmp_path: Path) -> None
     path = tmp_path / "other.db"
     with closing(apsw.Connection(str(path))) as db:
         db.execute(make)
-    with pytest.raises(ConfigError, match="database of another program"):
+    with pytest.raises(ConfigError, match="the database belongs to another program"):
         asyncio.run(SqliteStore.open(path))
 
 
@@ -520,7 +520,7 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
             for outcome in await asyncio.gather(*early, return_exceptions=True):
                 assert isinstance(outcome, StorageUnavailable)
                 assert (outcome.status, outcome.code) == (503, "storage_unavailable")
-                assert outcome.message == "the storage is busy: something else holds it; try again"
+                assert outcome.message == "the storage is busy: another connection holds the lock; retry"
                 assert isinstance(outcome.__cause__, apsw.BusyError)
             assert not late.done()
         await late
@@ -672,7 +672,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_told_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"Dear diary, " * 1000)
-    with pytest.raises(ConfigError, match=re.escape(f"{path}: is not a usable database")):
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: not a valid database")):
         asyncio.run(SqliteStore.open(path))
     assert path.read_bytes() == b"Dear diary, " * 1000
 
@@ -709,7 +709,7 @@ def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute("INSERT INTO found_by VALUES (CAST('bert' AS BLOB), 0, CAST('msg_1' AS BLOB), 1)")
-        assert await store.verify() == ["ids that lead to no response of their owner: 1"]
+        assert await store.verify() == ["ids without a response of their owner: 1"]
         await store.close()
 
     asyncio.run(go())
@@ -722,7 +722,7 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
         await store.save("anna", record("resp_1"), [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute(damage)
-        assert await store.verify() == ["responses without input and output, or that continue a later response: 1"]
+        assert await store.verify() == ["responses without input and output, or whose previous response is newer: 1"]
         await store.close()
 
     asyncio.run(go())
@@ -751,7 +751,7 @@ def test_a_chain_in_its_order_is_walked_by_numbers(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / 'file' / 'a.db'}: cannot be made: ")):
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / 'file' / 'a.db'}: cannot create the file: ")):
         asyncio.run(SqliteStore.open(tmp_path / "file" / "a.db"))
 
 
@@ -782,7 +782,7 @@ READ_ONLY = """
         ("pass", "cannot be made: Permission denied; name another file in [store] url"),
         (
             "path.touch(); path.chmod(0o444)",
-            "cannot be opened for writing; the file and its folder must belong to whoever runs Antiphon",
+            "cannot be opened for writing; the file and its folder must belong to the user that runs Antiphon",
         ),
     ],
 )
@@ -824,7 +824,7 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await store.save("anna", record("a", says=b"x" * 60_000), [], [])
         await store.save("anna", replace(record("b", "a", says=b"x" * 60_000)), [], [])
         for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), chain_of(store, "anna", "b")):
-            with pytest.raises(StorageUnavailable, match="this is too large for the storage"):
+            with pytest.raises(StorageUnavailable, match="the data is too large for the storage"):
                 await question
         assert await store.get("anna", "b")
         await store.close()

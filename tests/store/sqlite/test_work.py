@@ -109,7 +109,7 @@ def test_gaps_between_events_are_found(tmp_path: Path) -> None:
             await store.append("one", "resp_1", number, [b"{}"], "in_progress")
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             db.execute("DELETE FROM events WHERE first = 1")
-        assert await store.verify() == ["event batches with a gap before them: 1"]
+        assert await store.verify() == ["event batches after a gap: 1"]
         await store.close()
 
     asyncio.run(go())

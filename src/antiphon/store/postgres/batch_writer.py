@@ -63,7 +63,7 @@ class BatchWriter(Generic[E, T]):
             # If the writer failed, no caller may wait for ever.
             for queued in (*batch, *self._waiting):
                 if not queued.done.done():
-                    queued.done.set_exception(StorageUnavailable("the response could not be kept"))
+                    queued.done.set_exception(StorageUnavailable("the response could not be stored"))
             self._waiting.clear()
 
     async def _write_batch(self, batch: list[_QueuedEntry[E, T]]) -> None:

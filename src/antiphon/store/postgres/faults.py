@@ -50,8 +50,8 @@ def startup_error(error: BaseException) -> ConfigError | StorageUnavailable:
     """The error for the operator at startup: what to correct, or that the database is unavailable."""
     if isinstance(error, ValueError):
         advice = (
-            "it cannot be read; wanted is postgresql://user:password@host:port/database, "
-            "special characters of a password as %XX"
+            "not a valid URL; expected postgresql://user:password@host:port/database, with special "
+            "characters in the password written as %XX"
         )
     else:
         advice = STARTUP_ADVICE.get(_sqlstate(error), "")
@@ -65,13 +65,9 @@ def startup_error(error: BaseException) -> ConfigError | StorageUnavailable:
 def _client_message(error: BaseException) -> str:
     state = _sqlstate(error)
     if state:
-        return (
-            MESSAGES_BY_STATE.get(state)
-            or MESSAGES_BY_CLASS.get(state[:2])
-            or "the database refused what was asked of it"
-        )
+        return MESSAGES_BY_STATE.get(state) or MESSAGES_BY_CLASS.get(state[:2]) or "the database refused the statement"
     if isinstance(error, TimeoutError):
-        return "the database takes too long to answer"
+        return "the database did not answer in time"
     return "the database cannot be reached"
 
 
@@ -81,31 +77,30 @@ def _sqlstate(error: Any) -> str:
 
 # By SQLSTATE (PostgreSQL documentation, appendix A), and by its first two characters.
 MESSAGES_BY_STATE: Final = {
-    "25006": "the database takes nothing new: it is read-only at the moment",
+    "25006": "the database is read-only at the moment",
     "53100": "the disk of the database is full",
     "53200": "the database is out of memory",
-    "53300": "the database has no connection left for us",
-    "55P03": "the database is busy with something else for too long",
-    "57014": "the database takes too long to answer",
+    "53300": "the database has no connection left",
+    "55P03": "the database was locked for too long",
+    "57014": "the database did not answer in time",
 }
 MESSAGES_BY_CLASS: Final = {
     "08": "the database cannot be reached",
-    "22": "the database cannot hold what it was given",
+    "22": "the data is too large or invalid for the database",
     "28": "the database refused the login",
-    "3D": "the database is not there",
-    "42": "the tables of the database are not as they should be",
+    "3D": "the database does not exist",
+    "42": "the tables of the database are not as expected",
     "53": "the database is out of resources",
-    "54": "the database cannot hold what it was given",
+    "54": "the data is too large or invalid for the database",
     "57": "the database is shutting down or starting up",
-    "58": "the database has trouble with its disk",
+    "58": "the database has a disk error",
     "XX": "the database is damaged",
 }
 STARTUP_ADVICE: Final = {
-    "28000": "the database does not let this user in; "
-    "check the user's name and what the server's pg_hba.conf says of it",
-    "28P01": "the database refuses this password; check the user's name and the password",
-    "3D000": "there is no database of this name; create it, or name another",
-    "3F000": "the user has no schema to make tables in; create one, or set another search_path for the user",
-    "42501": "the user may not do what is needed; grant it CREATE on a schema of its own, "
-    "or on the first of its search_path, and every right on the tables whose names begin with antiphon_",
+    "28000": "the database refused this user; check the user name and the server's pg_hba.conf",
+    "28P01": "the database refused the password; check the user name and the password",
+    "3D000": "the database does not exist; create it, or name another",
+    "3F000": "the user has no schema for tables; create one, or set another search_path for the user",
+    "42501": "the user lacks permissions; grant it CREATE on a schema of its own or on the first schema of its "
+    "search_path, and all permissions on the tables whose names begin with antiphon_",
 }

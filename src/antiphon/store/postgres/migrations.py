@@ -27,8 +27,8 @@ async def migrate(connection: Any, *, steps: int | None = None) -> None:
         version = await _version(connection)
         if version > target:
             raise ConfigError(
-                f"[store] url: the tables of this database are of version {version}, "
-                f"which is newer than this Antiphon knows ({target}); use the newer Antiphon, or another database"
+                f"[store] url: the tables of this database have version {version}, expected at most "
+                f"{target}; upgrade Antiphon, or use another database"
             )
         for number, step in enumerate(MIGRATIONS[version:target], version + 1):
             await connection.execute(step, timeout=MIGRATION_LIMIT)

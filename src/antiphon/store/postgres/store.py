@@ -125,7 +125,7 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
             except StorageUnavailable as error:
                 if not isinstance(error.__cause__, DAMAGED):
                     raise
-                findings.append(f"the database says: {error.__cause__}")
+                findings.append(f"error of the database: {error.__cause__}")
             else:
                 if count:
                     findings.append(f"{count} {finding}")
@@ -234,7 +234,7 @@ VERIFY: Final = (
     (
         "SELECT count(*) FROM antiphon_found_by AS key WHERE NOT EXISTS "
         "(SELECT FROM antiphon_responses AS response WHERE response.seq = key.seq AND response.owner = key.owner)",
-        "ids lead to no response of their owner",
+        "ids without a response of their owner",
     ),
     (
         "SELECT count(*) FROM (SELECT sha256(content) AS digest, "

@@ -29,7 +29,9 @@ def prepare_file(path: Path, lock_timeout: float) -> None:
         _make_file(path)
         _retry_while_busy(lambda: _migrate_file(path, lock_timeout), lock_timeout)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be made: {error.strerror}; name another file in [store] url") from error
+        raise ConfigError(
+            f"{path}: cannot create the file: {error.strerror}; name another file in [store] url"
+        ) from error
     except apsw.Error as error:
         raise _start_error(error, path) from error
 
@@ -43,7 +45,7 @@ def connect(path: Path, lock_timeout: float, *, only_reads: bool = False) -> aps
             db.pragma(name, value)
             if (actual := db.pragma(name)) != value:
                 raise ConfigError(
-                    f"{path}: SQLite leaves {name} at {actual!r}, {value!r} is needed; put the file on a local disk"
+                    f"{path}: the SQLite setting {name} is {actual!r}, expected {value!r}; put the file on a local disk"
                 )
     except BaseException:
         db.close(True)
@@ -66,8 +68,8 @@ def check_version(version: str) -> None:
     writes."""
     if tuple(map(int, version.split("."))) < OLDEST_VERSION:
         raise ConfigError(
-            f"SQLite {version} can lose what it has acknowledged; "
-            f"{'.'.join(map(str, OLDEST_VERSION))} or newer is needed: upgrade the package apsw"
+            f"SQLite {version} can lose acknowledged writes; expected {'.'.join(map(str, OLDEST_VERSION))} "
+            "or newer: upgrade the package apsw"
         )
 
 
@@ -126,20 +128,20 @@ SETTINGS: Final[dict[str, int | str]] = {
     "journal_size_limit": 16 << 20,
 }
 ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
-    (apsw.BusyError, "the storage is busy: something else holds it; try again"),
+    (apsw.BusyError, "the storage is busy: another connection holds the lock; retry"),
     (apsw.FullError, "the storage is full"),
     ((apsw.ReadOnlyError, apsw.PermissionsError), "the storage cannot be written to"),
     ((apsw.CorruptError, apsw.NotADBError), "the storage is damaged"),
-    (apsw.TooBigError, "this is too large for the storage"),
+    (apsw.TooBigError, "the data is too large for the storage"),
 )
 DEFAULT_MESSAGE: Final = "the storage cannot be read or written"
 START_ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
     (
         (apsw.NotADBError, apsw.CorruptError),
-        "is not a usable database; put a copy of it back, or name another file in [store] url",
+        "not a valid database; restore a copy of the file, or name another file in [store] url",
     ),
     (
         (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError),
-        "cannot be opened for writing; the file and its folder must belong to whoever runs Antiphon",
+        "cannot be opened for writing; the file and its folder must belong to the user that runs Antiphon",
     ),
 )

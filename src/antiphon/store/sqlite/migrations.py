@@ -34,10 +34,10 @@ def _version(db: apsw.Connection, place: str) -> int:
     application, version = db.pragma("application_id"), db.pragma("user_version")
     is_empty = not db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
     if application != APPLICATION_ID and not (application == version == 0 and is_empty):
-        raise ConfigError(f"{place}: is a database of another program; name another file in [store] url")
+        raise ConfigError(f"{place}: the database belongs to another program; name another file in [store] url")
     if version > len(MIGRATIONS):
         raise ConfigError(
-            f"{place}: was written by a newer Antiphon (schema {version}, this one knows {len(MIGRATIONS)}); "
+            f"{place}: the database has schema version {version}, expected at most {len(MIGRATIONS)}; "
             "upgrade Antiphon, or name another file in [store] url"
         )
     return int(version)

@@ -214,11 +214,11 @@ def _verify(cursor: apsw.Cursor) -> list[str]:
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is damaged: {error}"]
     if bad_index_rows:
-        problems.append(f"ids that lead to no response of their owner: {bad_index_rows}")
+        problems.append(f"ids without a response of their owner: {bad_index_rows}")
     if event_gaps:
-        problems.append(f"event batches with a gap before them: {event_gaps}")
+        problems.append(f"event batches after a gap: {event_gaps}")
     if bad_turns:
-        problems.append(f"responses without input and output, or that continue a later response: {bad_turns}")
+        problems.append(f"responses without input and output, or whose previous response is newer: {bad_turns}")
     return problems
 
 
