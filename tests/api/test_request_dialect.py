@@ -249,7 +249,7 @@ def test_key_is_accepted_in_the_header_of_each_api_and_never_written(
         f"{GEMINI.path}?{'a&' * 100}key={KEY}",
     ],
 )
-def test_key_in_the_query_is_accepted_only_for_gemini(path: str) -> None:
+def test_key_in_the_query_is_refused_unless_it_is_one_gemini_key(path: str) -> None:
     with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
         assert gateway.post({}, path).status_code == 401
         assert KEY not in gateway.written
