@@ -175,7 +175,7 @@ def test_chain_with_a_deleted_response_is_refused(here: Lab) -> None:
 
 
 @pytest.mark.parametrize("none", [None, ""])
-def test_absent_null_or_empty_previous_response_starts_a_chain(here: Lab, none: str | None) -> None:
+def test_null_or_empty_previous_response_starts_a_chain(here: Lab, none: str | None) -> None:
     first = here.told("One", previous_response_id=none)
     here.told("Two", previous_response_id=first["id"])
     assert len(here.messages) == 3

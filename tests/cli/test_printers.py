@@ -1,4 +1,4 @@
-"""An answer on its way to the terminal."""
+"""Printing an answer on a terminal."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def _thinks(writer: ResponseWriter) -> None:
     writer.complete(USAGE)
 
 
-def test_a_pipe_gets_the_text_and_one_line_end() -> None:
+def test_printer_writes_text_and_one_newline_to_a_pipe() -> None:
     assert _shown(says("Hel", "lo"), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
     assert _shown(says("Hel", "lo\n", ""), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
 
 
-def test_every_piece_is_there_at_once() -> None:
+def test_printer_flushes_every_delta() -> None:
     flushed: list[str] = []
 
     class Watched(io.StringIO):
@@ -74,21 +74,21 @@ def test_every_piece_is_there_at_once() -> None:
     assert flushed == ["a", "ab", "ab\n"]
 
 
-def test_reasoning_is_dimmed_for_those_who_look_and_stands_apart() -> None:
+def test_printer_dims_reasoning_on_a_terminal() -> None:
     shown = _shown(_thinks, Terminal(), Terminal())
     assert shown == ("Four.\n", "\x1b[2mLet me \x1b[0m\x1b[2msee.\x1b[0m\n\n\x1b[2m12 tokens in, 34 out\x1b[0m\n")
 
 
-def test_reasoning_has_a_name_where_there_are_no_colours() -> None:
+def test_printer_labels_reasoning_without_colours() -> None:
     shown = _shown(_thinks, Terminal(), Terminal(), {"NO_COLOR": "1"})
     assert shown == ("Four.\n", "[reasoning] Let me see.\n\n12 tokens in, 34 out\n")
 
 
-def test_reasoning_is_left_out_where_nobody_looks() -> None:
+def test_printer_omits_reasoning_in_a_pipe() -> None:
     assert _shown(_thinks, io.StringIO(), io.StringIO()) == ("Four.\n", "12 tokens in, 34 out\n")
 
 
-def test_a_summary_of_reasoning_is_shown_as_reasoning() -> None:
+def test_printer_shows_reasoning_summaries_as_reasoning() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.summary("r", "In short", part=0)
         writer.summary("r", "and again", part=1)
@@ -151,7 +151,7 @@ def test_tokens_of_reasoning_are_counted_out() -> None:
 
 
 def test_losses_are_said_before_the_answer() -> None:
-    """REQ-6: what the gateway could not carry is told to the one who asked."""
+    """REQ-6: losses of the gateway are printed for the user."""
     shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses="2; tools[0], input[1].content[0]")
     assert shown == ("x\n", "2 lost on the way: tools[0], input[1].content[0]\n")
 
