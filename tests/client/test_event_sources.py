@@ -167,7 +167,7 @@ def test_consecutive_streams_reuse_one_connection() -> None:
 def test_connection_with_a_late_end_is_reused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The source closes the connection although the stream was dropped."""
+    """Also when the stream object is already released."""
     monkeypatch.setattr(
         "antiphon.client.event_sources.LINGER", BOUND
     )  # a busy machine needs longer than two seconds to get to the end

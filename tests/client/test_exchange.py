@@ -119,12 +119,12 @@ def test_truncated_answer_raises_disconnected() -> None:
     assert refused(testing.exactly(head % 418, testing.end("fin"))).status == 418
 
 
-def test_an_answer_beyond_all_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
     assert "longer than 10 bytes" in refused(HELLO).message
 
 
-def test_nonsense_is_no_answer() -> None:
+def test_invalid_json_answer_is_refused() -> None:
     assert (
         refused(PlainReply(status=200, body=b"[1]", headers={"content-type": "application/json"})).code
         == "upstream_invalid_response"
