@@ -1,7 +1,7 @@
-"""The extension in a real VS Code, with a gateway whose upstreams are the strict testing. `make test-vscode` runs these tests.
+"""The extension in a real VS Code, with a gateway whose upstreams are the strict test servers. `make test-vscode` runs
+these tests.
 
-Most tests send requests from another extension (`vscode.lm`); some use the window. No account is signed in.
-"""
+Most tests send requests from another extension (`vscode.lm`); some use the window. No account is signed in."""
 
 from __future__ import annotations
 
