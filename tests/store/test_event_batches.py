@@ -1,4 +1,4 @@
-"""Events that are kept together come apart again as they were."""
+"""Packing and unpacking of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ events = st.lists(st.binary(max_size=5), max_size=6)
 
 @settings(max_examples=50)
 @given(events, events, st.integers(0, 3), st.integers(-2, 12))
-def test_batches_in_a_row_are_one_batch(some: list[bytes], more: list[bytes], first: int, after: int) -> None:
+def test_consecutive_batches_unpack_like_one_batch(
+    some: list[bytes], more: list[bytes], first: int, after: int
+) -> None:
     one, two = pack_events(first, some), pack_events(first + len(some), more)
     joined = EventBatch(first=first, sizes=one.sizes + two.sizes, content=one.content + two.content)
     numbered = dict(enumerate([*some, *more], first))
