@@ -22,12 +22,12 @@ def test_consecutive_batches_unpack_like_one_batch(
     assert unpack_events_after(after, joined) == [event for number, event in numbered.items() if number > after]
 
 
-def test_what_is_there_already_is_not_missing() -> None:
+def test_events_to_append_skips_stored_events() -> None:
     assert events_to_append(3, [b"3", b"4", b"5"], 3) == [b"3", b"4", b"5"]
     assert events_to_append(3, [b"3", b"4", b"5"], 5) == [b"5"]
     assert events_to_append(3, [b"3", b"4", b"5"], 9) == []
 
 
-def test_a_gap_is_a_mistake() -> None:
+def test_events_to_append_raises_for_a_gap() -> None:
     with pytest.raises(ValueError, match="from number 3 on came where number 2 is the next"):
         events_to_append(3, [], 2)
