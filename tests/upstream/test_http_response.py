@@ -169,7 +169,7 @@ def test_reset_during_a_body_without_length_is_a_fault(run: Run) -> None:
         (OK + b"\r\n", b"ok"),
     ],
 )
-def test_answers_after_which_the_connection_lives_on(raw: bytes, body: bytes) -> None:
+def test_connection_is_reusable_after_complete_answers(raw: bytes, body: bytes) -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -183,7 +183,7 @@ def test_answers_after_which_the_connection_lives_on(raw: bytes, body: bytes) ->
 @pytest.mark.parametrize(
     "raw", [OK + b"H", OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), OK + b"\0\1", OK + OK]
 )
-def test_answers_after_which_it_does_not(raw: bytes) -> None:
+def test_connection_is_not_reused_after_answers_that_forbid_it(raw: bytes) -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -194,7 +194,7 @@ def test_answers_after_which_it_does_not(raw: bytes) -> None:
     asyncio.run(work())
 
 
-def test_bytes_after_the_last_one_do_not_break_the_answer() -> None:
+def test_bytes_after_the_body_do_not_affect_the_answer() -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -262,7 +262,7 @@ def test_heads_and_trailers_have_limits(raw: bytes, what: str) -> None:
     asyncio.run(work())
 
 
-def test_a_head_below_the_limits_is_taken_and_repeated_headers_are_joined() -> None:
+def test_large_head_is_accepted_and_repeated_headers_are_joined() -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -277,7 +277,7 @@ def test_a_head_below_the_limits_is_taken_and_repeated_headers_are_joined() -> N
 # Timeouts
 
 
-def test_no_first_byte_in_time() -> None:
+def test_first_byte_timeout_is_enforced() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(first_byte=20))
         await pass_time(19)
@@ -291,7 +291,7 @@ def test_no_first_byte_in_time() -> None:
     with_turned_clock(work)
 
 
-def test_silence_has_a_limit_and_any_byte_ends_it() -> None:
+def test_idle_timeout_is_enforced_and_reset_by_any_byte() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(first_byte=5, idle=20))
         for byte in CHUNKED[:60]:
@@ -305,7 +305,7 @@ def test_silence_has_a_limit_and_any_byte_ends_it() -> None:
     with_turned_clock(work)
 
 
-def test_comments_for_ever_have_an_end() -> None:
+def test_total_timeout_ends_an_endless_body() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(total=100))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -324,7 +324,7 @@ def test_comments_for_ever_have_an_end() -> None:
     with_turned_clock(work)
 
 
-def test_the_time_of_a_slow_reader_is_not_the_upstreams_silence() -> None:
+def test_idle_timeout_does_not_count_the_time_of_a_slow_reader() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(idle=10))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(40_000))
@@ -344,7 +344,7 @@ def test_the_time_of_a_slow_reader_is_not_the_upstreams_silence() -> None:
     with_turned_clock(work)
 
 
-def test_the_whole_has_a_limit_even_if_the_reader_is_the_slow_one() -> None:
+def test_total_timeout_includes_the_time_of_a_slow_reader() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(total=100))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(40_000))
@@ -360,7 +360,7 @@ def test_the_whole_has_a_limit_even_if_the_reader_is_the_slow_one() -> None:
     with_turned_clock(work)
 
 
-def test_an_exchange_has_one_timer_and_none_when_it_is_over() -> None:
+def test_exchange_leaves_no_timer_behind() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         answer = (wire := Wire()).answer(Timeouts(idle=10))
@@ -372,7 +372,7 @@ def test_an_exchange_has_one_timer_and_none_when_it_is_over() -> None:
     with_turned_clock(work)
 
 
-def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
+def test_timeout_reached_exactly_is_named_correctly() -> None:
     """Clocks are floats: the difference of two moments may be rounded to less than the amount that was added."""
 
     async def work() -> None:
@@ -390,7 +390,7 @@ def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
     with_turned_clock(work)
 
 
-def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
+def test_timeouts_apply_to_real_sockets(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(b"HTTP/1.1 200 OK\r\n\r\nx")
@@ -410,7 +410,7 @@ def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
 # Slow readers, and readers that leave
 
 
-def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> None:
+def test_slow_reader_pauses_the_upstream_and_gets_everything(run: Run) -> None:
     size, step = 64 * 1024 * 1024, 64 * 1024
     sent = 0
 
@@ -446,7 +446,7 @@ def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> 
     run(work())
 
 
-def test_an_answer_that_ends_while_it_is_paused_leaves_a_socket_that_listens() -> None:
+def test_answer_that_ends_while_paused_resumes_its_socket() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(b"HTTP/1.1 200 OK\r\ncontent-length: 40000\r\n\r\n" + bytes(39_999))
@@ -459,7 +459,7 @@ def test_an_answer_that_ends_while_it_is_paused_leaves_a_socket_that_listens() -
     asyncio.run(work())
 
 
-def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
+def test_reader_that_stops_closes_the_connection(run: Run) -> None:
     left = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -501,7 +501,7 @@ def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
     run(work())
 
 
-def test_aborting_an_answer_that_was_read_is_harmless_and_one_that_was_not_is_no_end() -> None:
+def test_abort_of_an_unread_answer_raises_and_of_a_read_one_does_not() -> None:
     async def work() -> None:
         read, unread = (wires := [Wire(), Wire()])[0].answer(), wires[1].answer()
         for wire in wires:
@@ -517,7 +517,7 @@ def test_aborting_an_answer_that_was_read_is_harmless_and_one_that_was_not_is_no
     asyncio.run(work())
 
 
-def test_news_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
+def test_data_for_cancelled_readers_is_ignored() -> None:
     async def work() -> None:
         for news in (OK, b"", b"\0"):
             wire = Wire()
@@ -561,7 +561,7 @@ async def flowing(answer: HttpResponse, sink: Callable[[bytes], bool]) -> asynci
     return flow
 
 
-def test_a_piece_is_with_the_sink_before_anything_else_happens() -> None:
+def test_flow_delivers_each_piece_synchronously() -> None:
     """No step of the event loop, no task and no future lies between the socket and the sink; data read at once is one
     piece."""
 
@@ -581,7 +581,7 @@ def test_a_piece_is_with_the_sink_before_anything_else_happens() -> None:
     asyncio.run(work())
 
 
-def test_an_end_in_the_same_read_as_the_first_piece_is_a_flow_like_any_other() -> None:
+def test_flow_of_an_answer_in_one_read_completes() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(OK)
@@ -591,7 +591,7 @@ def test_an_end_in_the_same_read_as_the_first_piece_is_a_flow_like_any_other() -
     asyncio.run(work())
 
 
-def test_an_end_in_the_same_read_as_the_last_piece_is_told_after_it() -> None:
+def test_flow_ends_after_the_last_piece_of_the_same_read() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -604,7 +604,7 @@ def test_an_end_in_the_same_read_as_the_last_piece_is_told_after_it() -> None:
     asyncio.run(work())
 
 
-def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> None:
+def test_flow_pauses_the_socket_when_the_sink_stops() -> None:
     """Back-pressure: data that arrives meanwhile is buffered, and little of it."""
 
     async def work() -> None:
@@ -632,7 +632,7 @@ def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> Non
     asyncio.run(work())
 
 
-def test_a_fault_in_the_middle_comes_after_what_came_before_it() -> None:
+def test_flow_raises_a_fault_after_the_earlier_pieces() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -663,7 +663,7 @@ def test_sink_errors_are_raised_in_flow_and_not_in_the_event_loop() -> None:
     asyncio.run(work())
 
 
-def test_a_flow_that_was_cancelled_pours_nothing_more() -> None:
+def test_cancelled_flow_delivers_nothing_more() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -679,7 +679,7 @@ def test_a_flow_that_was_cancelled_pours_nothing_more() -> None:
     asyncio.run(work())
 
 
-def test_silence_in_a_flow_has_its_limit() -> None:
+def test_flow_has_an_idle_timeout() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(idle=10))
         wire.deliver(HEAD)
