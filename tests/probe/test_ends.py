@@ -1,4 +1,4 @@
-"""How a run ends: bad servers, bad moments, and what is kept of both."""
+"""The ends of a run: faulty servers, transient failures, and the findings that are kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT = Timeouts(connect=1.0, first_byte=0.2, idle=0.2, total=0.4)
 
 
 def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest], Reply]:
-    """A server of the responses API that is another from some turn on."""
+    """A responses server that behaves differently from some turn on."""
     turns: Iterator[int] = count(1)
 
     def reply(received: ReceivedRequest) -> Reply:
@@ -46,8 +46,8 @@ def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest],
     return reply
 
 
-def test_a_server_that_goes_away_half_way_is_told_and_what_was_found_is_kept() -> None:
-    """D-4: `down` is no refusal, and the rest is not tried."""
+def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
+    """D-4: `down` is no refusal, and the remaining steps are not run."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
     assert "the server is gone: 503: overloaded" in report.stopped
@@ -56,14 +56,14 @@ def test_a_server_that_goes_away_half_way_is_told_and_what_was_found_is_kept() -
     assert "which ended before its time" in report.profile
 
 
-def test_a_connection_that_breaks_half_way_ends_the_run_too() -> None:
+def test_broken_connection_ends_the_run() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
     assert "it broke off before its answer was whole" in report.stopped
     assert found["tools"].verdict == "accepted"
 
 
-def test_a_bad_moment_is_no_refusal() -> None:
+def test_transient_error_is_not_a_refusal() -> None:
     """One error of the server's own, and the same request again."""
     turns = count(1)
 
@@ -76,7 +76,7 @@ def test_a_bad_moment_is_no_refusal() -> None:
     assert found["tools"].verdict == "accepted"
 
 
-def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
+def test_request_that_is_never_answered_is_down() -> None:
     def reply(received: ReceivedRequest) -> Reply:
         hangs = received.json.get("tools")
         return turn(end("hang")) if hangs else improvise(make_prompt(received.json))
@@ -109,7 +109,7 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_server_that_does_not_answer_the_plainest_request_is_a_clear_end(reply: Reply, words: str) -> None:
-    """D-4: a login page, a hanging server and nonsense are told apart."""
+    """D-4: a login page, a hanging server and invalid answers have different messages."""
     with ResponsesServer(lambda _: reply) as server, pytest.raises(ServerUnanswered) as caught:
         probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert words in str(caught.value)
@@ -139,7 +139,7 @@ def test_a_server_that_says_when_is_asked_again_then() -> None:
 
 
 def test_a_key_is_tried_where_servers_look_for_it_and_shown_nowhere(tmp_path: Path) -> None:
-    """The header that works is in the profile, and then the gateway gets in as well."""
+    """The header that works is in the profile, so that the gateway gets access as well."""
     with MessagesServer(key="s3cret") as server:
         report, _ = probe(target_of(server.base_url, "messages", key="s3cret", key_header="authorization"))
         assert "s3cret" not in str(report)
@@ -181,7 +181,7 @@ def test_a_server_that_takes_strings_alone_gets_strings(tmp_path: Path) -> None:
 
 
 def test_a_server_that_counts_nothing_is_believed() -> None:
-    """Without usage, what is taken counts as read."""
+    """Without usage, an accepted file counts as read."""
     with ResponsesServer(
         lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])
     ) as server:

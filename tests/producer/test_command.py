@@ -82,19 +82,19 @@ def test_lines_that_are_no_events_are_logged(caplog: pytest.LogCaptureFixture) -
     assert "a line: it was not told (it is no event)" in caplog.text
 
 
-def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:
+def test_program_runs_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "asked.txt").touch()
     code = TELLER.replace("sys.stdin.read()", "' '.join(__import__('os').listdir())")
     assert said(answer(program(code, folder=tmp_path))) == "asked.txt"
 
 
-def test_a_program_that_stops_in_the_middle_has_failed() -> None:
+def test_program_that_exits_early_fails_the_response() -> None:
     response = answer(program("import sys; sys.stdin.close()"), "x" * 1_000_000)
     assert response.error is not None
     assert response.error.code == "upstream_disconnected"
 
 
-def test_a_program_that_is_not_there_fails_the_response(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_program_fails_the_response(caplog: pytest.LogCaptureFixture) -> None:
     response = answer(command_agent(["/nowhere/agent"], model="lab"))
     assert response.error is not None
     assert response.error.code == "upstream_unavailable"
@@ -102,7 +102,7 @@ def test_a_program_that_is_not_there_fails_the_response(caplog: pytest.LogCaptur
     assert "/nowhere/agent" in caplog.text
 
 
-def test_a_program_ends_with_its_turn_and_so_does_what_it_started(tmp_path: Path) -> None:
+def test_cancelled_turn_kills_the_program_and_its_children(tmp_path: Path) -> None:
     """Cancelling the turn kills the whole process group: the pipe that only the grandchild holds is closed."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
