@@ -254,7 +254,7 @@ class Told:
         raise AssertionError(reason)
 
 
-def test_shifted_reader_renumbers_every_kind_of_event() -> None:
+def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
     response = initial_response(asked(says("user")), id="resp_1", created_at=1)
     unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]

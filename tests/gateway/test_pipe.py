@@ -77,7 +77,7 @@ def test_pipe_output_is_the_same_for_any_split(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("end", range(0, len(STREAM) - 14, 7))
-def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
+def test_truncated_stream_ends_once(end: int) -> None:
     """STR-7, STR-8."""
     pipe = make_pipe()
     out = pipe.feed(STREAM[:end]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
@@ -89,7 +89,7 @@ def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
     assert pipe.finish() == b""
 
 
-def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
+def test_losses_event_precedes_the_end_on_request() -> None:
     """F-4, STR-5: the event is numbered like any other."""
     events = read(make_pipe(reports_losses=True).feed(STREAM))
     assert find_violations(events) == []
@@ -111,7 +111,7 @@ def test_losses_after_the_start_of_a_stream_are_reported() -> None:
     assert any("withheld" in loss["what"] for loss in told)
 
 
-def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
+def test_losses_event_precedes_the_error_of_a_failed_stream() -> None:
     """Invariant 1: an `error` event comes right before `response.failed`."""
     pipe = make_pipe(reports_losses=True)
     events = read(pipe.feed(STREAM[:200]) + pipe.finish())
@@ -123,12 +123,12 @@ def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
     assert LOSSES_EVENT.encode() in msgspec.json.encode(events[-3])
 
 
-def test_nothing_is_told_where_nothing_was_lost() -> None:
+def test_losses_event_is_omitted_without_losses() -> None:
     asked = b'{"model": "m", "input": "Hi", "stream": true}'
     assert LOSSES_EVENT.encode() not in make_pipe(asked, reports_losses=True).feed(STREAM)
 
 
-def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
+def test_violations_are_reported_to_the_callback() -> None:
     found: list[Violation] = []
     pipe = make_pipe(on_violation=found.append)
     events = read(pipe.feed(STREAM))
@@ -137,7 +137,7 @@ def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
     assert [violation.row for violation in found] == ["STR-7"]
 
 
-def test_an_event_beyond_all_measure_fails_the_response() -> None:
+def test_oversized_upstream_event_fails_the_response() -> None:
     pipe = make_pipe()
     pipe._reader = small = StreamReader(pipe._reader._to_hub)
     small._frames = sse.Decoder(max_length=100)
@@ -173,7 +173,7 @@ ASKED_IN_WAYS = [
 
 
 @given(deltas=st.lists(DELTAS, max_size=12), asked=st.sampled_from(ASKED_IN_WAYS), judged=st.booleans())
-def test_deltas_in_a_row_are_told_like_deltas_one_by_one(
+def test_consecutive_deltas_are_encoded_like_single_deltas(
     deltas: list[dict[str, object]], asked: bytes, judged: bool
 ) -> None:
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
@@ -191,7 +191,7 @@ def test_deltas_in_a_row_are_told_like_deltas_one_by_one(
     assert not found
 
 
-def test_padded_deltas_are_padded_in_a_row_too() -> None:
+def test_consecutive_deltas_are_padded() -> None:
     """STR-13."""
     asked = ASKED[:-1] + b', "stream_options": {"include_obfuscation": true}}'
     numbers = iter(range(10_000))
@@ -212,7 +212,7 @@ def holding(asked: bytes = ASKED, **settings: object) -> Pipe:
     return pipe
 
 
-def test_an_end_that_is_held_comes_when_it_is_released() -> None:
+def test_held_end_is_sent_when_released() -> None:
     pipe = holding()
     before = pipe.feed(STREAM)
     assert pipe.has_ended
@@ -223,7 +223,7 @@ def test_an_end_that_is_held_comes_when_it_is_released() -> None:
     assert pipe.release() == b""
 
 
-def test_a_response_that_cannot_be_kept_has_failed() -> None:
+def test_response_that_cannot_be_stored_fails() -> None:
     """STR-8: a response that was not saved is never completed."""
     pipe = holding()
     out = pipe.feed(STREAM) + pipe.fail(StorageUnavailable("the disk is full"))
@@ -234,7 +234,7 @@ def test_a_response_that_cannot_be_kept_has_failed() -> None:
     assert fold(events) == pipe.response
 
 
-def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
+def test_failed_response_does_not_hold_its_end() -> None:
     pipe = holding()
     out = pipe.feed(STREAM[: len(STREAM) // 3]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
     assert not pipe.is_holding_end
@@ -262,7 +262,7 @@ def test_recorded_response_has_withheld_items() -> None:
     assert kept.content[0].logprobs
 
 
-def test_messages_are_parted() -> None:
+def test_pipe_for_websockets_emits_one_message_per_event() -> None:
     """WS-3: one JSON message per event, also of consecutive deltas."""
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
