@@ -251,7 +251,7 @@ def test_reasoning_survives_two_gateways() -> None:
 
 
 @pytest.mark.parametrize("effort", get_args(ReasoningEffort))
-def test_effort_reaches_the_server_in_its_own_word(effort: ReasoningEffort) -> None:
+def test_effort_is_mapped_to_the_levels_of_the_server(effort: ReasoningEffort) -> None:
     """RSN-4: unchanged, or the nearest supported level, which is a loss."""
     known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort))
@@ -262,7 +262,7 @@ def test_effort_reaches_the_server_in_its_own_word(effort: ReasoningEffort) -> N
     assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
 
 
-def test_a_summary_is_a_loss_and_an_unsaid_effort_is_none() -> None:
+def test_summary_setting_is_a_loss_and_unset_effort_is_not_sent() -> None:
     """RSN-4, REQ-6."""
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
     body, losses = request_from_hub(request, ChatWire(efforts=("low",)))
@@ -270,7 +270,7 @@ def test_a_summary_is_a_loss_and_an_unsaid_effort_is_none() -> None:
     assert [loss.path for loss in losses] == ["reasoning.summary"]
 
 
-def test_only_servers_that_want_it_have_it_looked_up() -> None:
+def test_wants_reasoning_back_follows_the_wire_option() -> None:
     """RSN-2."""
     assert BACK.wants_reasoning_back
     assert not DETAILS.wants_reasoning_back
