@@ -77,7 +77,7 @@ def test_plain_answer_is_read_like_a_stream_and_its_error_raised() -> None:
         Reader().response(b"error")
 
 
-def test_what_cannot_be_read_is_shown_in_part_and_without_keys() -> None:
+def test_invalid_upstream_data_is_quoted_briefly_without_keys() -> None:
     """ERR-5."""
     fault = invalid_upstream_data("nonsense", b"sk-" + b"a" * 40 + b" \xff" + b"x" * 100)
     assert fault.code == "upstream_invalid_response"
