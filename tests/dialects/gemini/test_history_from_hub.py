@@ -277,11 +277,11 @@ def test_reasoning_of_other_servers_is_never_sent(reasoning: ReasoningParam) -> 
     assert [loss.path for loss in losses] == ["input[1]"]
 
 
-def test_reasoning_that_holds_nothing_is_no_loss() -> None:
+def test_empty_reasoning_is_no_loss() -> None:
     assert lost(Request(input=[ASKED, ReasoningParam(summary=[]), function_call("a"), function_output("a")])) == []
 
 
-def test_a_signature_before_a_text_is_put_on_it() -> None:
+def test_signature_before_a_text_is_put_on_it() -> None:
     """RSN-2: clients of this dialect put it there."""
     found = contents(ASKED, sealed(on="text", signature="s"), assistant_message("Rain."), ASKED)
     assert found[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
@@ -294,7 +294,7 @@ def test_a_signature_before_a_text_is_put_on_it() -> None:
     assert after_media[1]["parts"][1:] == [{"text": "", "thoughtSignature": "s"}]
 
 
-def test_a_signature_whose_call_is_gone_is_a_loss() -> None:
+def test_signature_without_its_call_is_a_loss() -> None:
     """RSN-3, F-4."""
     assert lost(Request(input=[ASKED, sealed(on="call", signature="s"), assistant_message("Rain."), ASKED])) == [
         "input"
@@ -398,7 +398,7 @@ def user(*content: Any) -> Request:
         ),
     ],
 )
-def test_content_goes_out_as_parts(part: Any, sent: dict[str, Any]) -> None:
+def test_content_is_sent_as_parts(part: Any, sent: dict[str, Any]) -> None:
     """Issue 7, point 6: by data or by address; nothing is fetched."""
     request = user(part)
     assert send(request)[0]["contents"] == [{"role": "user", "parts": [sent]}]
@@ -433,7 +433,7 @@ def test_urls_are_notes_if_the_server_accepts_none() -> None:
     assert lost(request, GeminiWire(urls=False)) == ["input[0].content[0]"]
 
 
-def test_members_without_a_place_are_losses() -> None:
+def test_unsupported_members_are_losses() -> None:
     """F-4."""
     unknown = {"cache_control": Raw(b'{"type":"ephemeral"}')}
     parts_: list[Any] = [
@@ -459,13 +459,13 @@ def test_members_without_a_place_are_losses() -> None:
     ]
 
 
-def test_the_kind_of_a_file_is_known_by_its_name() -> None:
+def test_media_type_of_a_file_comes_from_its_name() -> None:
     body, losses = send(user(InputFileParam(file_data="aGk=", filename="a.TXT")))
     assert body["contents"][0]["parts"] == [{"inlineData": {"mimeType": "text/plain", "data": "aGk="}}]
     assert [loss.path for loss in losses] == ["input[0].content[0].filename"]
 
 
-def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
+def test_media_in_results_are_kept_or_moved_after_all_results() -> None:
     """TOOL-6, issue 7, point 3."""
     output = [InputText(text="see"), InputImageParam(image_url=PICTURE)]
     items: list[ItemParam] = [
@@ -487,14 +487,14 @@ def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
     assert len(kept) == 2
 
 
-def test_a_system_text_of_parts_is_text_alone() -> None:
+def test_system_message_with_media_becomes_text() -> None:
     system = MessageParam(role="system", content=[InputText(text="A"), InputImageParam(image_url=PICTURE)])
     body, losses = send(Request(input=[system, ASKED]))
     assert body["systemInstruction"]["parts"][0]["text"] == "A\n[image omitted: image/png data]"
     assert [loss.path for loss in losses] == ["input[0].content[1]"]
 
 
-def test_an_answer_that_was_read_twice_is_the_same() -> None:
+def test_decoding_an_answer_is_deterministic() -> None:
     """Generated ids depend only on the position in the answer."""
     chunks = [parts(call("get_time"), call("get_time"))]
     assert read(*chunks).response == read(*chunks).response

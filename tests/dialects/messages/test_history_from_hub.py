@@ -1,4 +1,4 @@
-"""The conversation that a Messages server is sent: turns, calls and results, system texts, thoughts."""
+"""The conversation for a Messages server: turns, calls and results, system texts, thoughts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def thought(text: str, signature: str = "s", maker: str = "messages") -> Reasoni
 
 
 def sent(*items: ItemParam, wire: MessagesWire = RICH) -> tuple[list[str], list[str]]:
-    """A line for each message, and the paths of what was lost."""
+    """A line for each message, and the paths of the losses."""
     body, losses = ask(Request(model="m", input=list(items)), wire)
     return [f"{message['role']}: {', '.join(map(_block, message['content']))}" for message in body["messages"]], [
         loss.path for loss in losses
@@ -89,7 +89,7 @@ def _block(block: dict[str, Any]) -> str:
 # Turns.
 
 
-def test_words_of_one_speaker_are_one_turn() -> None:
+def test_consecutive_messages_of_one_role_are_one_turn() -> None:
     """E-5."""
     assert sent(user("a"), user("b"), assistant("c"), assistant("d"), user("e")) == (
         ["user: a, b", "assistant: c, d", "user: e"],
@@ -97,13 +97,13 @@ def test_words_of_one_speaker_are_one_turn() -> None:
     )
 
 
-def test_parallel_calls_are_one_turn_and_their_results_first_in_the_next() -> None:
-    """E-2: interleaved pairs are regrouped; what the user says next follows."""
+def test_parallel_calls_are_one_turn_and_results_start_the_next() -> None:
+    """E-2: interleaved pairs are regrouped; the next user message follows."""
     lines, lost = sent(user("q"), call("a"), call("b"), output("b", "2"), output("a", "1"), user("and?"))
     assert (lines, lost) == (["user: q", "assistant: a(), b()", "user: a=1, b=2, and?"], [])
 
 
-def test_calls_stand_behind_the_words_of_their_turn() -> None:
+def test_calls_follow_the_text_of_their_turn() -> None:
     """E-2."""
     lines, _ = sent(user("q"), call("a"), assistant("wait"), output("a"))
     assert lines == ["user: q", "assistant: wait, a()", "user: a=ok"]
@@ -128,17 +128,17 @@ def test_empty_input_is_refused() -> None:
         ask(Request(model="m", input=[]))
 
 
-def test_blank_texts_are_left_out_with_a_loss() -> None:
+def test_blank_texts_are_omitted_with_a_loss() -> None:
     """F-4."""
     assert sent(user("a"), assistant(""), user(" \n")) == (["user: a"], ["input[1].content", "input[2].content"])
 
 
-def test_white_space_after_the_assistants_last_words_is_left_out() -> None:
+def test_trailing_white_space_of_the_last_assistant_text_is_removed() -> None:
     """F-4."""
     assert sent(user("a"), assistant("b \n")) == (["user: a", "assistant: b"], ["input"])
 
 
-def test_fields_and_items_without_a_place_are_losses() -> None:
+def test_unsupported_fields_and_items_are_losses() -> None:
     """F-4."""
     said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
     _, lost = sent(
@@ -150,7 +150,7 @@ def test_fields_and_items_without_a_place_are_losses() -> None:
 # System.
 
 
-def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
+def test_leading_system_texts_become_system_blocks() -> None:
     body, losses = ask(
         Request(
             model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")]
@@ -172,7 +172,7 @@ def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
         (TOP, ["user: a", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
     ],
 )
-def test_system_text_in_mid_conversation_stands_where_the_server_takes_it(
+def test_system_text_in_the_middle_is_placed_by_the_wire_option(
     wire: MessagesWire, lines: list[str], lost: list[str]
 ) -> None:
     """E-5, F-4."""
@@ -184,12 +184,12 @@ def test_blank_system_text_is_not_marked() -> None:
     assert lines == ["user: a", "assistant: b", "user: c"]
 
 
-def test_system_message_waits_for_a_user_message() -> None:
-    """It must stand before the assistant's, or at the end."""
+def test_system_message_is_moved_after_the_next_user_message() -> None:
+    """It must precede an assistant message, or be at the end."""
     assert sent(user("a"), system("S"), user("b")) == (["user: a, b", "system: S"], ["input[2]"])
 
 
-def test_a_system_message_that_follows_no_user_is_the_users_text() -> None:
+def test_system_message_without_a_preceding_user_becomes_user_text() -> None:
     """F-4."""
     lines, lost = sent(user("a"), assistant("b"), system("S"), assistant("c"), user("d"))
     assert lines == ["user: a", "assistant: b", "user: <system>\nS\n</system>", "assistant: c", "user: d"]
@@ -199,7 +199,7 @@ def test_a_system_message_that_follows_no_user_is_the_users_text() -> None:
 # Calls and results.
 
 
-def test_ids_that_a_server_refuses_are_mapped_and_their_results_too() -> None:
+def test_unsupported_call_ids_are_mapped_for_calls_and_results() -> None:
     """REQ-8: a pure function of the id."""
     body, losses = ask(Request(model="m", input=[user("q"), call("a:b/c"), output("a:b/c")]))
     id = body["messages"][1]["content"][0]["id"]
@@ -261,7 +261,7 @@ def test_images_stay_in_results() -> None:
     ],
 )
 def test_failed_tool_is_marked_by_the_field_or_in_the_text(given: Any, is_error: bool | None, content: Any) -> None:
-    """F-4: servers refuse the field beside more than text, and beside nothing."""
+    """F-4: servers refuse the field together with other content than text, and without content."""
     body, losses = ask(Request(model="m", input=[user("q"), call("a"), output("a", given, extra=ERROR_MARK)]))
     [block] = body["messages"][2]["content"]
     assert (block.get("is_error"), block["content"]) == (is_error, content)
