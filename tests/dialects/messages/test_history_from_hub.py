@@ -209,7 +209,7 @@ def test_unsupported_call_ids_are_mapped_for_calls_and_results() -> None:
     assert len(outgoing_call_id("x" * 70)) <= 64
 
 
-def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
+def test_repeated_call_id_in_a_later_turn_is_replaced() -> None:
     """Ids are unique over the whole conversation there."""
     lines, _ = sent(user("q"), call("a"), output("a", "1"), call("a"), output("a", "2"), call("a"), output("a", "3"))
     results = [line.partition("=")[2] for line in lines if "=" in line]
@@ -218,7 +218,7 @@ def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
     assert len(set(calls)) == 3
 
 
-def test_arguments_are_an_object_whatever_they_were() -> None:
+def test_arguments_are_always_an_object() -> None:
     """F-4."""
     items: list[ItemParam] = [
         user("q"),
@@ -233,14 +233,14 @@ def test_arguments_are_an_object_whatever_they_were() -> None:
     assert lost == ["input[3].arguments", "input[4].arguments"]
 
 
-def test_a_custom_call_is_one_of_one_string() -> None:
+def test_custom_call_has_one_string_as_input() -> None:
     """TOOL-1."""
     custom = CustomToolCallParam(call_id="a", name="patch", input="text")
     lines, lost = sent(user("q"), custom, CustomToolCallOutputParam(call_id="a", output="done"))
     assert (lines[1:], lost) == (["assistant: a({'input': 'text'})", "user: a=done"], [])
 
 
-def test_images_stay_in_results() -> None:
+def test_images_in_results_are_kept() -> None:
     """TOOL-6."""
     lines, lost = sent(
         user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")])
@@ -268,12 +268,12 @@ def test_failed_tool_is_marked_by_the_field_or_in_the_text(given: Any, is_error:
     assert list(losses) == []
 
 
-def test_a_result_of_nothing_has_no_content() -> None:
+def test_empty_result_has_no_content() -> None:
     body, _ = ask(Request(model="m", input=[user("q"), call("a"), output("a", [])]))
     assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
 
 
-def test_marks_on_calls_and_results_go_back() -> None:
+def test_cache_control_of_calls_and_results_is_sent() -> None:
     """E-4."""
     mark = {"cache_control": Raw(b'{"type":"ephemeral"}'), "note": Raw(b"1")}
     body, losses = ask(Request(model="m", input=[user("q"), call("a", extra=mark), output("a", extra=mark)]))
@@ -305,18 +305,18 @@ def test_reasoning_of_this_server_is_unsealed_in_place_RSN2() -> None:
         ReasoningParam(summary=[], encrypted_content=UNSET),
     ],
 )
-def test_foreign_or_unsigned_reasoning_is_left_out_RSN3(foreign: ReasoningParam) -> None:
+def test_foreign_or_unsigned_reasoning_is_omitted_RSN3(foreign: ReasoningParam) -> None:
     assert sent(user("q"), foreign, assistant("b"), user("c")) == (["user: q", "assistant: b", "user: c"], ["input[1]"])
 
 
-def test_unsigned_thoughts_go_back_to_a_server_that_takes_them_RSN2() -> None:
+def test_unsigned_thoughts_are_returned_if_supported_RSN2() -> None:
     wire = MessagesWire(unsigned_thinking=True)
     body, losses = _unjudged(Request(model="m", input=[user("q"), thought("x", signature=""), assistant("b")]), wire)
     assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "x", "signature": ""}
     assert losses == []
 
 
-def test_thoughts_without_following_block_are_left_out_RSN3() -> None:
+def test_thoughts_without_a_following_block_are_omitted_RSN3() -> None:
     """Servers refuse them at the end of a turn."""
     assert sent(user("q"), thought("x"), user("r"), assistant("b"), thought("y")) == (
         ["user: q, r", "assistant: b"],

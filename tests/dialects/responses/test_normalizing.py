@@ -1,4 +1,4 @@
-"""Poor servers one by one: each sentence is something a server does, and what becomes of it."""
+"""Incomplete servers one by one: each test shows one behaviour and its normalized result."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def losses(result: ReadResult) -> str:
     return "\n".join(str(loss) for loss in result.losses)
 
 
-def test_an_item_that_ends_as_another_type_is_another_item() -> None:
-    """STR-4: a whole item cannot change its type between announcement and end."""
+def test_item_that_ends_as_another_type_is_another_item() -> None:
+    """STR-4: a whole item cannot change its type between its events."""
     thing = {"type": "acme:thing", "id": "a", "status": "in_progress"}
     search = {"type": "web_search_call", "id": "b", "status": "completed"}
     result = read(CREATED, added(thing), done(search), COMPLETED)
     assert [item["type"] for item in output(result)] == ["acme:thing", "web_search_call"]
 
 
-def test_items_that_come_whole_under_one_index_and_no_id_are_all_there() -> None:
-    """A server that counts every item as the first and names none; only the same again is a repetition."""
+def test_whole_items_with_one_index_and_no_id_are_all_kept() -> None:
+    """A server that numbers every item as the first and sends no ids; only an equal item is a repetition."""
     other = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("c1", "c2")]
@@ -90,7 +90,7 @@ def test_item_event_without_a_type_is_a_loss(event: dict[str, Any]) -> None:
     assert [item["type"] for item in output(result)] == ["message"]
 
 
-def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
+def test_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
     result = read(
         CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}}
     )
@@ -98,22 +98,22 @@ def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
     assert len(output(result)) == 1
 
 
-def test_an_item_without_a_type_is_known_by_what_it_holds() -> None:
+def test_item_without_a_type_is_recognised_by_its_members() -> None:
     message = {"role": "assistant", "content": "Hi"}
     call = {"name": "f", "call_id": "c", "arguments": "{}"}
     result = read(CREATED, done(message), done(call, 1), COMPLETED)
     assert [item["type"] for item in output(result)] == ["message", "function_call"]
 
 
-def test_a_name_that_changes_is_a_loss() -> None:
-    """STR-2: a call keeps the name it was announced with."""
+def test_changed_call_name_is_a_loss() -> None:
+    """STR-2: a call keeps the name of its `added` event."""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": ""}
     result = read(CREATED, added(call), done({**call, "name": "two", "arguments": "{}"}), COMPLETED)
     assert output(result)[0]["name"] == "one"
     assert "'two'" in losses(result)
 
 
-def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
+def test_arguments_after_the_end_of_a_call_are_a_loss() -> None:
     """ITEM-4"""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": "{}"}
     late = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "late"}
@@ -129,7 +129,7 @@ def test_unknown_phase_is_a_loss() -> None:
     assert "phase" not in output(result)[0]
 
 
-def test_a_part_no_item_can_hold_is_a_loss() -> None:
+def test_unsupported_part_is_a_loss() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     part = {"type": "response.content_part.added", "item_id": "m", "output_index": 0, "part": {"type": "hologram"}}
     ended = {**part, "type": "response.content_part.done"}
@@ -138,7 +138,7 @@ def test_a_part_no_item_can_hold_is_a_loss() -> None:
     assert output(result)[0]["content"][0]["text"] == "Hi"
 
 
-def test_a_part_an_announced_message_cannot_hold_is_a_loss_in_its_final_form() -> None:
+def test_unsupported_part_in_a_final_message_is_a_loss() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     final = {**TEXT, "id": "m", "content": [*TEXT["content"], {"type": "hologram"}]}
     result = read(CREATED, added(item), done(final), COMPLETED)
@@ -154,7 +154,7 @@ def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
     assert [loss.path for loss in result.losses] == ["output[0].content[0].parsed"]
 
 
-def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
+def test_part_without_a_type_gets_the_type_of_its_item() -> None:
     item = {"type": "reasoning", "id": "r", "summary": []}
     part = {
         "type": "response.content_part.added",
@@ -168,7 +168,7 @@ def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
     assert output(result)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
 
 
-def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
+def test_sealed_form_changed_after_the_end_is_a_loss() -> None:
     """RSN-1, ITEM-4"""
     item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "one"}
     late = {
@@ -181,8 +181,8 @@ def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
-def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: str) -> None:
-    """ITEM-2, ITEM-3: what follows shows that the response went on."""
+def test_invalid_status_of_a_whole_item_is_replaced(status: str) -> None:
+    """ITEM-2, ITEM-3: the following events show that the response continued."""
     foreign = {
         "type": "message",
         "id": "m",
@@ -226,7 +226,7 @@ def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
 
 
 def test_a_whole_item_that_cannot_be_mended_is_carried_as_it_came() -> None:
-    """ITEM-5: even where a strict judge would not know what to make of it."""
+    """ITEM-5: even where the grammar would report it."""
     odd = {"type": "code_interpreter_call", "id": "c", "status": "completed", "code": 3}
     result = read_events([CREATED, done(odd), COMPLETED])
     assert [violation.row for violation in find_violations(result.events)] == ["ITEM-5"]
