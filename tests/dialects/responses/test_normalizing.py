@@ -196,7 +196,7 @@ def test_invalid_status_of_a_whole_item_is_replaced(status: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "other"), [("name", "write"), ("name", None), ("role", "system")])
-def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str | None) -> None:
+def test_whole_item_keeps_the_names_of_its_added_event(name: str, other: str | None) -> None:
     """STR-4"""
     forms: dict[str, dict[str, Any]] = {
         "name": {
@@ -215,7 +215,7 @@ def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: st
     assert repr(other) in losses(result)
 
 
-def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
+def test_invalid_citation_is_passed_through() -> None:
     """ITEM-5, STR-11"""
     delta = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hi"}
     cited = {"type": "response.output_text.annotation.added", "item_id": "m", "output_index": 0, "content_index": 0}
@@ -225,7 +225,7 @@ def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
     assert [type(citation) for citation in citations] == [UnknownAnnotation]
 
 
-def test_a_whole_item_that_cannot_be_mended_is_carried_as_it_came() -> None:
+def test_item_that_cannot_be_normalized_is_passed_through() -> None:
     """ITEM-5: even where the grammar would report it."""
     odd = {"type": "code_interpreter_call", "id": "c", "status": "completed", "code": 3}
     result = read_events([CREATED, done(odd), COMPLETED])
@@ -233,13 +233,13 @@ def test_a_whole_item_that_cannot_be_mended_is_carried_as_it_came() -> None:
     assert output(result) == [{"type": "code_interpreter_call", "status": "completed", "code": 3}]
 
 
-def test_an_event_without_a_type_is_a_loss_and_an_error_without_one_is_an_error() -> None:
+def test_event_without_a_type_is_a_loss_but_an_error_fails_the_response() -> None:
     assert "an event without a type" in losses(read(CREATED, {"hello": 1}, done(TEXT), COMPLETED))
     failed = read(CREATED, {"error": {"message": "no", "code": "server_error"}})
     assert failed.response.status == "failed"
 
 
-def test_an_event_whose_data_is_no_object_is_a_loss() -> None:
+def test_event_with_data_that_is_no_object_is_a_loss() -> None:
     frames = [frame_of(CREATED), sse.Frame("acme:ping", b"[1]"), frame_of(done(TEXT)), frame_of(COMPLETED)]
     result = read_frames(frames)
     assert find_violations(result.events) == []
@@ -254,7 +254,7 @@ def test_any_event_after_an_error_event_ends_the_response() -> None:
 
 
 @pytest.mark.parametrize("half", [0xD83D, 0xDE00])
-def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> None:
+def test_lone_surrogate_is_replaced_and_a_loss(half: int) -> None:
     data = (
         b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}'
         % half
@@ -265,7 +265,7 @@ def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> N
     assert "half of a surrogate pair" in losses(result)
 
 
-def test_a_character_cut_in_two_is_joined() -> None:
+def test_surrogate_halves_are_joined() -> None:
     head = b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"'
     frames = [sse.Frame("", head + b'\\ud83d"}'), sse.Frame("", head + b'\\ude00"}')]
     result = read_frames([frame_of(CREATED), *frames, frame_of(COMPLETED)])
@@ -273,7 +273,7 @@ def test_a_character_cut_in_two_is_joined() -> None:
     assert result.losses == []
 
 
-def test_an_unusual_frame_outside_a_delta_is_read_leniently() -> None:
+def test_unusual_frame_outside_a_delta_is_decoded_leniently() -> None:
     """A number out of range in an unused field does not end the stream, but it is not forwarded."""
     data = b'{"type":"response.output_item.done","output_index":0,"item":{"type":"acme:x","id":"a","n":1e999}}'
     to_hub = reader(REQUEST)
