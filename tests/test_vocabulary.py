@@ -57,3 +57,8 @@ def test_words_of_splits_names_in_every_spelling() -> None:
     assert words_of("_what_is_told") >= {"told"}
     assert words_of("KnownBlock") == {"known", "block"}
     assert not words_of("unknown_background") & FORBIDDEN
+
+
+def test_test_names_do_not_start_with_what() -> None:
+    names = {f"{path.relative_to(REPO)}: {name}" for path in (REPO / "tests").rglob("*.py") for name in names_in(path)}
+    assert {name for name in names if "test_what_" in name} == set()

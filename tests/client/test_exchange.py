@@ -108,7 +108,7 @@ def test_html_and_compressed_answers_are_refused() -> None:
     assert refused(PlainReply(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
 
 
-def test_a_redirect_is_not_followed() -> None:
+def test_redirect_is_not_followed() -> None:
     error = refused(PlainReply(status=307, body=b"", headers={"location": "http://127.0.0.1:9/"}))
     assert (error.status, error.code) == (307, "upstream_invalid_response")
 

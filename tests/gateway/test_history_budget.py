@@ -82,7 +82,7 @@ def size_of(item: dict[str, Any]) -> int:
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 200))
-def test_budget_accepts_what_fits_and_names_the_first_excess(sizes: list[int], limit: int) -> None:
+def test_budget_accepts_items_that_fit_and_names_the_first_excess(sizes: list[int], limit: int) -> None:
     budget, lenient = HistoryBudget(limit), HistoryBudget(limit, drops_oldest=True)
     taken = 0
     for place, size in enumerate(sizes):

@@ -233,7 +233,7 @@ def test_store_is_echoed_with_its_effective_value() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_upstream_is_never_told_to_store(is_stored: bool) -> None:
+def test_upstream_request_never_asks_to_store(is_stored: bool) -> None:
     """Regardless of the upstream's own storage: clients only get our ids."""
     request = decode_request(
         b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}'

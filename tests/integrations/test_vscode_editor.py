@@ -346,7 +346,7 @@ def test_workspace_cannot_redirect_the_key(lab: Lab) -> None:
         assert other.keys == []
 
 
-def test_key_stays_with_its_address_and_a_changed_address_asks_again(lab: Lab) -> None:
+def test_key_belongs_to_its_address_and_a_changed_address_requires_a_key(lab: Lab) -> None:
     with OtherGateway() as other:
         lab.editor.extension("configure", name="antiphon.url", value=other.url)
         try:

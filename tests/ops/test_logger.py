@@ -186,7 +186,7 @@ def test_keys_are_masked_everywhere(style: Any) -> None:
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_long_values_are_cut(style: Any) -> None:
+def test_long_values_are_truncated(style: Any) -> None:
     assert 512 < len(written(style, model="m m " * 25_000)) < 1_000
     stream = io.StringIO()
     Logger(stream, style).event("refused", why="w w " * 25_000)
@@ -195,7 +195,7 @@ def test_long_values_are_cut(style: Any) -> None:
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 @pytest.mark.parametrize("offset", range(len(KEY) + 1))
-def test_key_that_a_cut_goes_through_is_masked_at_every_offset(style: Any, offset: int) -> None:
+def test_key_split_by_truncation_is_masked_at_every_offset(style: Any, offset: int) -> None:
     shown = written(style, path="/v1/" + "x/" * 300, model=("m " * 512)[: 512 - offset] + KEY + " m" * 512)
     stream = io.StringIO()
     Logger(stream, style).event("refused", why=("w " * 4_000)[: 4_000 - offset] + KEY + " w" * 100)

@@ -108,7 +108,7 @@ def test_schema_facts_command_writes_the_file_or_prints(tmp_path: Path, capsys: 
     assert capsys.readouterr().out == text_of(FACTS)
 
 
-def test_schema_facts_command_names_the_file_and_the_keyword_that_is_not_known(
+def test_schema_facts_command_names_the_file_and_the_unknown_keyword(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = tmp_path / "schema.json"

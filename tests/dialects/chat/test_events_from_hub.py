@@ -142,7 +142,7 @@ def test_hub_to_chat_to_hub_keeps_the_content(events: list[StreamEvent]) -> None
 
 
 @given(lives())
-def test_output_that_chat_cannot_hold_is_a_loss(events: list[StreamEvent]) -> None:
+def test_unsupported_output_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
     loss_paths = write_stream(events).loss_paths
     for event in events:

@@ -76,7 +76,7 @@ THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[Reasoning
 # System text.
 
 
-def test_instructions_come_first_E4() -> None:
+def test_instructions_are_the_first_message_E4() -> None:
     assert sent([USER], instructions="be brief")[0] == [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "hi"},

@@ -38,7 +38,7 @@ def test_pattern_star_is_the_only_wildcard(pattern: str, name: str, fits: bool) 
 
 @settings(max_examples=30)
 @given(pattern=st.text("ab*", max_size=8), name=st.text("ab", max_size=12))
-def test_pattern_matches_what_the_equivalent_regular_expression_matches(pattern: str, name: str) -> None:
+def test_pattern_matches_like_the_equivalent_regular_expression(pattern: str, name: str) -> None:
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name)
     assert matches_any(name, [pattern]) == (expected is not None)
 

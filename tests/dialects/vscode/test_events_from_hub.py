@@ -254,7 +254,7 @@ def test_text_parts_of_every_kind_become_text() -> None:
     assert ([line["value"] for line in lines], loss_paths) == (["a", "b", "c", "d"], [])
 
 
-def test_output_that_an_editor_cannot_hold_is_a_loss() -> None:
+def test_unsupported_output_is_a_loss() -> None:
     """F-4."""
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
     odd = UnknownContent(kind="hologram", raw=Raw(b'{"type":"hologram"}'))
