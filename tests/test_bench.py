@@ -1,4 +1,4 @@
-"""The benchmark's own report: sections replace their former selves and leave the others alone."""
+"""The report of the benchmark: a section replaces its former version and leaves the others unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.targets import TARGETS, Kind, antiphon
 from bench.workloads import WORKLOADS, Workload, bodies
 
 
-def test_a_section_replaces_the_one_of_the_same_title_and_no_other(tmp_path: Path) -> None:
+def test_write_section_replaces_only_the_section_of_the_same_title(tmp_path: Path) -> None:
     path = tmp_path / "RESULTS.md"
     write_section("One", "old", path)
     write_section("Two", "kept\n", path)
@@ -26,17 +26,17 @@ def test_a_section_replaces_the_one_of_the_same_title_and_no_other(tmp_path: Pat
     assert text.endswith("## One\n\nnew\n\n## Two\n\nkept\n")
 
 
-def test_a_table_has_a_row_for_each_row() -> None:
+def test_table_has_one_line_per_row() -> None:
     assert table(["name", "µs"], [["a", "1"], ["b", "2"]]) == "| name | µs |\n| --- | --: |\n| a | 1 |\n| b | 2 |\n"
 
 
-def test_an_answer_in_open_responses_must_hold_what_the_workload_is_about() -> None:
+def test_workload_markers_name_the_expected_content() -> None:
     assert WORKLOADS["tools"].markers("responses") == ["response.completed", "response.function_call_arguments.done"]
     assert WORKLOADS["tools"].markers("chat") == ["[DONE]"]
     assert WORKLOADS["json-new"].markers("responses") == ["output_text"]
 
 
-def test_a_body_says_whether_its_response_is_kept() -> None:
+def test_workload_body_sets_store() -> None:
     for stream in (False, True):
         bodies = {
             store: msgspec.json.decode(plain_body("mock-n16", stream=stream, store=store)) for store in (False, True)
@@ -85,7 +85,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_another_commit_is_checked_out_in_a_folder_that_is_removed(repository: Path) -> None:
+def test_checked_out_commit_folder_is_removed(repository: Path) -> None:
     with checked_out("HEAD~1", repository) as other:
         assert (other.source / "file").read_text() == "old"
         assert (other.id, other.subject) == (git(repository, "rev-parse", "--short", "HEAD~1"), "add old")
@@ -106,7 +106,7 @@ def test_unknown_commit_is_refused(repository: Path) -> None:
         pass
 
 
-def test_a_commit_is_measured_with_its_own_sources(tmp_path: Path) -> None:
+def test_target_of_a_commit_uses_its_own_sources(tmp_path: Path) -> None:
     target = antiphon("antiphon-1a2b", "", source=tmp_path, commit="1a2b")
     assert target.environ["PYTHONPATH"] == str(tmp_path)
     assert target.version == ["echo", "commit 1a2b"]
@@ -114,7 +114,7 @@ def test_a_commit_is_measured_with_its_own_sources(tmp_path: Path) -> None:
     assert "PYTHONPATH" not in TARGETS["antiphon"].environ
 
 
-def test_a_store_is_measured_in_a_folder_of_the_run_or_where_it_is_told() -> None:
+def test_target_store_is_in_the_run_folder_or_at_the_given_url() -> None:
     assert 'url = "sqlite:///{folder}/antiphon.db"' in TARGETS["antiphon"].files["antiphon.toml"]
     two = antiphon("two", "", store="postgresql://somewhere", workers=2)
     assert 'url = "postgresql://somewhere"' in two.files["antiphon.toml"]
@@ -122,13 +122,13 @@ def test_a_store_is_measured_in_a_folder_of_the_run_or_where_it_is_told() -> Non
     assert two.workers == 2
 
 
-def test_the_whole_path_of_the_gateway_is_measured() -> None:
+def test_target_has_keys_and_no_trace() -> None:
     settings = TARGETS["antiphon"].files["antiphon.toml"]
     assert "[[keys]]" in settings
     assert "[trace]" not in settings
 
 
-def test_a_gateway_is_measured_before_servers_of_several_dialects() -> None:
+def test_targets_cover_servers_of_several_dialects() -> None:
     settings = {target.name: target.files["antiphon.toml"] for target in OF_DIALECTS.targets}
     assert list(settings) == ["antiphon", "antiphon-messages", "antiphon-gemini"]
     assert 'dialect = "chat"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon"]

@@ -1,8 +1,7 @@
-"""What the documentation says is true: its Python runs, its links lead somewhere, its tables name what is there.
+"""The documentation is correct: its Python runs, its links resolve, its tables list what exists.
 
-Python that asks a running gateway is run elsewhere: the README's by `test_readme.py`, that of `docs/clients.md` by
-`tests/clients`, that of `docs/client.md` by `tests/client`.
-"""
+Python that calls a running gateway is run elsewhere: the README's by `test_readme.py`, that of `docs/clients.md` by
+`tests/clients`, that of `docs/client.md` by `tests/client`."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", sorted(set(PAGES) - ASKING), ids=lambda page: str(page.relative_to(REPO)))
-def test_the_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
+def test_page_python_examples_run(page: Path) -> None:
     exec(compile("\n".join(_blocks(page, "python")), str(page), "exec"), {"__name__": "__docs__"})
 
 
-def test_the_library_page_has_python_to_run() -> None:
+def test_library_page_has_python_examples() -> None:
     assert len(_blocks(REPO / "docs" / "library.md", "python")) >= 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
-def test_links_to_files_lead_somewhere(page: Path) -> None:
+def test_file_links_of_pages_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
@@ -66,7 +65,7 @@ def test_contract_names_every_dialect_as_independent() -> None:
     assert set(independent) == {f"antiphon.dialects.{name}" for name in dialects}
 
 
-def test_the_lock_names_no_index_and_pins_everything_by_hash() -> None:
+def test_lock_files_name_no_index_and_pin_everything_by_hash() -> None:
     for lock in ("requirements.txt", "requirements-dev.txt", "requirements-local.txt"):
         text = (REPO / lock).read_text(encoding="utf-8")
         assert "://" not in text

@@ -1,4 +1,4 @@
-"""Exceptions that reach a client: five types, each with its status, and whose fault it is (B-6, ERR-1, ERR-2)."""
+"""Exceptions that reach a client: five types, each with its status, and whose fault each is (B-6, ERR-1, ERR-2)."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from antiphon.errors import (
         ("model_error", 500),
     ],
 )
-def test_each_of_the_five_types_has_its_status(type: ErrorType, status: int) -> None:
+def test_error_type_has_its_status(type: ErrorType, status: int) -> None:
     """B-6, ERR-2."""
     assert ApiError("m", type=type).status == status
     assert UpstreamFault("m", type=type).status == (502 if type == "server_error" else status)
 
 
-def test_there_are_five_types() -> None:
+def test_error_types_are_five() -> None:
     """B-6."""
     assert set(get_args(ErrorType)) == set(STATUS_OF_TYPE)
     assert len(STATUS_OF_TYPE) == 5
@@ -63,14 +63,14 @@ def test_there_are_five_types() -> None:
         (UpstreamFault, "server_error", "upstream_error", 502),
     ],
 )
-def test_each_fault_knows_what_to_say(fault: type[ApiError], type: str, code: str, status: int) -> None:
+def test_fault_has_its_type_code_and_status(fault: type[ApiError], type: str, code: str, status: int) -> None:
     """ERR-1, ERR-2."""
     error = fault("what happened")
     assert (error.type, error.code, error.status) == (type, code, status)
     assert (error.message, str(error), error.param, error.retry_after) == ("what happened", "what happened", None, None)
 
 
-def test_what_is_said_counts_for_more_than_what_goes_without_saying() -> None:
+def test_explicit_error_fields_override_the_defaults() -> None:
     error = UpstreamFault(
         "m", type="too_many_requests", code="rate_limit_exceeded", param="model", status=418, retry_after=2.5
     )
@@ -83,12 +83,12 @@ def test_what_is_said_counts_for_more_than_what_goes_without_saying() -> None:
     )
 
 
-def test_an_error_survives_a_process_boundary() -> None:
+def test_error_is_picklable() -> None:
     error = pickle.loads(pickle.dumps(UpstreamFault("m", code="upstream_timeout", status=504)))
     assert (type(error), error.code, error.status, error.message) == (UpstreamFault, "upstream_timeout", 504, "m")
 
 
 @pytest.mark.parametrize("ours", [InvalidTransition, ProfileError])
-def test_our_own_mistakes_are_no_answers_to_a_client(ours: type[AntiphonError]) -> None:
+def test_internal_exceptions_are_no_api_errors(ours: type[AntiphonError]) -> None:
     assert issubclass(ours, AntiphonError)
     assert not issubclass(ours, ApiError)

@@ -1,7 +1,6 @@
 """docs/errors.md has a line for every error code in the source, and every fault invariant and case that tests cite.
 
-That its statuses, types and codes are those of the OpenAPI document is in `tests/api/test_openapi.py`.
-"""
+`tests/api/test_openapi.py` checks that its statuses, types and codes are those of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -24,26 +23,26 @@ TEXT = PAGE.read_text(encoding="utf-8")
 TABLES = {*KEY_ERROR_CODES.values(), *FAILED_CHAT.values(), *GATEWAY_CODES, CANCELLED}
 
 
-def test_the_page_of_errors_has_one_complete_line_for_each_error() -> None:
+def test_errors_page_has_one_complete_line_per_error() -> None:
     rows = error_rows()
     assert len(rows) >= 40
     assert len({(row.status, row.type, row.code) for row in rows}) == len(rows)
     assert all(row.cause.strip() and row.remedy.strip() for row in rows)
 
 
-def test_every_code_in_the_source_has_a_line_on_the_page_of_errors() -> None:
+def test_errors_page_lists_every_code_of_the_source() -> None:
     raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}
     assert len(raised) > 20
     assert raised | TABLES <= {row.code for row in error_rows()}
 
 
-def test_every_code_without_a_status_is_in_the_source() -> None:
-    """Those with a status are held by the OpenAPI document."""
+def test_codes_without_a_status_are_in_the_source() -> None:
+    """Those with a status are checked against the OpenAPI document."""
     raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}
     assert {row.code for row in error_rows() if row.status is None} <= raised | TABLES
 
 
-def test_every_invariant_that_is_cited_has_a_line_on_the_page_of_errors() -> None:
+def test_errors_page_lists_every_cited_invariant() -> None:
     numbers = set(re.findall(r"^(\d)\. ", TEXT.partition("## Fault invariants")[2], flags=re.MULTILINE))
     assert numbers == set("123456")
     cited = {
@@ -55,8 +54,8 @@ def test_every_invariant_that_is_cited_has_a_line_on_the_page_of_errors() -> Non
     assert cited == numbers
 
 
-def test_every_case_that_is_cited_stands_on_the_page_of_errors() -> None:
-    """Tests cite a section or the beginning of a case in quotation marks after the name of the page."""
+def test_errors_page_lists_every_cited_case() -> None:
+    """Tests cite a section or the start of a case in quotation marks after the name of the page."""
     texts = [path.read_text(encoding="utf-8") for path in source_files("src", "tests", "soak")]
     cited = {name for text in texts for name in re.findall(r'docs/errors\.md, "([^"]+)"', text)}
     assert len(cited) > 5
@@ -74,19 +73,19 @@ def test_every_case_that_is_cited_stands_on_the_page_of_errors() -> None:
         ('ApiError("m", code=TABLE[code])', set()),
     ],
 )
-def test_codes_are_found_where_an_error_is_made(source: str, codes: set[str]) -> None:
+def test_codes_are_read_from_error_constructors(source: str, codes: set[str]) -> None:
     assert set(_codes(ast.parse(source))) == codes
 
 
 def _sources() -> list[Path]:
-    """The fakes have the codes of the servers that they play."""
+    """The test servers have the codes of the servers that they imitate."""
     return [
         path for path in source_files("src") if path.suffix == ".py" and "testing" not in path.relative_to(REPO).parts
     ]
 
 
 def _codes(tree: ast.AST) -> Iterator[str]:
-    """The literals that an error is raised with, and the defaults of classes."""
+    """The literals in the constructor calls of errors, and the defaults of classes."""
     for node in ast.walk(tree):
         match node:
             case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="default_code")], value=value):

@@ -1,4 +1,4 @@
-"""Every example runs, against a gateway with a scripted server behind it, and is short enough to be read."""
+"""Every example runs, against a gateway before a scripted server, and is short."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def answer(received: ReceivedRequest) -> Reply:
-    """What a sensible model would say."""
+    """The answers of a reasonable model."""
     body: Any = received.json
     messages = body["messages"]
     asked = str(messages[-1]["content"])
@@ -53,7 +53,7 @@ def answer(received: ReceivedRequest) -> Reply:
 
 
 def run(name: str, *arguments: str, url: str = "", stdin: str = "", **environ: str) -> str:
-    """The standard output of an example that came to a good end."""
+    """The standard output of an example that succeeded."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("ANTIPHON_")}
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments],
@@ -79,7 +79,7 @@ def test_stream(gateway: Running) -> None:
 
 
 def test_tools(gateway: Running) -> None:
-    """B-9: also what a function has to say of bad arguments."""
+    """B-9: including a function's error for invalid arguments."""
     told = run("tools", url=gateway.url)
     assert '{"city":"Lima","sky":"clear","temperature":21}' in told
     assert "ValueError: there is no time zone 'Nowhere'" in told
@@ -87,7 +87,7 @@ def test_tools(gateway: Running) -> None:
 
 
 def test_background_resume(gateway: Running) -> None:
-    """B-9: without a gap, and nothing twice."""
+    """B-9: no event missing, no event twice."""
     told = run("background_resume", url=gateway.url)
     assert told.startswith("left after event ")
     assert told.endswith("\ncompleted\n")
@@ -107,7 +107,7 @@ def test_structured(gateway: Running) -> None:
 
 
 def test_any_server() -> None:
-    """B-9: with no gateway in between."""
+    """B-9: without a gateway in between."""
     with MessagesServer([turn(testing.text("Hello, hallo, salut."))]) as server:
         assert run("any_server", server.base_url, "messages", "mock-1", SERVER_KEY="k") == "Hello, hallo, salut.\n"
         assert not server.refusals
@@ -124,7 +124,7 @@ def test_translate_dialects() -> None:
     assert "  lost: tools[1]" in told
 
 
-def test_every_example_is_run_here_and_short() -> None:
+def test_every_example_has_a_test_and_is_short() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.py")}
     assert {f"test_{name}" for name in names - ELSEWHERE} <= set(globals())
     for name in names:

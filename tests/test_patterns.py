@@ -1,8 +1,7 @@
-"""No regular expression of the package takes longer than in proportion to its text, whatever the text.
+"""No regular expression of the package takes more than linear time, for any text.
 
-The patterns are found, not listed: in the globals of every module, in classes, and in whatever is held there. None may hide in a
-function, where it would not be found.
-"""
+The patterns are discovered, not listed: in the globals of every module, in classes, and in the objects there. None may
+be inside a function, where it would not be discovered."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ METHODS: Final = {
 WAYS: Final[dict[str, Callable[[re.Pattern[Any], Any], object]]] = {
     "match": re.Pattern.match,
     "fullmatch": re.Pattern.fullmatch,
-    "scan": _exhausted,  # as much as any other that looks everywhere
+    "scan": _exhausted,  # as much as any other unanchored pattern
 }
 ANY_WAY: Final = frozenset({"fullmatch", "scan"})
 FUNCTIONS: Final = frozenset(
@@ -50,7 +49,7 @@ DEEPEST: Final = 6
 SIZES: Final = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256, 1_024, 4_096, 16_384)
 ENOUGH: Final = 0.001  # seconds
 
-# Where patterns are made from what is only known when a process runs; `_made_at_run_time` has the patterns themselves.
+# Functions that build patterns from values known only at run time; `_made_at_run_time` has the patterns themselves.
 IN_FUNCTIONS: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
     "antiphon.trace.redactor._pattern": "made of the keys that a trace must not have",
@@ -87,7 +86,7 @@ BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
 
 
 class Found(NamedTuple):
-    """A pattern, and a way in which it is used."""
+    """A pattern, and one way in which it is used."""
 
     name: str
     pattern: re.Pattern[Any]
@@ -105,7 +104,8 @@ def trees() -> dict[str, ast.Module]:
 
 @cache
 def uses() -> dict[tuple[str, str], frozenset[str]]:
-    """How each global of each module is used, there and where it is imported: `KEY.sub(…)`, `map(VISIBLE.fullmatch, …)`."""
+    """How each global of each module is used, there and where it is imported: `KEY.sub(…)`, `map(VISIBLE.fullmatch,
+    …)`."""
     found: dict[tuple[str, str], set[str]] = {}
     for module, tree in trees().items():
         origins = {
@@ -131,7 +131,7 @@ def patterns() -> list[Found]:
     return list(found.values())
 
 
-Held = tuple[str, re.Pattern[Any]]  # where, and what
+Held = tuple[str, re.Pattern[Any]]  # the place, and the value
 
 
 def _of_modules() -> Iterator[Held]:
@@ -141,7 +141,7 @@ def _of_modules() -> Iterator[Held]:
 
 
 def _held(value: object, name: str, module: str, depth: int) -> Iterator[Held]:
-    """The pattern that this is, or those inside of it."""
+    """The pattern itself, or those inside the value."""
     members: list[tuple[str, object]] = []
     match value:
         case re.Pattern():
@@ -161,7 +161,7 @@ def _held(value: object, name: str, module: str, depth: int) -> Iterator[Held]:
 
 
 def _of_annotations() -> Iterator[Held]:
-    """Those that msgspec compiles: `Meta(pattern=…)`, which it searches for."""
+    """The patterns that msgspec compiles: `Meta(pattern=…)`, which it searches for."""
     for module, tree in trees().items():
         for node in ast.walk(tree):
             match node:
@@ -172,7 +172,7 @@ def _of_annotations() -> Iterator[Held]:
 
 
 def _made_at_run_time() -> Iterator[Held]:
-    """Those that are made from what a process is given, in the functions of `IN_FUNCTIONS`."""
+    """The patterns that the functions of `IN_FUNCTIONS` build from values at run time."""
     metrics = Metrics()
     metrics.register_paths(PATHS)
     for _, pattern in metrics._paths:
@@ -183,7 +183,7 @@ def _made_at_run_time() -> Iterator[Held]:
 
 @pytest.mark.parametrize("found", patterns(), ids=lambda found: f"{found.name.removeprefix('antiphon.')}-{found.way}")
 def test_pattern_takes_time_in_proportion_to_its_text(found: Found) -> None:
-    """Four times the text costs at most eight times as much; what is quadratic costs sixteen times as much."""
+    """Four times the text costs at most eight times as much; a quadratic pattern costs sixteen times as much."""
     assert slow_text(found) is None
 
 
@@ -194,7 +194,8 @@ def slow_text(found: Found) -> Text | None:
 
 
 def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.Pattern[Any], text: Text) -> bool:
-    """Whether it is, at the size where it takes long enough to be measured. What is quick at the largest size is."""
+    """Whether the time is linear, at the size where it is long enough to be measured. A pattern that is quick at the
+    largest size is."""
 
     def cost(size: int) -> float:
         whole = sized(text, size, pattern)
@@ -203,7 +204,7 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
         return time.thread_time() - begun
 
     def is_within(size: int, larger: int) -> bool:
-        """Best of five, three times: other work on the machine disturbs one measurement or the other, and not every time."""
+        """Best of five, three times: other work on the machine disturbs some measurements, but not all."""
         for _ in range(3):
             most = 8 * min(cost(size) for _ in range(5))
             if any(cost(larger) <= most for _ in range(5)):
@@ -217,7 +218,7 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
         return True
     steps = (
         (5, 6, 8, 12, 16) if size < 256 else (16,)
-    )  # small steps: what is exponential would never end at four times the size
+    )  # small steps: an exponential pattern would never end at four times the size
     return all(is_within(size, size * quarters // 4) for quarters in steps)
 
 
@@ -233,19 +234,19 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
         (r'"(?:[^"\\]++|\\.)*+"', "scan"),
     ],
 )
-def test_pattern_that_takes_longer_is_found(pattern: str, way: str) -> None:
-    """The measuring itself."""
+def test_slow_pattern_is_detected(pattern: str, way: str) -> None:
+    """A test of the measurement itself."""
     assert slow_text(Found("example", re.compile(pattern), way)) is not None
 
 
 @pytest.mark.parametrize(
     ("pattern", "way"), [(r"[a-z]++key", "match"), (r"\s*+\}?+\s*+", "fullmatch"), (r'"(?:[^"\\]++|\\.)*+"', "match")]
 )
-def test_pattern_that_takes_no_longer_is_let_pass(pattern: str, way: str) -> None:
+def test_linear_pattern_passes(pattern: str, way: str) -> None:
     assert slow_text(Found("example", re.compile(pattern), way)) is None
 
 
-def test_patterns_of_every_kind_of_place_are_found() -> None:
+def test_patterns_of_every_kind_of_place_are_discovered() -> None:
     names = {found.name for found in patterns()}
     assert {
         "antiphon.redaction.KEY",  # a global
@@ -256,8 +257,8 @@ def test_patterns_of_every_kind_of_place_are_found() -> None:
     } <= names
 
 
-def test_no_pattern_hides_in_a_function() -> None:
-    """Only as a global is a pattern found by this test and compiled once."""
+def test_patterns_are_not_compiled_in_functions() -> None:
+    """This test discovers only global patterns, which are compiled once."""
     hidden = {
         f"{module}.{name}"
         for module, tree in trees().items()
@@ -271,8 +272,8 @@ def test_no_pattern_hides_in_a_function() -> None:
     assert hidden == set(IN_FUNCTIONS)
 
 
-def test_regular_expressions_are_imported_by_their_usual_name() -> None:
-    """`import re`, or the search for hidden ones does not see them."""
+def test_re_is_imported_under_its_usual_name() -> None:
+    """`import re`, otherwise the search for hidden patterns misses them."""
     for module, tree in trees().items():
         for node in ast.walk(tree):
             match node:

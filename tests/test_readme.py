@@ -1,7 +1,7 @@
-"""Every block of the README is run: most of them against `antiphon serve` as a newcomer starts it, with no key and the real model.
+"""Every block of the README is run: most of them against `antiphon serve` as a new user starts it, without keys and
+with the real model.
 
-Only the address is changed, since port 8080 may be somebody's. The Codex block is the one that `make test-clients` runs.
-"""
+Only the address is changed, since port 8080 may be in use. The Codex block is the one that `make test-clients` runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 def _blocks(page: Path) -> list[Block]:
-    """Every fenced block, with the section it stands in."""
+    """Every fenced block, with its section."""
     found: list[Block] = []
     section = ""
     for heading, language, text in re.findall(
@@ -62,7 +62,7 @@ RUN: set[Block] = set()
 
 
 def _block(section: str, language: str, at: int = 0) -> str:
-    """A block that some test below runs."""
+    """A block that one of the tests below runs."""
     block = [each for each in BLOCKS if each.section == section and each.language == language][at]
     RUN.add(block)
     return block.text
@@ -82,13 +82,13 @@ MAKE_KEY = _block("Give others access", "sh")
 KEYS = _block("Give others access", "toml")
 
 
-def test_every_block_of_the_readme_is_run() -> None:
+def test_every_readme_block_is_run() -> None:
     picture = [block for block in BLOCKS if not block.section]
     assert len(picture) == 1
     assert set(BLOCKS) - RUN == set(picture)
 
 
-# A gateway as a newcomer starts it
+# A gateway as a new user starts it
 
 
 class Gateway:
@@ -113,19 +113,19 @@ class Gateway:
         return [msgspec.json.decode(line) for line in lines if line.endswith("\n")]
 
     def line_of(self, request_id: str) -> dict[str, Any]:
-        """What the log says of a request, once it does."""
+        """The log line of a request, once it is written."""
         until(lambda: any(line.get("request_id") == request_id for line in self.log))
         return next(line for line in self.log if line.get("request_id") == request_id)
 
     def stop(self) -> int:
-        """SIGTERM, as a service is stopped; the exit code."""
+        """Sends SIGTERM and returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(BOUND)
 
 
 @contextmanager
 def _served(command: Sequence[str], folder: Path) -> Iterator[Gateway]:
-    """The gateway that a command starts, once it has said where it is."""
+    """The gateway that a command starts, once it has printed its address."""
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
@@ -160,7 +160,7 @@ def _greeting(process: subprocess.Popen[str], log: Path) -> str:
 
 
 def _bare(folder: Path) -> dict[str, str]:
-    """The environment of a fresh machine: no key of anybody, no setting of ours."""
+    """The environment of a fresh machine: no keys and no settings of ours."""
     return {
         "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), str(folder / "stand-ins")]),
         "HOME": str(folder),
@@ -197,7 +197,8 @@ print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest(), " -")
 
 
 def _stand_in_for_missing_programs(folder: Path) -> None:
-    """A machine with Python and make alone runs the blocks too. These come last in its `PATH`, behind any real ones."""
+    """A machine with only Python and make runs the blocks too. These programs come last in its `PATH`, after any real
+    ones."""
     (folder / "stand-ins").mkdir(exist_ok=True)
     for name, text in (("curl", CURL), ("sha256sum", SHA256SUM)):
         program = folder / "stand-ins" / name
@@ -206,8 +207,8 @@ def _stand_in_for_missing_programs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [["-si"], ["-N"]])
-def test_the_stand_in_for_curl_asks_as_curl_does(flags: list[str], gateway: Gateway) -> None:
-    """Else a machine without curl would run other blocks than the README has."""
+def test_curl_stand_in_sends_the_request_of_curl(flags: list[str], gateway: Gateway) -> None:
+    """Otherwise a machine without curl would run other blocks than the README has."""
     _stand_in_for_missing_programs(gateway.folder)
     body = '{"model":"local","input":"Say hello.","stream":true,"max_output_tokens":16}'
     command = [str(gateway.folder / "stand-ins" / "curl"), *flags, f"{gateway.url}/v1/responses"]
@@ -219,7 +220,7 @@ def test_the_stand_in_for_curl_asks_as_curl_does(flags: list[str], gateway: Gate
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """Started as the README says under "Debug a request"; it has judged all that it sent when it is over."""
+    """Started as the README says under "Debug a request"; in the end it has checked its own output."""
     with _served(shlex.split(SERVE), tmp_path_factory.mktemp("newcomer")) as gateway:
         yield gateway
         assert gateway.stop() == 0
@@ -227,7 +228,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 
 
 def _sh(block: str, gateway: Gateway) -> str:
-    """What a block prints. `antiphon ask` is told the address by its variable, all others where it stands."""
+    """The output of a block. `antiphon ask` gets the address by its variable, all others by replacement."""
     return _run(["sh", "-e"], block.replace(ADDRESS, gateway.address), gateway.folder, ANTIPHON_URL=gateway.url)
 
 
@@ -250,7 +251,7 @@ def _run(command: Sequence[str], text: str, folder: Path, **environ: str) -> str
 # Start
 
 
-def test_make_run_starts_what_is_tested_here() -> None:
+def test_make_run_starts_antiphon_serve() -> None:
     steps = subprocess.run(
         ["make", "-n", *shlex.split(START)[1:]], cwd=REPO, env=_bare(REPO), capture_output=True, text=True, check=True
     ).stdout
@@ -258,7 +259,7 @@ def test_make_run_starts_what_is_tested_here() -> None:
     assert steps.splitlines()[-1].endswith("/antiphon serve")
 
 
-def test_every_make_command_of_the_readme_is_a_target() -> None:
+def test_make_commands_of_the_readme_are_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
     commands = set(
         re.findall(
@@ -268,8 +269,8 @@ def test_every_make_command_of_the_readme_is_a_target() -> None:
     assert {"run", "test"} <= {target or alone for target, alone in commands} <= targets
 
 
-def test_f_3_serve_with_nothing_at_all_answers_and_ends_in_order(tmp_path: Path) -> None:
-    """F-3: no configuration, no key, an empty environment: what it prints is true, and when it ends nothing is left of it."""
+def test_serve_without_any_settings_answers_and_stops(tmp_path: Path) -> None:
+    """F-3: no configuration, no key, an empty environment: its output is correct, and no process is left at the end."""
     with _served(["antiphon", "serve"], tmp_path) as gateway:
         curl, ask = re.findall(r"^  (curl .+)\n  (\S*antiphon ask .+)$", gateway.greeting, flags=re.MULTILINE)[0]
         assert "local  chat  embedded  local" in gateway.greeting
@@ -286,7 +287,7 @@ def test_f_3_serve_with_nothing_at_all_answers_and_ends_in_order(tmp_path: Path)
 
 
 def _children(pid: int) -> list[int]:
-    """The processes that a process started; none are known where there is no /proc."""
+    """The child processes of a process; none where there is no /proc."""
     return [int(child) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for child in tasks.read_text().split()]
 
 
@@ -298,15 +299,15 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-# Ask
+# Requests
 
 
-def test_f_3_antiphon_ask_answers(gateway: Gateway) -> None:
+def test_antiphon_ask_block_prints_an_answer(gateway: Gateway) -> None:
     """F-3: the real model, from the command line."""
     assert _sh(ASK, gateway).strip()
 
 
-def test_f_3_curl_gets_a_whole_answer(gateway: Gateway) -> None:
+def test_curl_block_gets_a_plain_answer(gateway: Gateway) -> None:
     """F-3."""
     response = decode_response(_sh(CURL_WHOLE, gateway).encode())
     message = response.output[0]
@@ -316,8 +317,8 @@ def test_f_3_curl_gets_a_whole_answer(gateway: Gateway) -> None:
     assert response.usage.output_tokens > 0
 
 
-def test_f_3_curl_gets_a_stream(gateway: Gateway) -> None:
-    """F-3: a conformant one, of several pieces."""
+def test_curl_block_gets_a_stream(gateway: Gateway) -> None:
+    """F-3: a conformant stream of several pieces."""
     frames = sse.Decoder().feed(_sh(CURL_STREAM, gateway).encode())
     events = [decode_event(frame.data) for frame in frames[:-1]]
     assert frames[-1].data == sse.DONE
@@ -325,16 +326,16 @@ def test_f_3_curl_gets_a_stream(gateway: Gateway) -> None:
     assert len([event for event in events if isinstance(event, OutputTextDelta)]) > 1
 
 
-def test_f_3_words_come_while_the_answer_is_under_way(gateway: Gateway) -> None:
-    """F-3: a client that leaves at the first of them leaves in the middle of the answer."""
+def test_text_arrives_while_the_answer_is_generated(gateway: Gateway) -> None:
+    """F-3: a client that disconnects at the first piece disconnects during the answer."""
     asked = {"model": "local", "input": "Tell a long story about the sea, in many chapters.", "stream": True}
     with httpx2.stream("POST", f"{gateway.url}/v1/responses", json=asked, timeout=PATIENCE) as answer:
         assert any("response.output_text.delta" in line for line in answer.iter_lines())
     assert gateway.line_of(answer.headers["x-request-id"])["client_left"]
 
 
-def test_f_3_the_openai_sdk_creates_streams_and_parses(gateway: Gateway) -> None:
-    """F-3: the block as a program of its own."""
+def test_openai_sdk_block_creates_streams_and_parses(gateway: Gateway) -> None:
+    """F-3: the block as a separate program."""
     created, *streamed, parsed = _run(
         [sys.executable, "-W", "error"], SDK.replace(ADDRESS, gateway.address), gateway.folder
     ).splitlines()
@@ -343,8 +344,8 @@ def test_f_3_the_openai_sdk_creates_streams_and_parses(gateway: Gateway) -> None
     assert re.fullmatch(r"name='.+' age=-?\d+", parsed)
 
 
-def test_the_openai_sdk_goes_on_with_a_response(gateway: Gateway) -> None:
-    """PREV-1: the second answer was given to all that was said before."""
+def test_openai_sdk_block_continues_a_response(gateway: Gateway) -> None:
+    """PREV-1: the second answer had the whole earlier conversation as input."""
     before = len(gateway.log)
     assert _run([sys.executable, "-W", "error"], GO_ON.replace(ADDRESS, gateway.address), gateway.folder).strip()
     until(lambda: len(gateway.log) >= before + 4)
@@ -353,7 +354,7 @@ def test_the_openai_sdk_goes_on_with_a_response(gateway: Gateway) -> None:
     assert [(line["method"], line["status"]) for line in deleted] == [("DELETE", 200)] * 2
 
 
-def test_api_6_the_sdks_of_other_apis_are_answered_by_the_same_model(gateway: Gateway) -> None:
+def test_other_sdk_block_calls_the_same_model(gateway: Gateway) -> None:
     """API-6: each in its own form."""
     before = len(gateway.log)
     assert _run([sys.executable, "-W", "error"], OTHER_SDKS.replace(ADDRESS, gateway.address), gateway.folder).strip()
@@ -373,12 +374,12 @@ END
 """
 
 
-def test_the_variables_of_other_programs_lead_to_the_gateway(gateway: Gateway) -> None:
+def test_environment_variables_block_points_sdks_to_the_gateway(gateway: Gateway) -> None:
     """Both SDKs read them, without an argument."""
     assert _sh(OTHER_PROGRAMS + LISTING, gateway).split() == ["local", "models/local"]
 
 
-# Servers behind it
+# Upstream servers
 
 ENVIRON = {"OPENAI_API_KEY": "key-of-openai", "LAB_KEY": "key-of-lab"}
 
@@ -393,7 +394,7 @@ ENVIRON = {"OPENAI_API_KEY": "key-of-openai", "LAB_KEY": "key-of-lab"}
     ],
     ids=["Ollama", "OpenAI", "chat", "chat, renamed"],
 )
-def test_a_configuration_of_the_readme_serves(
+def test_configuration_block_serves_its_upstream(
     block: str, server: type[ChatServer] | type[ResponsesServer], asked: str, reached: str, key: str | None
 ) -> None:
     [written] = parse_config(block, "antiphon.toml", ENVIRON).upstreams
@@ -411,12 +412,12 @@ def test_a_configuration_of_the_readme_serves(
     assert streamed.text.endswith("data: [DONE]\n\n")
 
 
-def test_several_can_stand_in_one_file() -> None:
+def test_configuration_blocks_can_be_combined() -> None:
     config = parse_config(OPENAI + CHAT + OLLAMA, "antiphon.toml", ENVIRON)
     assert [upstream.name for upstream in config.upstreams] == ["openai", "lab", "ollama"]
 
 
-def test_the_codex_block_is_the_one_that_is_tested_and_asks_the_chat_server() -> None:
+def test_codex_block_is_the_tested_one() -> None:
     codex = tomllib.loads(CODEX)
     assert CODEX in [block.text for block in _blocks(REPO / "docs" / "clients.md")]
     assert codex["model_providers"][codex["model_provider"]]["base_url"] == f"http://{ADDRESS}/v1"
@@ -424,14 +425,14 @@ def test_the_codex_block_is_the_one_that_is_tested_and_asks_the_chat_server() ->
     assert chat.upstream_model(codex["model"]) is not None
 
 
-# What happened
+# Losses and traces
 
 
-def test_losses_are_shown_where_the_readme_says(gateway: Gateway) -> None:
+def test_losses_block_prints_the_documented_header(gateway: Gateway) -> None:
     assert _sh(LOSSES, gateway).strip().lower() == LOSSES_SHOWN.strip()
 
 
-def test_traces_are_listed_shown_and_replayed(gateway: Gateway) -> None:
+def test_trace_blocks_list_show_and_replay(gateway: Gateway) -> None:
     asked = {"model": "local", "input": "Say hello.", "max_output_tokens": 16, "stream": True}
     answer = httpx2.post(f"{gateway.url}/v1/responses", json=asked, timeout=PATIENCE)
     id = answer.headers["x-request-id"]
@@ -445,7 +446,7 @@ def test_traces_are_listed_shown_and_replayed(gateway: Gateway) -> None:
 # Keys
 
 
-def test_the_key_that_the_readme_makes_lets_its_owner_in(tmp_path: Path) -> None:
+def test_key_block_creates_a_working_key(tmp_path: Path) -> None:
     key, digest = _run(["sh", "-e"], MAKE_KEY, tmp_path).split()[:2]
     assert digest == key_hash(key.encode()).hex()
     config = parse_config(re.sub(r"[0-9a-f]{64}", digest, KEYS), "antiphon.toml", {})
@@ -457,6 +458,6 @@ def test_the_key_that_the_readme_makes_lets_its_owner_in(tmp_path: Path) -> None
         assert gateway.get("/v1/models", x_api_key=key).status_code == 200
 
 
-def test_without_keys_others_are_not_let_in() -> None:
+def test_public_host_without_keys_is_refused() -> None:
     with pytest.raises(ConfigError, match="no keys"):
         parse_config(KEYS.partition("[[keys]]")[0], "antiphon.toml", {})

@@ -18,8 +18,8 @@ from antiphon.config import BackgroundConfig
 from antiphon.testing import Gate, Reply, turn
 
 
-def test_two_replicas_that_begin_together_share_the_work_and_make_each_response_once() -> None:
-    """The migrations of an empty database are asked for by both at the same time."""
+def test_replicas_share_background_work_and_run_each_response_once() -> None:
+    """Both run the migrations of an empty database at the same time."""
     with scripted({}) as upstream:
         config = config_of(postgres_server.fresh_url(), upstream.base_url, background=BackgroundConfig(running=4))
         with replicas(config, config) as both:
@@ -30,7 +30,7 @@ def test_two_replicas_that_begin_together_share_the_work_and_make_each_response_
     assert sorted(asked) == sorted(ids)
 
 
-def test_what_is_made_on_one_replica_is_continued_resumed_cancelled_and_taken_up_on_the_other() -> None:
+def test_response_of_one_replica_is_usable_on_the_other() -> None:
     gate = Gate()
     says: dict[str, Reply] = {
         "spoken": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")),
@@ -103,13 +103,13 @@ def workers(folder: Path, upstream: str) -> Iterator[Client]:
             process.communicate(timeout=30)
 
 
-def test_two_workers_on_one_sqlite_file_are_one_gateway(tmp_path: Path) -> None:
+def test_workers_on_one_sqlite_file_act_as_one_gateway(tmp_path: Path) -> None:
     gate = Gate()
     says: dict[str, Reply] = {"slow": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))}
     with scripted(says) as upstream, workers(tmp_path, upstream.base_url) as client:
         slow = [client.begin(input="slow") for _ in range(4)]
         until(lambda: len(upstream.received) == 4)
-        for id in slow[:2]:  # whichever of them is asked, and whichever runs it
+        for id in slow[:2]:  # for any of them, and for any runner
             assert client.cancel(id).json()["status"] == "cancelled"
         gate.open()
         quick = [client.begin(input=f"quick {n}") for n in range(10)]

@@ -1,4 +1,4 @@
-"""The repository stands alone: no file in it reads or names a path outside of it, and no test is skipped for want of something."""
+"""The repository is self-contained: no file in it reads or names a path outside of it, and no test is skipped."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ PLACES = [
     ".ci/run",
 ]
 FILES = {path.relative_to(REPO).as_posix(): path.read_text(encoding="utf-8") for path in source_files(*PLACES)}
-del FILES["tests/test_repository.py"]  # which has examples of such paths
+del FILES["tests/test_repository.py"]  # it has examples of such paths
 # Relative paths that are input to the gateway, not paths of files.
 INPUT = {("tests/api/test_security.py", "../../../")}
-# A folder that stood beside the repository and that tests read.
+# A folder beside the repository that tests read before.
 FORMERLY_BESIDE = re.compile(r"(?<![\w./-])shared/\w")
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_no_file_names_a_path_outside_of_the_repository(place: str) -> None:
+def test_files_name_no_path_outside_of_the_repository(place: str) -> None:
     files = {name: text for name, text in FILES.items() if name.startswith(place)}
     assert files
     outside = [
@@ -41,12 +41,12 @@ def test_no_file_names_a_path_outside_of_the_repository(place: str) -> None:
     assert outside == []
 
 
-def test_every_page_that_is_named_is_in_the_repository() -> None:
+def test_named_pages_are_in_the_repository() -> None:
     pages = [path.relative_to(REPO).as_posix() for path in source_files("docs", "bench", "README.md", "CHANGELOG.md")]
     named = {
         (name, page)
         for name, text in FILES.items()
-        if not name.endswith(".md")  # whose links are followed by `tests/test_docs.py`
+        if not name.endswith(".md")  # `tests/test_docs.py` follows their links
         for page in re.findall(r"(?<![\w/*.-])(?:[\w-]+/)*[\w-]+\.md\b", text)
     }
     assert len(named) > 50
@@ -55,7 +55,7 @@ def test_every_page_that_is_named_is_in_the_repository() -> None:
     ] == []
 
 
-def test_no_test_can_be_skipped() -> None:
+def test_tests_are_never_skipped() -> None:
     skips = re.compile(r"pytest\.(?:skip|importorskip|xfail|mark\.(?:skip|skipif|xfail))\b|\bSkipTest\b")
     assert [name for name, text in FILES.items() if name.startswith("tests/") and skips.search(text)] == []
 
@@ -75,7 +75,7 @@ def test_no_test_can_be_skipped() -> None:
         ("bench/native/a.c", ".../messages and /health/../v1 are no paths of files", []),
     ],
 )
-def test_paths_outside_of_the_repository_are_found(name: str, text: str, outside: list[str]) -> None:
+def test_paths_outside_of_the_repository_are_detected(name: str, text: str, outside: list[str]) -> None:
     assert list(_outside(name, text)) == outside
 
 

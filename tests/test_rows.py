@@ -1,4 +1,4 @@
-"""Every requirement that is cited has a row in docs/requirements.md, and every row that is done has a test that names it."""
+"""Every cited requirement has a row in docs/requirements.md, and every row that is done has a test that names it."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ NAMED = named_by_tests()
 CITING = source_files(
     "src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile"
 )
-# Names of standards, which look like ids of rows.
+# Names of standards that look like ids of rows.
 STANDARDS = {"AES-256", "SHA-256", "SSH-2", "PDF-1", "UTF-8", "UTF-16", "UTF-32"}
 
 
 @pytest.mark.parametrize("row", [id for id in ROWS if id not in NOT_DONE])
-def test_a_row_is_named_by_a_test(row: str) -> None:
+def test_row_is_named_by_a_test(row: str) -> None:
     assert NAMED.get(row), f"no test names {row} in its name or docstring"
 
 
-def test_a_row_that_is_not_done_is_named_by_no_test_and_says_so() -> None:
+def test_unfinished_row_is_named_by_no_test_and_says_so() -> None:
     for row in NOT_DONE:
         assert row not in NAMED
         assert f"No test names {row} yet." in (REPO / "docs" / "requirements.md").read_text(encoding="utf-8")
 
 
-def test_every_row_that_is_cited_is_a_requirement() -> None:
+def test_cited_rows_are_requirements() -> None:
     cited = {
         (id, path.relative_to(REPO).as_posix()) for path in CITING for id in _cited(path.read_text(encoding="utf-8"))
     }
@@ -52,19 +52,19 @@ def test_every_row_that_is_cited_is_a_requirement() -> None:
         ("SSH-2.0, %PDF-1.7, UTF-8 and sk-ABC-123-x are no rows", []),
     ],
 )
-def test_rows_are_found_where_they_are_cited(text: str, cited: list[str]) -> None:
+def test_row_citations_are_parsed(text: str, cited: list[str]) -> None:
     assert list(_cited(text)) == cited
 
 
-def test_levels_of_the_check_are_those_of_the_requirements() -> None:
+def test_check_levels_match_the_requirements() -> None:
     assert {row.id for row in ROWS.values() if row.level == "S"} == SHOULD
 
 
-def test_every_row_of_the_scope_says_how_it_is_reached() -> None:
+def test_every_row_of_the_scope_has_its_tests() -> None:
     assert [row.id for rows in scope().values() for row in rows] == list(REACHED_BY)
 
 
-def test_the_page_of_the_mission_is_what_the_tests_say() -> None:
+def test_mission_page_is_generated_from_the_tests() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `PYTHONPATH=. python tools/mission_page.py`"
 
 

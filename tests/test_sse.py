@@ -1,4 +1,4 @@
-"""Server-sent events: however the bytes are cut, the frames are the same; and nothing inside a text can make one."""
+"""Server-sent events: the frames are the same for any split of the bytes, and no text can forge a frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.sse import Decoder, Frame
 
 BOM: Final = b"\xef\xbb\xbf"
-# Characters that other readers take for line endings, and one whose bytes are easily cut in two.
+# Characters that other readers treat as line endings, and one whose bytes are easily split.
 ODD: Final = "\u2028\u2029\u0085\x0b\x0c\x1c\U0001f600é: "
 FORGERY: Final = '\n\ndata: [DONE]\n\nevent: response.completed\r\rdata: {"forged":true}\r\n\r\n'
 
@@ -25,7 +25,7 @@ one_line: Final = st.text(st.sampled_from(ODD) | st.characters(codec="utf-8", ex
 
 
 class Stream(NamedTuple):
-    """Bytes, and the frames that are in them."""
+    """Bytes, and the frames in them."""
 
     wire: bytes
     frames: list[Frame]
@@ -33,7 +33,7 @@ class Stream(NamedTuple):
 
 @st.composite
 def streams(draw: st.DrawFn) -> Stream:
-    """Streams as no server would write them: every line ending, comments, ids and hints, values with and without their space."""
+    """Unusual streams: every line ending, comments, ids and hints, values with and without their space."""
     wire, frames = draw(st.sampled_from([b"", BOM])), []
     for event, data in draw(st.lists(st.tuples(st.just("") | one_line, st.lists(one_line, max_size=3)), max_size=4)):
         named = [_field(draw, "event", event)] if event else []
@@ -69,29 +69,29 @@ def pieces(wire: bytes, cuts: Iterable[int]) -> list[bytes]:
     return [wire[start:end] for start, end in pairwise(edges)]
 
 
-# Any cut gives the same frames
+# Any split gives the same frames
 
 
 @given(streams())
-def test_every_cut_in_two_gives_the_same_frames(stream: Stream) -> None:
+def test_decoder_gives_the_same_frames_for_every_split_in_two(stream: Stream) -> None:
     for cut in range(len(stream.wire) + 1):
         assert fed(pieces(stream.wire, [cut])) == stream.frames
 
 
 @given(streams(), st.lists(st.integers(0, 200), max_size=10))
-def test_any_cuts_give_the_same_frames(stream: Stream, cuts: list[int]) -> None:
-    """Cuts at one place twice feed no bytes at all."""
+def test_decoder_gives_the_same_frames_for_any_splits(stream: Stream, cuts: list[int]) -> None:
+    """Two splits at one place feed no bytes at all."""
     assert fed(pieces(stream.wire, cuts)) == stream.frames
 
 
 @given(streams())
-def test_byte_by_byte_gives_the_same_frames(stream: Stream) -> None:
+def test_decoder_gives_the_same_frames_byte_by_byte(stream: Stream) -> None:
     assert fed(stream.wire[at : at + 1] for at in range(len(stream.wire))) == stream.frames
 
 
 @given(streams(), st.lists(st.integers(0, 200), max_size=10))
-def test_a_frame_is_given_as_soon_as_its_blank_line_has_come(stream: Stream, cuts: list[int]) -> None:
-    """Nothing waits for the next read: not even for the LF that may follow a CR."""
+def test_frame_is_returned_with_its_blank_line(stream: Stream, cuts: list[int]) -> None:
+    """A frame does not wait for the next read: not even for the LF that may follow a CR."""
     decoder = Decoder()
     frames = [frame for piece in pieces(stream.wire, cuts) for frame in decoder.feed(piece)]
     assert frames == stream.frames
@@ -117,7 +117,7 @@ def test_a_frame_is_given_as_soon_as_its_blank_line_has_come(stream: Stream, cut
         (BOM[:2], []),
     ],
 )
-def test_fields_mean_what_the_standard_says(wire: bytes, frames: list[Frame]) -> None:
+def test_fields_are_decoded_by_the_standard(wire: bytes, frames: list[Frame]) -> None:
     assert fed([wire]) == frames
     assert fed([wire[:1], b"", wire[1:]]) == frames
 
@@ -135,8 +135,8 @@ def test_fields_mean_what_the_standard_says(wire: bytes, frames: list[Frame]) ->
         (b": a\r\n\r\n", []),
     ],
 )
-def test_frames_whose_lines_end_in_crlf_are_read_as_any_other(read: bytes, wanted: list[str]) -> None:
-    """The short way through `feed` again, for servers that write CRLF."""
+def test_frames_with_crlf_are_decoded(read: bytes, wanted: list[str]) -> None:
+    """The fast path of `feed` again, for servers that write CRLF."""
     decoder = Decoder()
     assert [frame.data.decode() for frame in decoder.feed(b"data: x\r\n\r\n" + read)] == ["x", *wanted]
     assert [frame.data.decode() for frame in decoder.feed(read)] == wanted
@@ -155,8 +155,8 @@ def test_frames_whose_lines_end_in_crlf_are_read_as_any_other(read: bytes, wante
         (b"event: m\ndata: a\r\n\r\n", ["m:a"]),
     ],
 )
-def test_frames_that_have_names_are_read_as_any_other(read: bytes, wanted: list[str]) -> None:
-    """The short way for servers that name their events, from the first byte on and between frames."""
+def test_named_frames_are_decoded(read: bytes, wanted: list[str]) -> None:
+    """The fast path for servers that name their events, from the first byte on and between frames."""
     decoder = Decoder()
     for _ in range(2):
         assert [f"{frame.event}:{frame.data.decode()}" for frame in decoder.feed(read)] == wanted
@@ -166,8 +166,8 @@ def test_frames_that_have_names_are_read_as_any_other(read: bytes, wanted: list[
     assert decoder.finish() == []
 
 
-def test_one_frame_a_read_is_read_as_any_other() -> None:
-    """The short way through `feed`, which is taken only between frames, for exactly one frame of one data line."""
+def test_one_frame_per_read_is_decoded() -> None:
+    """The fast path of `feed`, which is used only between frames, for exactly one frame of one data line."""
     decoder = Decoder()
     reads = [
         b"data: a\n\n",
@@ -210,7 +210,7 @@ json_frames: Final = st.lists(
 
 
 @given(json_frames, st.sampled_from([b"\n", b"\r", b"\r\n"]))
-def test_a_stream_that_is_cut_anywhere_gives_whole_frames_and_no_others(frames: list[Frame], ending: bytes) -> None:
+def test_truncated_stream_gives_only_whole_frames(frames: list[Frame], ending: bytes) -> None:
     wire = b"".join(
         (b"event: %b%b" % (frame.event.encode(), ending) if frame.event else b"")
         + b"data: %b" % frame.data
@@ -242,11 +242,11 @@ def test_a_stream_that_is_cut_anywhere_gives_whole_frames_and_no_others(frames: 
         (b"data: " + b"[" * 100_000, []),
     ],
 )
-def test_what_the_end_leaves_over_counts_if_it_is_whole(wire: bytes, frames: list[Frame]) -> None:
+def test_finish_returns_a_complete_last_frame(wire: bytes, frames: list[Frame]) -> None:
     assert fed([wire]) == frames
 
 
-def test_after_the_end_nothing_is_left() -> None:
+def test_finish_returns_nothing_the_second_time() -> None:
     decoder = Decoder()
     assert decoder.feed(b"event: x\ndata: 1\n") == []
     assert decoder.finish() == [Frame("x", b"1")]
@@ -257,16 +257,14 @@ def test_after_the_end_nothing_is_left() -> None:
 
 
 def feed_at_most(most: int, decoder: Decoder, wire: bytes, size: int) -> None:
-    """Feeds it in reads of one size; fails where one more would begin after so many bytes."""
+    """Feeds it in reads of one size; fails if another read would start after this many bytes."""
     for at in range(0, len(wire), size):
         assert at <= most
         decoder.feed(wire[at : at + size])
 
 
 @given(st.integers(1, 40), st.sampled_from([b"data: ", b": ", b"event: ", b"id: "]), st.integers(1, 7))
-def test_a_line_without_end_is_refused_before_more_than_a_read_beyond_the_limit_is_held(
-    limit: int, begin: bytes, size: int
-) -> None:
+def test_endless_line_is_refused_at_the_limit(limit: int, begin: bytes, size: int) -> None:
     decoder = Decoder(max_length=limit)
     endless = begin + b"x" * 100
     with pytest.raises(UpstreamFault) as refused:
@@ -276,7 +274,7 @@ def test_a_line_without_end_is_refused_before_more_than_a_read_beyond_the_limit_
 
 
 @given(st.integers(8, 40), st.sampled_from([b"data:\n", b"data\n", b"data: x\n", b"data: \r\n"]), st.integers(1, 20))
-def test_an_event_without_end_is_refused_too(limit: int, line: bytes, size: int) -> None:
+def test_endless_event_is_refused_at_the_limit(limit: int, line: bytes, size: int) -> None:
     """Empty lines count as well: each is an LF in the data."""
     decoder = Decoder(max_length=limit)
     endless = line * 100
@@ -285,8 +283,8 @@ def test_an_event_without_end_is_refused_too(limit: int, line: bytes, size: int)
 
 
 @given(st.integers(1, 9))
-def test_an_event_as_long_as_the_limit_is_read_and_one_byte_more_is_not(size: int) -> None:
-    """However it comes, and also by the short way through `feed`."""
+def test_event_size_limit_is_exact(size: int) -> None:
+    """For any split, and also in the fast path of `feed`."""
     for limit, is_read in ((10, True), (9, False)):
         for opened in (b"", b": x\n\n"):
             decoder = Decoder(max_length=limit)
@@ -300,15 +298,15 @@ def test_an_event_as_long_as_the_limit_is_read_and_one_byte_more_is_not(size: in
                     [decoder.feed(read) for read in reads]
 
 
-def test_lines_that_are_passed_over_are_not_held() -> None:
+def test_ignored_lines_are_not_buffered() -> None:
     decoder = Decoder(max_length=20)
     for _ in range(100):
         assert decoder.feed(b": comment\nid: 1\nretry: 5\n") == []
     assert decoder.feed(b"data: x\n\n") == [Frame("", b"x")]
 
 
-def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte() -> None:
-    """Were it, this test alone would copy 10 GB."""
+def test_long_line_byte_by_byte_is_decoded_in_linear_time() -> None:
+    """Otherwise this test alone would copy 10 GB."""
     data = b"x" * 100_000
     decoder = Decoder()
     for at in range(len(data)):
@@ -324,7 +322,7 @@ def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte
 
 @given(event=one_line, text=st.text())
 @settings(max_examples=40)
-def test_what_is_written_is_read(event: str, text: str) -> None:
+def test_encoded_frames_are_decoded(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
     assert fed([sse.encode(event, data)]) == [Frame(event, data)]
     assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [
@@ -334,8 +332,8 @@ def test_what_is_written_is_read(event: str, text: str) -> None:
 
 
 @given(st.text(max_size=10))
-def test_no_text_can_forge_an_event(text: str) -> None:
-    """Not in JSON, where a line ending is escaped; not in a comment; not in a name that an upstream made up."""
+def test_text_cannot_forge_an_event(text: str) -> None:
+    """Not in JSON, where a line ending is escaped; not in a comment; not in a name that an upstream chose."""
     data = json.dumps({"delta": text + FORGERY}, ensure_ascii=False).encode()
     wire = sse.comment(text + FORGERY) + sse.encode("response." + text + FORGERY, data)
     (frame,) = fed([wire])
@@ -344,8 +342,8 @@ def test_no_text_can_forge_an_event(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": [1, 2]}, []])
-def test_json_with_line_endings_between_its_tokens_is_written_in_one_line(value: Any) -> None:
-    """HTTP-3: the data is one line, though the raw bytes of an unknown item may hold more (ITEM-5)."""
+def test_multi_line_json_is_encoded_on_one_line(value: Any) -> None:
+    """HTTP-3: the data is one line, although the raw bytes of an unknown item may have more (ITEM-5)."""
     pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
     for wire in (sse.encode("x", pretty), sse.encode_data(pretty)):
         (frame,) = fed([wire])
@@ -354,7 +352,7 @@ def test_json_with_line_endings_between_its_tokens_is_written_in_one_line(value:
         assert b"\r" not in wire
 
 
-def test_a_frame_looks_as_the_specification_has_it() -> None:
+def test_encoded_frame_has_the_form_of_the_specification() -> None:
     """HTTP-3, HTTP-4, HTTP-5, HTTP-7."""
     assert sse.encode("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
     assert sse.encode_data(b"{}") == b"data: {}\n\n"

@@ -1,4 +1,5 @@
-"""`server/app`: which paths there are and how each answers, with what every answer has. Who may ask is in `test_security.py`."""
+"""The app: which paths exist, how each answers, and the headers that every answer has. Access rules are in
+`test_security.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from antiphon.testing import ChatServer
 
 REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://page.example"
-OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # whose errors have other forms
+OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # their errors have other forms
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def place(shared: Probed) -> Iterator[Probed]:
 # Paths and methods
 
 
-def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
+def test_route_table_lists_every_path_and_which_are_public() -> None:
     assert {path: (sorted(route.methods), route.public) for path, route in ROUTES.items()} == {
         "/v1/responses": (["POST"], False),
         "/v1/responses/compact": (["POST"], False),
@@ -97,7 +98,7 @@ def test_the_routes_are_these_and_the_public_ones_are_these() -> None:
         *("/v1/responses/resp_1/input_items/", "/x/v1/responses/resp_1", "/v2/models", "/favicon.ico", "/v1/models/"),
     ],
 )
-def test_a_path_that_does_not_exist_is_404_and_says_which_do(place: Probed, path: str) -> None:
+def test_unknown_path_is_404_and_names_the_paths_that_exist(place: Probed, path: str) -> None:
     """ERR-2: `not_found` is 404."""
     for method in ("GET", "POST", "DELETE"):
         answer = place.ask(method, path)
@@ -111,7 +112,7 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIN
 
 
 @pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(OTHERS)])
-def test_a_method_that_a_path_does_not_know_is_405_and_says_which_it_does(place: Probed, path: str) -> None:
+def test_unsupported_method_is_405_with_allowed_methods(place: Probed, path: str) -> None:
     allowed = sorted(ROUTES[path].methods)
     for method in set(METHODS) - set(allowed):
         answer = place.ask(method, path)
@@ -121,19 +122,19 @@ def test_a_method_that_a_path_does_not_know_is_405_and_says_which_it_does(place:
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/openapi.json"])
-def test_head_is_get_without_the_body(place: Probed, path: str) -> None:
+def test_head_request_is_answered_as_get_without_body(place: Probed, path: str) -> None:
     got, asked = place.ask("GET", path), place.ask("HEAD", path)
     assert (asked.status, asked.body) == (200, b"")
     assert asked.headers["content-type"] == got.headers["content-type"]
     assert int(asked.headers["content-length"]) == len(got.body)
 
 
-def test_head_of_what_answers_no_get_is_405(place: Probed) -> None:
+def test_head_request_of_post_only_path_is_405(place: Probed) -> None:
     answer = place.ask("HEAD", "/v1/responses")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
-def test_a_query_changes_nothing(place: Probed) -> None:
+def test_query_string_does_not_change_the_route(place: Probed) -> None:
     assert place.ask("GET", "/health?x=y#z").status == 200
     assert place.ask(
         "POST", "/v1/responses?stream=true", ("content-type", "application/json"), body=msgspec.json.encode(ASKED)
@@ -143,24 +144,24 @@ def test_a_query_changes_nothing(place: Probed) -> None:
 # Endpoints
 
 
-def test_health_says_that_it_is_up_and_nothing_about_anything_behind_it(place: Probed) -> None:
+def test_health_reports_status_without_calling_an_upstream(place: Probed) -> None:
     answer = place.ask("GET", "/health")
     assert answer.json == {"status": "ok", "version": __version__}
     assert place.network.asked == []
 
 
-def test_health_needs_no_upstream() -> None:
+def test_health_answers_while_the_upstream_is_unreachable() -> None:
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         assert gateway.get("/health").json()["status"] == "ok"
 
 
-def test_the_openapi_document_is_served_as_it_is_made(place: Probed) -> None:
+def test_openapi_path_serves_the_generated_document(place: Probed) -> None:
     answer = place.ask("GET", "/openapi.json")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
     assert answer.body == openapi.document()
 
 
-def test_every_route_is_in_the_openapi_document_and_nothing_else_is() -> None:
+def test_openapi_document_lists_exactly_the_routes() -> None:
     documented = msgspec.json.decode(openapi.document())["paths"]
     assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
         path: set(route.methods) for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items()
@@ -170,7 +171,7 @@ def test_every_route_is_in_the_openapi_document_and_nothing_else_is() -> None:
             assert (documented[path][method.lower()].get("security") == []) == route.public
 
 
-def test_models_are_listed_by_name_and_by_what_upstreams_list_themselves() -> None:
+def test_model_list_joins_configured_names_and_upstream_lists() -> None:
     """API-5."""
     with ChatServer(models=["mock-1", "mock-2", "other"]) as upstream:
         rules: list[str | ModelRule] = ["named", "mock-*", ModelRule(from_="fast", to="mock-1")]
@@ -189,7 +190,7 @@ def test_models_are_listed_by_name_and_by_what_upstreams_list_themselves() -> No
     assert all(answer.json() == listed for answer in answers)
 
 
-def test_every_listed_model_can_be_asked_for() -> None:
+def test_model_list_contains_only_models_that_answer() -> None:
     """API-5."""
     with ChatServer(models=["mock-1", "mock-2"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         names = [model["id"] for model in gateway.get("/v1/models").json()["data"]]
@@ -197,7 +198,7 @@ def test_every_listed_model_can_be_asked_for() -> None:
         assert {gateway.post({**ASKED, "model": name}).status_code for name in names} == {200}
 
 
-def test_a_model_that_nobody_serves_is_404_and_says_which_are() -> None:
+def test_unserved_model_is_404_and_names_served_models() -> None:
     """ERR-2."""
     with ChatServer() as upstream:
         config = one_upstream(upstream.base_url)
@@ -213,11 +214,11 @@ def test_a_model_that_nobody_serves_is_404_and_says_which_are() -> None:
     assert "'mock-1'" in error["message"]
 
 
-# Ids of requests
+# Request ids
 
 
 def every_kind_of_answer(place: Probed) -> list[Answer]:
-    """A plain one, a stream, refusals of every layer."""
+    """A plain answer, a stream, and refusals of every layer."""
     return [
         place.post(ASKED),
         place.post({**ASKED, "stream": True}),
@@ -236,7 +237,7 @@ def every_kind_of_answer(place: Probed) -> list[Answer]:
     ]
 
 
-def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed) -> None:
+def test_every_answer_has_a_unique_request_id_that_is_logged(place: Probed) -> None:
     """HTTP-8."""
     before = len(place.gateway.requests(0))
     answers = every_kind_of_answer(place)
@@ -245,7 +246,7 @@ def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed
     assert all(re.fullmatch("req_[0-9a-f]{40}", id) for id in ids)
     place.gateway.requests(
         before + len(answers) - 2
-    )  # the last two never were requests: the parser's own refusals are told by it
+    )  # the HTTP parser refused the last two: they never became requests and are not logged as such
     logged = {line["request_id"]: line for line in place.gateway.log if "request_id" in line}
     for answer in answers:
         line = logged[answer.headers["x-request-id"]]
@@ -253,22 +254,22 @@ def test_every_answer_has_an_id_of_its_own_by_which_the_log_has_it(place: Probed
         assert line.get("error") == (answer.error["code"] if answer.status >= 400 else None)
 
 
-def test_a_client_cannot_choose_the_id(place: Probed) -> None:
-    """HTTP-8: else two requests could have one."""
+def test_request_id_from_client_is_ignored(place: Probed) -> None:
+    """HTTP-8: otherwise two requests could share one id."""
     answer = place.post(ASKED, ("x-request-id", "req_mine"))
     assert answer.headers["x-request-id"] != "req_mine"
     assert "req_mine" not in str(place.gateway.log)
 
 
-def test_no_answer_says_what_it_is_made_with(place: Probed) -> None:
+def test_answers_do_not_reveal_the_server_software(place: Probed) -> None:
     for answer in every_kind_of_answer(place):
         assert not {"server", "x-powered-by", "date"} & set(answer.headers)
 
 
-# Pages
+# Browser pages and CORS
 
 
-def test_a_page_that_may_call_can_read_the_answer(place: Probed) -> None:
+def test_allowed_origin_gets_cors_headers(place: Probed) -> None:
     for answer in (
         place.post(ASKED, ("origin", PAGE)),
         place.post({**ASKED, "stream": True}, ("origin", PAGE)),
@@ -280,13 +281,16 @@ def test_a_page_that_may_call_can_read_the_answer(place: Probed) -> None:
         assert "access-control-allow-credentials" not in answer.headers
 
 
-def test_a_page_that_may_call_asks_first_without_a_key(place: Probed) -> None:
+def test_preflight_of_allowed_origin_needs_no_key(place: Probed) -> None:
     asked = [
         ("origin", PAGE),
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "authorization,content-type"),
     ]
-    for path in (*ROUTES, "/nothing"):  # browsers send no key here, so it must not matter; nor does it tell what exists
+    for path in (
+        *ROUTES,
+        "/nothing",
+    ):  # browsers send no key here, so the answer needs none; it also does not reveal which paths exist
         answer = place.raw(head("OPTIONS", path, ("host", "localhost"), ("connection", "close"), *asked))
         assert (answer.status, answer.body) == (204, b"")
         assert answer.headers["access-control-allow-origin"] == PAGE
@@ -297,7 +301,7 @@ def test_a_page_that_may_call_asks_first_without_a_key(place: Probed) -> None:
     assert place.seen == []
 
 
-def test_who_is_no_page_gets_no_cors_header(place: Probed) -> None:
+def test_request_without_origin_gets_no_cors_header(place: Probed) -> None:
     for answer in (place.post(ASKED), place.ask("GET", "/health"), place.ask("GET", "/v1/models", key="wrong")):
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -305,7 +309,7 @@ def test_who_is_no_page_gets_no_cors_header(place: Probed) -> None:
 # Connections
 
 
-def test_a_connection_carries_one_request_after_another(place: Probed) -> None:
+def test_connection_serves_pipelined_requests(place: Probed) -> None:
     body = msgspec.json.encode(ASKED)
     lines = [("host", "localhost"), ("authorization", f"Bearer {ALICE}"), ("content-type", "application/json")]
     one = head("POST", "/v1/responses", *lines, ("content-length", str(len(body)))) + body
@@ -322,8 +326,8 @@ def test_a_connection_carries_one_request_after_another(place: Probed) -> None:
 # Scopes of other kinds
 
 
-def test_a_scope_that_is_not_served_is_closed() -> None:
-    """Fail closed: should a WebSocket ever get past the protocol, nobody talks to it."""
+def test_app_closes_websocket_scope_that_is_not_served() -> None:
+    """Fail closed: the app closes a WebSocket scope that gets past the protocol."""
     with probed() as place:
         sent: list[Any] = []
 
@@ -337,7 +341,7 @@ def test_a_scope_that_is_not_served_is_closed() -> None:
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-# What is left behind
+# Garbage collection
 
 
 def test_reference_cycles_are_freed_while_automatic_collection_is_off(monkeypatch: pytest.MonkeyPatch) -> None:

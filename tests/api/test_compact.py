@@ -70,7 +70,7 @@ def managed(threshold: int) -> dict[str, Any]:
 # The endpoint
 
 
-def test_a_conversation_becomes_one_compaction(place: Lab) -> None:
+def test_compact_returns_one_compaction_item_with_usage(place: Lab) -> None:
     """CMP-1: `response.compaction` whose output ends in a compaction item, with usage."""
     told = compacted(place, prompt_cache_key="k")
     schema = {"$ref": "#/components/schemas/CompactResource", "components": {"schemas": published()}}
@@ -90,8 +90,8 @@ def test_a_conversation_becomes_one_compaction(place: Lab) -> None:
 
 
 @pytest.mark.parametrize("model", ["mock-1", "other-1"])
-def test_what_was_compacted_informs_the_next_turn_on_any_model(place: Lab, model: str) -> None:
-    """CMP-3: also on another upstream of another dialect than the one that summed it up."""
+def test_compaction_is_sent_as_summary_to_any_model(place: Lab, model: str) -> None:
+    """CMP-3: also on another upstream of another dialect than the one that wrote the summary."""
     base = compacted(place)["output"]
     assert text_of(place.told([*base, message("user", "When?")], model=model)) == "Hello."
     if model == "mock-1":
@@ -107,7 +107,7 @@ def test_what_was_compacted_informs_the_next_turn_on_any_model(place: Lab, model
     assert b"antiphon1." not in sent
 
 
-def test_a_compacted_window_is_the_base_of_a_new_chain_on_a_websocket(place: Lab) -> None:
+def test_compaction_starts_a_new_chain_on_a_websocket(place: Lab) -> None:
     """WS-11."""
     base = compacted(place)["output"]
     with place.socket() as talk:
@@ -119,8 +119,8 @@ def test_a_compacted_window_is_the_base_of_a_new_chain_on_a_websocket(place: Lab
         assert [words for _, words in place.messages][-3:] == ["When?", "Hello.", "And where?"]
 
 
-def test_a_stored_chain_can_be_compacted_and_a_compacted_one_continued(place: Lab) -> None:
-    """CMP-1: `previous_response_id`. What the chain had before the compaction is not said twice."""
+def test_compact_accepts_a_stored_chain_and_its_output_can_be_continued(place: Lab) -> None:
+    """CMP-1: `previous_response_id`. The part of the chain before the compaction is sent only once."""
     first = place.told("The code word is slate.")
     told = compacted(place, None, previous_response_id=first["id"])
     assert "[user]\nThe code word is slate.\n\n[assistant]\nHello." in place.messages[1][1]
@@ -136,7 +136,7 @@ def test_a_stored_chain_can_be_compacted_and_a_compacted_one_continued(place: La
     assert third["previous_response_id"] == second["id"]
 
 
-def test_a_compaction_can_be_compacted_again(place: Lab) -> None:
+def test_compact_accepts_an_earlier_compaction(place: Lab) -> None:
     base = compacted(place)["output"]
     again = compacted(place, [*base, message("assistant", "Aye."), message("user", "Once more.")])["output"]
     asked = place.messages[1][1]
@@ -151,8 +151,8 @@ def test_a_compaction_can_be_compacted_again(place: Lab) -> None:
     ]
 
 
-def test_an_open_call_survives_and_takes_its_output(place: Lab) -> None:
-    """CMP-3: open tool calls are kept, and an output finds its call behind the seal."""
+def test_compact_preserves_open_tool_calls(place: Lab) -> None:
+    """CMP-3: open tool calls are preserved, and an output finds its call behind the seal."""
     call = {"type": "function_call", "call_id": "call_7", "name": "f", "arguments": "{}"}
     base = compacted(place, [message("user", "Look."), call])["output"]
     assert text_of(place.told([*base, output("call_7", "42")])) == "Hello."
@@ -172,7 +172,7 @@ def test_an_open_call_survives_and_takes_its_output(place: Lab) -> None:
         ({"model": "mock-1", "previous_response_id": "resp_1"}, "previous_response_not_found", "previous_response_id"),
     ],
 )
-def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(
+def test_compact_refuses_invalid_bodies_without_an_upstream_call(
     place: Lab, body: dict[str, Any], code: str, param: str
 ) -> None:
     """CMP-1: `model` is required."""
@@ -181,24 +181,24 @@ def test_what_cannot_be_compacted_is_refused_and_nobody_is_asked(
     assert place.chat.received == []
 
 
-def test_an_upstream_that_fails_is_the_usual_error(place: Lab) -> None:
+def test_compact_reports_upstream_errors(place: Lab) -> None:
     """CMP-1."""
     assert refused(place, {"model": "away-1", "input": "Hi"})["code"] == "upstream_unavailable"
     place.says.append(testing.error(429, "slow down"))
     assert refused(place, {"model": "mock-1", "input": "Hi"})["status"] == 429
 
 
-def test_another_tenants_chain_is_one_that_never_was(place: Lab) -> None:
+def test_compact_treats_the_chain_of_another_owner_as_unknown(place: Lab) -> None:
     first = place.told("A secret.")
     told = refused(place, {"model": "mock-1", "previous_response_id": first["id"]}, key=BOB)
     assert told["code"] == "previous_response_not_found"
 
 
-# What cannot be opened
+# Compactions that cannot be opened
 
 
 def bad_items(place: Lab) -> dict[str, tuple[dict[str, Any], str]]:
-    """An item, and whose key it comes with."""
+    """Bad items, each with the key of its sender."""
     (good,) = compacted(place)["output"]
     sealed = good["encrypted_content"]
     middle = len(sealed) // 2
@@ -212,7 +212,7 @@ def bad_items(place: Lab) -> dict[str, tuple[dict[str, Any], str]]:
     }
 
 
-def test_a_compaction_that_does_not_open_is_a_400_wherever_input_comes(place: Lab) -> None:
+def test_unreadable_compaction_is_refused_on_every_endpoint(place: Lab) -> None:
     """CMP-2: `invalid_compaction`, with the path of the item."""
     for name, (item, key) in bad_items(place).items():
         place.chat.received.clear()
@@ -226,21 +226,23 @@ def test_a_compaction_that_does_not_open_is_a_400_wherever_input_comes(place: La
         for error in told:
             assert (error["status"], error["code"]) == (400, "invalid_compaction"), name
             assert error["param"] == "input[1].encrypted_content"
-        assert len(place.chat.received) == 1  # the one that shows that the socket is as good as ever
+        assert len(place.chat.received) == 1  # the request that shows that the socket still works
 
 
-def test_another_servers_compaction_goes_to_a_server_that_may_have_made_it(place: Lab) -> None:
+def test_foreign_compaction_is_passed_through_to_a_responses_server(place: Lab) -> None:
     foreign = {"type": "compaction", "encrypted_content": "gAAAAABpM0Yj"}
     place.told([foreign, message("user", "Hi")], model="other-1")
     assert place.items[0] == foreign
     (item, _) = bad_items(place)["damaged"]
-    assert place.refused([item], model="other-1")["code"] == "invalid_compaction"  # ours, or made to look like it
+    assert (
+        place.refused([item], model="other-1")["code"] == "invalid_compaction"
+    )  # a sealed item of ours, or an imitation of one
 
 
 # The trigger
 
 
-def test_a_trigger_gives_exactly_one_compaction_whole_streamed_and_on_a_websocket(place: Lab) -> None:
+def test_trigger_yields_one_compaction_on_every_transport(place: Lab) -> None:
     """CMP-1."""
     place.says += [SUMMARY, SUMMARY, SUMMARY]
     input = [*CONVERSATION, TRIGGER]
@@ -262,8 +264,8 @@ def test_a_trigger_gives_exactly_one_compaction_whole_streamed_and_on_a_websocke
     assert told[3]["item"] == told[-1]["response"]["output"][0]
 
 
-def test_what_a_trigger_made_is_kept_and_continued(place: Lab) -> None:
-    """CMP-3: in a chain, and as the input of a client that keeps what the user said."""
+def test_trigger_response_is_stored_and_can_be_continued(place: Lab) -> None:
+    """CMP-3: in a chain, and as the input of a client that sends the user's messages again."""
     place.says.append(SUMMARY)
     made = place.told([*CONVERSATION, TRIGGER])
     assert place.kept(made["id"])["output"] == made["output"]
@@ -281,7 +283,7 @@ def test_what_a_trigger_made_is_kept_and_continued(place: Lab) -> None:
     ]
 
 
-def test_a_socket_that_stores_nothing_compacts_what_it_remembers(place: Lab) -> None:
+def test_trigger_compacts_the_unstored_chain_of_a_websocket(place: Lab) -> None:
     """WS-5, CMP-3."""
     with place.socket() as talk:
         first = talk.told("The code word is slate.", store=False)
@@ -292,13 +294,13 @@ def test_a_socket_that_stores_nothing_compacts_what_it_remembers(place: Lab) -> 
         assert [words for _, words in place.messages][1:] == ["The code word is slate.", "Hello.", "When?"]
 
 
-def test_a_trigger_in_the_middle_is_refused(place: Lab) -> None:
+def test_trigger_before_the_last_item_is_refused(place: Lab) -> None:
     told = place.refused([TRIGGER, message("user", "Hi")])
     assert (told["code"], told["param"]) == ("invalid_value", "input[0]")
     assert place.refused([TRIGGER])["code"] == "missing_field"
 
 
-def test_a_summary_that_fails_after_the_stream_began_is_told_in_it() -> None:
+def test_summary_failure_after_stream_start_is_an_error_event() -> None:
     """STR-8."""
     with lab(first_byte_timeout=0.01) as place:
         place.says.append(turn(testing.text("Not"), testing.pause(0.3), testing.end("fin")))
@@ -309,7 +311,7 @@ def test_a_summary_that_fails_after_the_stream_began_is_told_in_it() -> None:
 # The threshold
 
 
-def test_beyond_the_threshold_the_conversation_is_compacted_and_the_turn_goes_on(place: Lab) -> None:
+def test_threshold_compacts_the_history_before_the_turn(place: Lab) -> None:
     """CMP-3: the compaction is the first item of the output."""
     place.says += [SUMMARY, HELLO, SUMMARY, HELLO]
     whole = place.told(long_talk(), **managed(1000))
@@ -323,7 +325,7 @@ def test_beyond_the_threshold_the_conversation_is_compacted_and_the_turn_goes_on
     assert NOTES in place.messages[0][1]
 
 
-def test_a_chain_goes_on_from_its_compaction_and_is_not_compacted_again(place: Lab) -> None:
+def test_threshold_does_not_compact_a_compacted_chain_again(place: Lab) -> None:
     place.says.append(SUMMARY)
     first = place.told(long_talk(), **managed(1000))
     asked = len(place.chat.received)
@@ -336,10 +338,10 @@ def test_a_chain_goes_on_from_its_compaction_and_is_not_compacted_again(place: L
         "And now?",
         "Hello.",
         "And then?",
-    ]  # who prunes nothing has the same
+    ]  # a client that sends the whole history gets the same
 
 
-def test_below_the_threshold_nothing_happens_and_upstreams_hear_nothing_of_it(place: Lab) -> None:
+def test_threshold_not_reached_changes_nothing_and_is_not_forwarded(place: Lab) -> None:
     for model in ("mock-1", "other-1"):
         told = place.told(long_talk(), model=model, **managed(100_000))
         assert [item["type"] for item in told["output"]] == ["message"]
@@ -347,7 +349,7 @@ def test_below_the_threshold_nothing_happens_and_upstreams_hear_nothing_of_it(pl
     assert place.refused("Hi", context_management=[{"type": "forget"}])["param"] == "context_management[0].type"
 
 
-# truncation
+# Truncation
 
 
 def with_context(size: int) -> Any:
@@ -357,7 +359,7 @@ def with_context(size: int) -> Any:
     return change
 
 
-def test_truncation_auto_drops_the_oldest_and_says_so_and_keeps_what_the_client_sent() -> None:
+def test_truncation_auto_drops_the_oldest_items_and_reports_the_loss() -> None:
     """REQ-2."""
     with lab(config=with_context(1500)) as place:
         input = [message("system", "Rules."), *long_talk(), message("assistant", "Well."), message("user", "So?")]
@@ -369,12 +371,12 @@ def test_truncation_auto_drops_the_oldest_and_says_so_and_keeps_what_the_client_
         assert len(listed) == len(input)
         whole = place.ask(input)
         assert "antiphon-losses" not in whole.headers
-        assert len(place.messages) == len(input)  # disabled, which is the default, never drops
+        assert len(place.messages) == len(input)  # `disabled`, the default, never drops anything
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_overflow_is_an_error_unless_truncation_may_drop_more(place: Lab, stream: bool) -> None:
-    """REQ-2: with `auto` the upstream is asked once more, before the client hears anything."""
+def test_context_overflow_is_an_error_unless_truncation_can_drop_more(place: Lab, stream: bool) -> None:
+    """REQ-2: with `auto` the upstream is called once more, before the client receives anything."""
     overflow = testing.error(400, "maximum context length is 10 tokens", code="context_length_exceeded")
     place.says += [overflow, overflow, HELLO]
     told = place.refused(long_talk(), stream=stream)
@@ -390,8 +392,8 @@ def test_an_overflow_is_an_error_unless_truncation_may_drop_more(place: Lab, str
 # Keys, replicas, restarts
 
 
-def test_replicas_with_the_same_keys_understand_each_others_compactions() -> None:
-    """CMP-2: on PostgreSQL, whose gateways have their key from the configuration."""
+def test_replicas_with_the_same_keys_open_each_others_compactions() -> None:
+    """CMP-2: on PostgreSQL, whose gateways read their key from the configuration."""
     url = postgres_server.fresh_url()
     with lab(url, config=keyed, environ=KEY) as one, lab(url, config=keyed, environ=KEY) as other:
         base = compacted(one)["output"]
@@ -406,7 +408,7 @@ def test_replicas_with_the_same_keys_understand_each_others_compactions() -> Non
         assert third.refused("When?", previous_response_id=made["id"])["param"] == "previous_response_id"
 
 
-def test_postgresql_without_a_key_compacts_nothing_and_says_what_is_missing() -> None:
+def test_compact_on_postgresql_without_a_key_is_refused() -> None:
     with lab(postgres_server.fresh_url()) as place:
         told = refused(place, {"model": "mock-1", "input": "Hi"})
         assert told["code"] == "unsupported_parameter"
@@ -419,8 +421,8 @@ def test_postgresql_without_a_key_compacts_nothing_and_says_what_is_missing() ->
 @pytest.mark.parametrize(
     ("path", "more"), [("/v1/responses/compact", {}), ("/v1/responses", {"stream": True}), ("/v1/responses", {})]
 )
-def test_a_client_that_leaves_ends_the_summary(path: str, more: dict[str, Any]) -> None:
-    """Client: goes away before the first byte, and the upstream is let go of."""
+def test_client_disconnect_cancels_the_summary_call(path: str, more: dict[str, Any]) -> None:
+    """Client: disconnects before the first byte; the upstream call is cancelled."""
     with lab(keys=False) as place:
         place.says.append(turn(testing.text("Not"), testing.end("hang")))
         body = msgspec.json.encode({"model": "mock-1", "input": [*CONVERSATION, TRIGGER], **more})

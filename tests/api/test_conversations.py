@@ -41,7 +41,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture
 def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing."""
+    """A gateway with a store; the upstream servers must have refused no request."""
     shared.begin()
     yield shared
     assert shared.chat.refusals == shared.other.refusals == []
@@ -54,7 +54,7 @@ def client(here: Lab) -> Iterator[openai.OpenAI]:
 
 
 def made(here: Lab, *items: dict[str, Any], key: str = ALICE, **fields: Any) -> str:
-    """A conversation: its id."""
+    """Create a conversation and return its id."""
     answer = here.call("POST", "/v1/conversations", key=key, json={"items": list(items), **fields})
     assert answer.status_code == 200, answer.text
     id: str = answer.json()["id"]
@@ -69,7 +69,7 @@ def items_in(here: Lab, id: str, query: str = "order=asc&limit=100", key: str = 
 
 
 def said_in(here: Lab, id: str) -> list[str]:
-    """The texts of its messages; of everything else the type."""
+    """The texts of its messages, and the types of all other items."""
     return [
         "".join(part["text"] for part in item["content"]) if item["type"] == "message" else item["type"]
         for item in items_in(here, id)
@@ -81,10 +81,10 @@ def refused(here: Lab, method: str, path: str, key: str = ALICE, **settings: Any
     return error["status"], error["code"], error["param"]
 
 
-# As the SDK calls them
+# Calls of the SDK
 
 
-def test_the_sdk_makes_reads_changes_and_deletes_a_conversation(client: openai.OpenAI) -> None:
+def test_sdk_creates_retrieves_updates_and_deletes_a_conversation(client: openai.OpenAI) -> None:
     """API-4."""
     conversation = client.conversations.create(metadata={"topic": "tea"})
     assert conversation.id.startswith("conv_")
@@ -100,8 +100,8 @@ def test_the_sdk_makes_reads_changes_and_deletes_a_conversation(client: openai.O
         client.conversations.retrieve(conversation.id)
 
 
-def test_the_sdk_makes_lists_reads_and_deletes_items(client: openai.OpenAI) -> None:
-    """API-4: each item has an id; a message is parts, and done."""
+def test_sdk_creates_lists_retrieves_and_deletes_items(client: openai.OpenAI) -> None:
+    """API-4: each item has an id; a message has parts and the status `completed`."""
     conversation = client.conversations.create(items=[{"role": "user", "content": "One"}])
     added = client.conversations.items.create(
         conversation.id, items=[{"role": "assistant", "content": "Two"}, {"role": "user", "content": "Three"}]
@@ -123,8 +123,8 @@ def test_the_sdk_makes_lists_reads_and_deletes_items(client: openai.OpenAI) -> N
         client.conversations.items.retrieve(listed[1].id, conversation_id=conversation.id)
 
 
-def test_the_sdk_talks_in_a_conversation(client: openai.OpenAI, here: Lab) -> None:
-    """API-4: whole, streamed, as an id and as an object; the response says where it belongs."""
+def test_sdk_creates_responses_in_a_conversation(client: openai.OpenAI, here: Lab) -> None:
+    """API-4: plain, streamed, by id and as an object; the response names its conversation."""
     conversation = client.conversations.create(items=[{"role": "developer", "content": "Be brief."}])
     first = client.responses.create(model="mock-1", input="One", conversation=conversation.id)
     assert first.conversation is not None
@@ -142,8 +142,8 @@ def test_the_sdk_talks_in_a_conversation(client: openai.OpenAI, here: Lab) -> No
 
 @pytest.mark.parametrize("how", ["told", "streamed"])
 @pytest.mark.parametrize("store", [True, False])
-def test_a_turn_stands_on_the_conversation_and_adds_to_it(here: Lab, how: str, store: bool) -> None:
-    """API-4: whether or not the response itself is kept."""
+def test_turn_reads_the_conversation_and_appends_to_it(here: Lab, how: str, store: bool) -> None:
+    """API-4: with `store: true` and `store: false`."""
     id = made(here)
     for number in range(3):
         here.says.append(turn(testing.text(f"answer {number}")))
@@ -156,7 +156,7 @@ def test_a_turn_stands_on_the_conversation_and_adds_to_it(here: Lab, how: str, s
     assert "conversation" not in here.chat.received[-1].json
 
 
-def test_a_turn_on_a_websocket_is_a_turn_of_the_conversation(here: Lab) -> None:
+def test_websocket_turn_reads_the_conversation_and_appends_to_it(here: Lab) -> None:
     """API-4, WS-8."""
     id = made(here, message("user", "One"))
     with here.socket() as talk:
@@ -169,8 +169,8 @@ def test_a_turn_on_a_websocket_is_a_turn_of_the_conversation(here: Lab) -> None:
     assert said_in(here, id) == ["One", "Two", "Hello.", "Three", "Hello.", "Four", "Hello."]
 
 
-def test_no_upstream_hears_of_conversations(here: Lab) -> None:
-    """API-4: not one that would know the word either."""
+def test_conversation_field_is_not_forwarded_upstream(here: Lab) -> None:
+    """API-4: not even an upstream that has conversations itself."""
     id = made(here, message("user", "One"))
     assert here.told("Two", model="other-1", conversation=id)["conversation"] == {"id": id}
     assert here.streamed("Three", model="other-1", conversation=id)["conversation"] == {"id": id}
@@ -178,7 +178,7 @@ def test_no_upstream_hears_of_conversations(here: Lab) -> None:
     assert [item["role"] for item in here.items] == ["user", "user", "assistant", "user"]
 
 
-def test_a_turn_in_the_background_is_added_when_it_ends(here: Lab) -> None:
+def test_background_turn_is_appended_when_it_ends(here: Lab) -> None:
     """API-4, API-2."""
     id = made(here)
     told = here.told("One", conversation=id, background=True)
@@ -189,8 +189,8 @@ def test_a_turn_in_the_background_is_added_when_it_ends(here: Lab) -> None:
     assert [item["id"] for item in items_in(here, id)] == [listed[0]["id"], here.kept(told["id"])["output"][0]["id"]]
 
 
-def test_calls_and_their_outputs_go_on_in_a_conversation(here: Lab) -> None:
-    """API-4: an output's call is in the conversation, or nowhere."""
+def test_tool_outputs_match_calls_of_the_conversation(here: Lab) -> None:
+    """API-4: the call of an output must be in the conversation."""
     id = made(here)
     here.says.append(turn(testing.tool_call("c1", "f", "{}")))
     here.told("Go.", conversation=id, tools=TOOLS)
@@ -203,8 +203,8 @@ def test_calls_and_their_outputs_go_on_in_a_conversation(here: Lab) -> None:
     assert items_in(here, other) == []
 
 
-def test_a_call_that_was_cut_off_is_left_out_and_named(here: Lab) -> None:
-    """API-4: an incomplete response is part of the conversation, half a call is not made."""
+def test_incomplete_call_is_left_out_of_history_and_reported(here: Lab) -> None:
+    """API-4: an incomplete response is part of the conversation, an incomplete call is not."""
     id = made(here)
     here.says.append(turn(testing.text("Let me"), testing.tool_call("c1", "f", '{"a'), testing.finish("length")))
     assert here.told("Go.", conversation=id, tools=TOOLS)["status"] == "incomplete"
@@ -214,8 +214,8 @@ def test_a_call_that_was_cut_off_is_left_out_and_named(here: Lab) -> None:
     assert here.messages == [("user", "Go."), ("assistant", "Let me"), ("user", "Once more.")]
 
 
-def test_what_failed_is_no_part_of_the_conversation(here: Lab) -> None:
-    """API-4: the client will ask again."""
+def test_failed_turn_is_not_appended(here: Lab) -> None:
+    """API-4: the client will retry."""
     id = made(here, message("user", "One"))
     here.says.append(turn(testing.text("Hel"), testing.end("rst")))
     assert events_in(here.ask("Two", conversation=id, stream=True))[-1]["type"] == "response.failed"
@@ -224,8 +224,8 @@ def test_what_failed_is_no_part_of_the_conversation(here: Lab) -> None:
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_a_turn_whose_client_left_is_no_part_of_the_conversation(here: Lab, store: bool) -> None:
-    """API-4: over HTTP and WebSocket, whether or not the response is kept."""
+def test_turn_of_disconnected_client_is_not_appended(here: Lab, store: bool) -> None:
+    """API-4: over HTTP and WebSocket, stored or not."""
     id = made(here)
     gates = [testing.Gate(), testing.Gate()]
     here.says.extend(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")) for gate in gates)
@@ -244,7 +244,7 @@ def test_a_turn_whose_client_left_is_no_part_of_the_conversation(here: Lab, stor
     assert items_in(here, id) == []
 
 
-def test_work_in_the_background_that_is_cancelled_adds_nothing(here: Lab) -> None:
+def test_cancelled_background_turn_is_not_appended(here: Lab) -> None:
     """API-4, API-2."""
     id = made(here)
     gate = testing.Gate()
@@ -256,8 +256,8 @@ def test_work_in_the_background_that_is_cancelled_adds_nothing(here: Lab) -> Non
     assert items_in(here, id) == []
 
 
-def test_a_compaction_stands_for_what_was_before_it() -> None:
-    """API-4, CMP-3: the items stay, the model hears the summary."""
+def test_compaction_replaces_earlier_items_for_the_model() -> None:
+    """API-4, CMP-3: the items remain, the model receives the summary."""
     with lab() as here:
         id = made(here, message("user", "We launch on Tuesday."), message("assistant", "Understood."))
         here.says.append(turn(testing.text("The launch is on Tuesday.")))
@@ -269,7 +269,7 @@ def test_a_compaction_stands_for_what_was_before_it() -> None:
         assert any("The launch is on Tuesday." in str(text) for _, text in here.messages)
 
 
-def test_a_connection_remembers_what_a_turn_in_a_conversation_stood_on(here: Lab) -> None:
+def test_websocket_continues_an_unstored_turn_of_a_conversation(here: Lab) -> None:
     """API-4, WS-5."""
     id = made(here, message("user", "One"))
     with here.socket() as talk:
@@ -279,8 +279,8 @@ def test_a_connection_remembers_what_a_turn_in_a_conversation_stood_on(here: Lab
     assert said_in(here, id) == ["One", "Two", "Hello."]
 
 
-def test_what_is_in_the_conversation_already_is_there_once(here: Lab) -> None:
-    """API-4: clients that send all they know of, and those that refer to it, send nothing new."""
+def test_items_already_in_the_conversation_are_not_appended_again(here: Lab) -> None:
+    """API-4: items that the client sends again or references are not added twice."""
     id = made(here)
     first = here.told("One", conversation=id)
     known = items_in(here, id)
@@ -291,8 +291,8 @@ def test_what_is_in_the_conversation_already_is_there_once(here: Lab) -> None:
     assert said_in(here, id) == ["One", "Hello.", "Two", "Hello."]
 
 
-def test_two_turns_at_once_are_both_kept_whole(here: Lab) -> None:
-    """API-4: one after the other, in the order in which they end."""
+def test_concurrent_turns_are_each_appended_as_a_unit(here: Lab) -> None:
+    """API-4: in the order in which they end."""
     id = made(here)
     count = 8
     here.says.extend(turn(testing.text(f"answer {number}")) for number in range(count))
@@ -305,8 +305,8 @@ def test_two_turns_at_once_are_both_kept_whole(here: Lab) -> None:
     }
 
 
-def test_a_conversation_that_is_deleted_meanwhile_stays_deleted(here: Lab) -> None:
-    """API-4: and the turn that was under way ends as any other."""
+def test_conversation_deleted_during_a_turn_stays_deleted(here: Lab) -> None:
+    """API-4: the turn in flight still ends normally."""
     for store in (True, False):
         id = made(here)
         gate = testing.Gate()
@@ -321,7 +321,7 @@ def test_a_conversation_that_is_deleted_meanwhile_stays_deleted(here: Lab) -> No
         here.begin()
 
 
-def test_a_conversation_outlives_its_responses_and_they_outlive_it(here: Lab) -> None:
+def test_conversation_and_responses_are_deleted_independently(here: Lab) -> None:
     """API-4."""
     id = made(here)
     told = here.told("One", conversation=id)
@@ -332,7 +332,7 @@ def test_a_conversation_outlives_its_responses_and_they_outlive_it(here: Lab) ->
     assert here.kept(other["id"]) == other
 
 
-def test_tokens_are_counted_with_the_conversation_and_nothing_is_added(here: Lab) -> None:
+def test_token_count_includes_the_conversation_and_appends_nothing(here: Lab) -> None:
     """API-3, API-4."""
     id = made(here, message("user", "alpha " * 200))
     body = {"model": "mock-1", "input": "Two"}
@@ -354,10 +354,10 @@ def test_tokens_are_counted_with_the_conversation_and_nothing_is_added(here: Lab
         ({"conversation": NEVER, "previous_response_id": "resp_1"}, 400, "invalid_value", "conversation"),
     ],
 )
-def test_a_conversation_that_cannot_be_gone_on_in(
+def test_unusable_conversation_is_refused_before_the_upstream_call(
     here: Lab, fields: dict[str, Any], status: int, code: str, param: str
 ) -> None:
-    """API-4: before the upstream sees anything."""
+    """API-4: before the upstream receives anything."""
     for stream in (False, True):
         error = here.refused("Hi", stream=stream, **fields)
         assert (error["status"], error["code"], error["param"]) == (status, code, param)
@@ -367,15 +367,15 @@ def test_a_conversation_that_cannot_be_gone_on_in(
     assert here.chat.received == []
 
 
-def test_null_is_no_conversation(here: Lab) -> None:
+def test_conversation_null_means_no_conversation(here: Lab) -> None:
     assert "conversation" not in here.told("Hi", conversation=None)
 
 
 # Items
 
 
-def test_items_are_checked_and_kept_whatever_they_are(here: Lab) -> None:
-    """API-4, ITEM-5: what nobody knows is kept as it is, with an id."""
+def test_items_of_every_type_are_stored_unchanged(here: Lab) -> None:
+    """API-4, ITEM-5: unknown item types are stored unchanged, with an id."""
     items: list[dict[str, Any]] = [
         message("user", "One", id="msg_mine"),
         {"type": "acme:thing", "size": 5},
@@ -398,7 +398,7 @@ def test_items_are_checked_and_kept_whatever_they_are(here: Lab) -> None:
     assert listed[0]["id"] == "msg_mine"
     assert listed[1]["size"] == 5
     assert [item["id"].partition("_")[0] for item in listed[1:5]] == ["item", "fc", "fco", "rs"]
-    # What is shown only to who asks for it:
+    # Shown only on request (`include`):
     assert "encrypted_content" not in listed[4]
     assert listed[5]["results"] is None
     assert listed[6]["content"][0]["logprobs"] == []
@@ -412,7 +412,7 @@ def test_items_are_checked_and_kept_whatever_they_are(here: Lab) -> None:
         assert here.call("GET", f"/v1/conversations/{id}/items/{item['id']}?{asked}").json() == full
 
 
-def test_a_reference_stands_for_the_item_it_names(here: Lab) -> None:
+def test_item_reference_is_resolved_when_items_are_added(here: Lab) -> None:
     """API-4, ITEM-6."""
     told = here.told("One")
     id = made(here, {"type": "item_reference", "id": told["output"][0]["id"]})
@@ -423,7 +423,7 @@ def test_a_reference_stands_for_the_item_it_names(here: Lab) -> None:
     assert len(items_in(here, id)) == 1
 
 
-def test_pages_of_items(here: Lab) -> None:
+def test_item_list_is_paged(here: Lab) -> None:
     """API-4: `limit`, `after`, `order`, `has_more`."""
     id = made(here, *(message("user", str(number), id=f"msg_{number}") for number in range(5)))
     path = f"/v1/conversations/{id}/items"
@@ -451,7 +451,7 @@ LONG: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "code", "param"), LONG)
-def test_what_cannot_be_kept_is_refused(here: Lab, body: dict[str, Any], code: str, param: str) -> None:
+def test_invalid_items_and_metadata_are_refused(here: Lab, body: dict[str, Any], code: str, param: str) -> None:
     """API-4: at most 20 items a call, metadata as for responses."""
     id = made(here)
     path = f"/{id}/items" if "items" in body else f"/{id}"
@@ -460,8 +460,8 @@ def test_what_cannot_be_kept_is_refused(here: Lab, body: dict[str, Any], code: s
     assert items_in(here, id) == []
 
 
-def test_bodies_that_are_none(here: Lab) -> None:
-    """API-4: the edges of every other body."""
+def test_invalid_bodies_are_refused(here: Lab) -> None:
+    """API-4: the body rules of every other endpoint."""
     id = made(here)
     for path in ("", f"/{id}", f"/{id}/items"):
         assert refused(here, "POST", path, content=b"{")[0] == 415
@@ -471,8 +471,8 @@ def test_bodies_that_are_none(here: Lab) -> None:
     assert here.call("POST", "/v1/conversations", json={}).status_code == 200
 
 
-def test_paths_that_are_not_there(here: Lab) -> None:
-    """API-4: one answer for a conversation that never was, and another for an item that is not in one."""
+def test_unknown_conversations_items_and_paths_are_404(here: Lab) -> None:
+    """API-4: an unknown conversation and an unknown item have different errors."""
     id = made(here, message("user", "x", id="msg_1"))
     for method, tail in (
         ("GET", ""),
@@ -495,8 +495,8 @@ def test_paths_that_are_not_there(here: Lab) -> None:
 # Owners
 
 
-def test_bob_with_alices_ids_is_told_what_he_is_told_of_ids_that_never_were(here: Lab) -> None:
-    """API-4; docs/errors.md, "tenant B with tenant A's response id": in every operation, to the byte."""
+def test_conversation_of_another_owner_is_answered_as_unknown(here: Lab) -> None:
+    """API-4; docs/errors.md, "tenant B with tenant A's response id": in every operation, byte by byte."""
     hers = made(here, message("user", "A secret.", id="msg_of_alice"), metadata={"a": "secret"})
     asked: list[tuple[str, str, Any]] = [
         ("GET", "", None),
@@ -531,7 +531,7 @@ def test_bob_with_alices_ids_is_told_what_he_is_told_of_ids_that_never_were(here
 
 
 def told(answer: httpx2.Response, id: str) -> Any:
-    """All of an answer that could tell anything."""
+    """Every part of an answer that could reveal something."""
     headers = sorted((name, value) for name, value in answer.headers.items() if name != "x-request-id")
     return answer.status_code, headers, answer.text.replace(id, "ID")
 
@@ -539,7 +539,7 @@ def told(answer: httpx2.Response, id: str) -> Any:
 # The storage
 
 
-def test_a_turn_is_told_as_complete_once_it_is_in_the_conversation() -> None:
+def test_turn_completes_only_after_it_is_appended() -> None:
     """API-4: both wait for the same commit."""
     with lab(wrap=Hesitant) as here:
         id = made(here)
@@ -554,8 +554,8 @@ def test_a_turn_is_told_as_complete_once_it_is_in_the_conversation() -> None:
         assert said_in(here, id) == ["One", "Hello."]
 
 
-def test_what_could_not_be_kept_is_in_no_conversation() -> None:
-    """API-4: the client learns it."""
+def test_turn_that_cannot_be_stored_is_not_appended() -> None:
+    """API-4: the client is informed."""
     with lab(wrap=Full, has_a_fault=True) as here:
         id = made(here)
         events = events_in(here.ask("One", conversation=id, stream=True))
@@ -563,7 +563,7 @@ def test_what_could_not_be_kept_is_in_no_conversation() -> None:
         assert said_in(here, id) == []
 
 
-def test_a_gateway_without_a_store_has_no_conversations() -> None:
+def test_gateway_without_store_refuses_conversations() -> None:
     """API-4."""
     with testing.ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         refusal = gateway.post({"model": "m", "input": "Hi", "conversation": NEVER})
@@ -573,7 +573,7 @@ def test_a_gateway_without_a_store_has_no_conversations() -> None:
         assert chat.received == []
 
 
-def test_the_log_says_who_asked_and_nothing_of_what_was_said(here: Lab) -> None:
+def test_log_has_owner_and_path_but_no_content(here: Lab) -> None:
     """API-4: one line for each."""
     before = len(here.gateway.requests(0))
     id = made(here, message("user", "A secret."))

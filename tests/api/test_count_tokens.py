@@ -1,4 +1,5 @@
-"""`POST /v1/responses/input_tokens`: the upstream's own count where it has one, else an estimate that says so."""
+"""`POST /v1/responses/input_tokens`: the upstream's own count if it has one, otherwise an estimate that is marked as
+such."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ COUNTED = b'{"object":"response.input_tokens","input_tokens":23}'
 
 
 def counting(dialect: str = "chat") -> Config:
-    """An upstream that counts."""
+    """A config with an upstream that counts."""
     return one_upstream("http://lab/v1", dialect=dialect, profile={"chat": "local", "responses": "openai"}[dialect])
 
 
 def asked_with(
     answer: ScriptedAnswer | ApiError, body: Mapping[str, Any], dialect: str = "chat"
 ) -> tuple[httpx2.Response, Any]:
-    """What the gateway answers, and what it asked of its upstream."""
+    """The gateway's answer, and the request it sent upstream."""
     transport = ScriptedTransport(answer)
     with running(counting(dialect), transport=transport) as gateway:
         told = gateway.post(body, PATH)
@@ -49,7 +50,7 @@ def whole(body: bytes, status: int = 200) -> ScriptedAnswer:
 # An upstream that counts
 
 
-def test_the_upstreams_own_count_is_told() -> None:
+def test_upstream_count_is_returned() -> None:
     """API-3."""
     told, asked = asked_with(whole(COUNTED), ASKED)
     assert (told.status_code, told.content) == (200, COUNTED)
@@ -58,7 +59,7 @@ def test_the_upstreams_own_count_is_told() -> None:
     assert [message["role"] for message in msgspec.json.decode(asked.body)["messages"]] == ["system", "user"]
 
 
-def test_a_responses_upstream_is_sent_only_what_makes_a_prompt_longer() -> None:
+def test_responses_upstream_receives_only_prompt_fields() -> None:
     """API-3."""
     more = {
         "temperature": 0.5,
@@ -87,7 +88,7 @@ def test_a_responses_upstream_is_sent_only_what_makes_a_prompt_longer() -> None:
     ],
     ids=["no path", "busy", "no JSON", "negative", "no number", "endless", "cut", "refused"],
 )
-def test_where_an_upstream_cannot_count_there_is_an_estimate(answer: ScriptedAnswer | ApiError) -> None:
+def test_estimate_is_returned_when_upstream_cannot_count(answer: ScriptedAnswer | ApiError) -> None:
     """API-3."""
     told, _ = asked_with(answer, ASKED)
     assert told.status_code == 200
@@ -96,7 +97,7 @@ def test_where_an_upstream_cannot_count_there_is_an_estimate(answer: ScriptedAns
 
 
 class _Silent(ScriptedTransport):
-    """Never answers, and tells when it was asked and when it was let go."""
+    """Never answers; records when it was called and when it was released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class _Silent(ScriptedTransport):
         raise AssertionError
 
 
-def test_a_client_that_leaves_lets_the_upstream_go() -> None:
+def test_client_disconnect_cancels_the_upstream_count() -> None:
     transport = _Silent()
     with running(counting(), transport=transport) as gateway:
         body = msgspec.json.encode(ASKED)
@@ -124,7 +125,7 @@ def test_a_client_that_leaves_lets_the_upstream_go() -> None:
         assert gateway.requests(1)[0]["client_left"] is True
 
 
-def test_a_gateway_that_stops_says_so() -> None:
+def test_count_during_shutdown_is_503() -> None:
     transport = _Silent()
     config = counting()
     answers: list[httpx2.Response] = []
@@ -136,7 +137,7 @@ def test_a_gateway_that_stops_says_so() -> None:
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "server_shutdown")
 
 
-def test_the_asking_is_traced(tmp_path: Path) -> None:
+def test_count_request_is_traced(tmp_path: Path) -> None:
     config = replace(counting(), trace=TraceConfig(dir=str(tmp_path)))
     with running(config, transport=ScriptedTransport(whole(COUNTED))) as gateway:
         assert gateway.post(ASKED, PATH).status_code == 200
@@ -147,7 +148,7 @@ def test_the_asking_is_traced(tmp_path: Path) -> None:
     assert "Hello there" in text
 
 
-# An upstream that does not
+# An upstream that does not count
 
 
 def estimated(gateway: Running, body: Mapping[str, Any]) -> int:
@@ -160,8 +161,8 @@ def estimated(gateway: Running, body: Mapping[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-def test_an_estimate_grows_with_what_is_asked_and_asks_nobody(dialect: str) -> None:
-    """API-3: counts without running."""
+def test_estimate_grows_with_input_without_an_upstream_call(dialect: str) -> None:
+    """API-3: counts without running the model."""
     with running(one_upstream("http://lab/v1", dialect=dialect), transport=ScriptedTransport()) as gateway:
         little = estimated(gateway, ASKED)
         assert estimate_text(ASKED["input"]) < little < 30
@@ -180,7 +181,7 @@ def test_an_estimate_grows_with_what_is_asked_and_asks_nobody(dialect: str) -> N
         assert estimated(gateway, {**ASKED, **managed, "input": trigger}) == little
 
 
-def test_what_a_turn_continues_counts_too(tmp_path: Path) -> None:
+def test_estimate_includes_the_previous_response(tmp_path: Path) -> None:
     """API-3."""
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
@@ -198,7 +199,7 @@ def test_what_a_turn_continues_counts_too(tmp_path: Path) -> None:
             assert len(chat.received) == 1
 
 
-def test_losses_are_told_as_for_a_turn() -> None:
+def test_count_reports_losses_like_a_turn() -> None:
     with running(one_upstream("http://lab/v1"), transport=ScriptedTransport()) as gateway:
         answer = gateway.post({**ASKED, "tools": [{"type": "web_search"}]}, PATH)
     assert "tools[0]" in answer.headers["antiphon-losses"]
@@ -213,14 +214,14 @@ def test_losses_are_told_as_for_a_turn() -> None:
         (b'{"model":"m","previous_response_id":"resp_1"}', 400, "previous_response_not_found"),
     ],
 )
-def test_what_is_wrong_with_a_turn_is_wrong_here(body: bytes, status: int, code: str) -> None:
+def test_count_refuses_the_bodies_that_a_turn_refuses(body: bytes, status: int, code: str) -> None:
     with running(one_upstream("http://lab/v1"), transport=ScriptedTransport()) as gateway:
         answer = gateway.post(body, PATH)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
         assert gateway.post(body, PATH, content_type="text/plain").status_code == 415
 
 
-def test_the_openai_sdk_reads_it() -> None:
+def test_count_is_parsed_by_the_openai_sdk() -> None:
     """API-3, API-6."""
     with running(one_upstream("http://lab/v1"), transport=ScriptedTransport()) as gateway:
         with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="any") as client:

@@ -1,4 +1,4 @@
-"""docs/errors.md, "Input", over sockets: what may not come in does not, and the upstream never hears of it."""
+"""docs/errors.md, "Input", over sockets: invalid input is refused before the upstream receives anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.protocol.nesting import MAX_NESTING
 
 MIB = 1024 * 1024
 WHOLE = b'{"model":"mock-1","input":"hi"}'
-OPEN = WHOLE[:-1] + b","  # to be followed by a member and a brace
+OPEN = WHOLE[:-1] + b","  # a member and a brace follow
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def place_before_responses(shared_before_responses: Probed) -> Iterator[Probed]:
     shared_before_responses.settle()
 
 
-# JSON that is none
+# Invalid JSON
 
 NO_JSON = {
     "an empty body": b"",
@@ -77,16 +77,14 @@ NO_JSON = {
 
 
 @pytest.mark.parametrize("body", NO_JSON.values(), ids=NO_JSON)
-def test_a_body_that_is_no_json_object_is_invalid_json_and_the_upstream_sees_nothing(
-    place: Probed, body: bytes
-) -> None:
+def test_body_that_is_no_json_object_is_invalid_json(place: Probed, body: bytes) -> None:
     """HTTP-1. Input: empty body, `null`, `[]`, trailing garbage, cut JSON, BOM, UTF-16."""
     place.post(body).tells(400, "invalid_json")
     assert place.seen == []
 
 
 @pytest.mark.parametrize("at", range(1, len(WHOLE)))
-def test_a_body_cut_at_any_byte_says_where_it_broke(place: Probed, at: int) -> None:
+def test_truncated_body_is_refused_with_its_length(place: Probed, at: int) -> None:
     """HTTP-1."""
     answer = place.post(WHOLE[:at])
     answer.tells(400, "invalid_json")
@@ -94,7 +92,7 @@ def test_a_body_cut_at_any_byte_says_where_it_broke(place: Probed, at: int) -> N
     assert place.seen == []
 
 
-def test_white_space_around_a_body_is_json(place: Probed) -> None:
+def test_white_space_around_the_body_is_accepted(place: Probed) -> None:
     assert place.post(b" \r\n\t" + WHOLE + b"\n ").status == 200
 
 
@@ -132,15 +130,15 @@ TOO_DEEP = {
 
 
 @pytest.mark.parametrize("body", TOO_DEEP.values(), ids=TOO_DEEP)
-def test_json_that_is_nested_too_deeply_is_refused(place: Probed, body: bytes) -> None:
+def test_deeply_nested_json_is_refused(place: Probed, body: bytes) -> None:
     """Input: 100,000 nested brackets; 5,000 deep inside a tool's schema or metadata."""
     place.post(body).tells(400, "json_too_deep")
     assert place.seen == []
 
 
 @pytest.mark.parametrize("depth", [30, 100, *range(245, 260), 300, 450, 900, 1000, 1500])
-def test_nesting_is_carried_up_to_the_bound_and_refused_beyond(place: Probed, depth: int) -> None:
-    """What can be read must also be writable: no depth gets as far as the upstream and fails on the way."""
+def test_nesting_is_accepted_up_to_the_limit(place: Probed, depth: int) -> None:
+    """Whatever can be decoded can also be encoded: no depth passes the check and then fails on the way to the upstream."""
     schema = b'{"type":"object","properties":{"p":' + objects(depth) + b"}}"
     items = b'[{"type":"acme:thing","x":' + lists(depth) + b'},{"role":"user","content":"hi"}]'
     for body in (
@@ -164,10 +162,10 @@ def test_nesting_is_carried_up_to_the_bound_and_refused_beyond(place: Probed, de
             assert len(place.seen) == before + 1
 
 
-# The same key twice
+# Duplicate keys
 
 
-def test_of_a_key_that_comes_twice_the_last_counts_and_one_is_sent_on(place: Probed) -> None:
+def test_duplicate_key_is_resolved_to_its_last_value(place: Probed) -> None:
     """Input: the same key twice."""
     body = b'{"model":"other","input":"first","input":"second","model":"mock-1","temperature":0.1,"temperature":0.9}'
     assert place.post(body).json["temperature"] == 0.9
@@ -199,10 +197,10 @@ TWICE = {
 
 
 @pytest.mark.parametrize(("body", "name"), TWICE.values(), ids=TWICE)
-def test_no_two_readers_can_see_two_values_in_what_is_carried(
+def test_duplicate_key_in_passed_through_json_is_sent_once(
     place_before_responses: Probed, body: bytes, name: bytes
 ) -> None:
-    """Input: the same key twice, where we carry what we do not know."""
+    """Input: the same key twice, in content that we pass through unchanged."""
     assert place_before_responses.post(body).status == 200
     [received] = place_before_responses.seen
     assert received.body.count(name) == 1
@@ -238,9 +236,7 @@ NO_NUMBERS = [
 
 
 @pytest.mark.parametrize(("field", "value"), NO_NUMBERS)
-def test_a_number_that_is_none_is_refused_by_its_path_and_never_forwarded(
-    place: Probed, field: str, value: str
-) -> None:
+def test_invalid_number_is_refused_with_its_path(place: Probed, field: str, value: str) -> None:
     """ERR-3. Input: NaN, Infinity, 1e400, `"0.5"` for a number, `true` for an integer."""
     place.post(OPEN + f'"{field}":{value}}}'.encode()).tells(400, "invalid_value", field)
     assert place.seen == []
@@ -258,14 +254,14 @@ NUMBERS_INSIDE = {
 
 
 @pytest.mark.parametrize(("path", "member"), NUMBERS_INSIDE.items())
-def test_no_such_number_hides_in_what_is_carried(place: Probed, path: str, member: bytes) -> None:
-    """Input: the same, inside JSON that is the client's own."""
+def test_invalid_number_in_passed_through_json_is_refused(place: Probed, path: str, member: bytes) -> None:
+    """Input: the same, inside JSON that belongs to the client."""
     place.post(OPEN + member + b"}").tells(400, "invalid_value", path)
     assert place.seen == []
 
 
 @pytest.mark.parametrize("value", ["01", "+1", ".5", "1.", "0x10", "1_000", "1e"])
-def test_numbers_that_json_does_not_know_are_invalid_json(place: Probed, value: str) -> None:
+def test_nan_and_infinity_are_invalid_json(place: Probed, value: str) -> None:
     place.post(OPEN + f'"temperature":{value}}}'.encode()).tells(400, "invalid_json")
     assert place.seen == []
 
@@ -302,21 +298,21 @@ NO_CHARACTERS = {
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_half_a_character_is_refused_wherever_it_stands(place: Probed, path: str) -> None:
+def test_lone_surrogate_or_invalid_utf8_is_refused_in_every_field(place: Probed, path: str) -> None:
     """Input: a lone surrogate in input, tool name, metadata, id; invalid UTF-8. The one policy: 400 `invalid_unicode`."""
     for bytes_of in NO_CHARACTERS.values():
         place.post(PLACES[path].encode().replace(b"%", bytes_of)).tells(400, "invalid_unicode", path or None)
     assert place.seen == []
 
 
-def test_a_pair_of_halves_is_one_character(place: Probed) -> None:
+def test_surrogate_pair_is_decoded_to_one_character(place: Probed) -> None:
     assert place.post(WHOLE.replace(b"hi", rb"\ud83d\ude00")).status == 200
     assert place.seen[0].json["messages"][0]["content"] == "😀"
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\u2028", "\u0085", "\ufeff", "\ufffe", "\U0010ffff"])
-def test_every_whole_character_is_kept_to_the_upstream_and_back(place: Probed, character: str) -> None:
-    """Input: `\\u0000` in text. The fake echoes, so it comes back as well."""
+def test_character_reaches_the_upstream_and_returns_unchanged(place: Probed, character: str) -> None:
+    """Input: `\u0000` in text. The test server echoes, so the text comes back as well."""
     said = f"a{character}b"
     for stream in (False, True):
         answer = place.post({**ASKED, "input": said, "metadata": {"k": said}, "stream": stream})
@@ -336,7 +332,7 @@ def _completed(answer: Answer) -> Any:
 # Size
 
 
-def test_a_body_as_large_as_the_limit_is_taken_and_one_byte_more_is_not(place: Probed) -> None:
+def test_body_size_limit_is_exact(place: Probed) -> None:
     """Input: body over the limit, with a length."""
     empty = len(msgspec.json.encode({**ASKED, "acme": ""}))
     exact = {**ASKED, "acme": "x" * (MIB - empty)}
@@ -350,19 +346,19 @@ POST = [("host", "localhost"), ("content-type", "application/json"), ("connectio
 
 
 @pytest.mark.parametrize("length", [str(MIB + 1), "10737418240", "9999999999999999999"])
-def test_a_length_over_the_limit_is_refused_before_any_of_the_body_is_read(place: Probed, length: str) -> None:
-    """Input: 413 before reading it all; here none of it is ever sent."""
+def test_content_length_over_the_limit_is_refused_before_reading(place: Probed, length: str) -> None:
+    """Input: 413 before reading the body; here none of it is ever sent."""
     place.raw(head("POST", "/v1/responses", *POST, ("content-length", length))).tells(413, "request_too_large")
     assert place.seen == []
 
 
-def test_a_client_that_asks_first_is_told_before_it_sends(place: Probed) -> None:
-    """Input: `Expect: 100-continue`; the refusal comes in place of the invitation."""
+def test_expect_continue_over_the_limit_is_refused_before_sending(place: Probed) -> None:
+    """Input: `Expect: 100-continue`; the refusal is sent instead of `100 Continue`."""
     asked = head("POST", "/v1/responses", *POST, ("expect", "100-continue"), ("content-length", str(MIB + 1)))
     place.raw(asked).tells(413, "request_too_large")
 
 
-def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(place: Probed) -> None:
+def test_chunked_body_is_refused_once_over_the_limit(place: Probed) -> None:
     """Input: body over the limit, without a length; this one would never end."""
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with place.gateway.connect() as connection:
@@ -373,7 +369,7 @@ def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(place: Pr
 
 
 def _send_without_end(connection: socket.socket, piece: bytes, at_most: int) -> None:
-    """Sends until the other side has had enough."""
+    """Sends until the other side closes the connection."""
     try:
         for _ in range(at_most):
             connection.sendall(piece)
@@ -381,14 +377,14 @@ def _send_without_end(connection: socket.socket, piece: bytes, at_most: int) -> 
         pass
 
 
-def test_chunks_within_the_limit_are_a_body_like_any_other(place: Probed) -> None:
+def test_chunked_body_within_the_limit_is_accepted(place: Probed) -> None:
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in WHOLE) + b"0\r\n\r\n"
     assert place.raw(head("POST", "/v1/responses", *POST, ("transfer-encoding", "chunked")) + chunks).status == 200
     assert place.seen[0].json["messages"][0]["content"] == "hi"
 
 
-def test_what_comes_behind_a_length_that_is_too_small_is_no_body(place: Probed) -> None:
-    """Input: lying about the length. The cut JSON is refused, and the rest of it is no request."""
+def test_bytes_after_content_length_are_not_part_of_the_body(place: Probed) -> None:
+    """Input: lying about the length. The cut JSON is refused, and the rest of it is not a request."""
     answer = place.raw(head("POST", "/v1/responses", *POST[:-1], ("content-length", "10")) + WHOLE)
     answer_to_the_rest = Answer(answer.body[int(answer.headers["content-length"]) :])
     assert (answer.status, answer_to_the_rest.status) == (400, 400)
@@ -396,8 +392,8 @@ def test_what_comes_behind_a_length_that_is_too_small_is_no_body(place: Probed) 
     assert place.seen == []
 
 
-def test_a_length_that_is_too_large_is_waited_for_and_then_forgotten(place: Probed) -> None:
-    """Input: lying about the length. Nobody is asked for a body that never came."""
+def test_body_shorter_than_content_length_makes_no_upstream_call(place: Probed) -> None:
+    """Input: lying about the length. No upstream call is made for a body that never arrived."""
     before = len(place.gateway.requests(0))
     with place.gateway.connect() as connection:
         connection.sendall(head("POST", "/v1/responses", *POST, ("content-length", "1000")) + WHOLE)
@@ -407,7 +403,7 @@ def test_a_length_that_is_too_large_is_waited_for_and_then_forgotten(place: Prob
     assert place.seen == []
 
 
-def test_exactly_32_mib_of_file_data_are_taken_at_the_usual_limit() -> None:
+def test_file_data_of_32_mib_is_accepted_and_more_is_refused() -> None:
     """Input: exactly 32 MiB of `file_data`; REQ-8: one character more is refused by its path."""
     data = "data:application/pdf;base64,"
     data += "A" * (32 * MIB - len(data))
@@ -426,11 +422,11 @@ def _file(data: str) -> dict[str, Any]:
     }
 
 
-# How the body says it comes
+# Content type and encoding
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity", "gzip, gzip", ""])
-def test_a_content_encoding_is_415(place: Probed, coding: str) -> None:
+def test_content_encoding_is_415(place: Probed, coding: str) -> None:
     """Input: `Content-Encoding` on a request."""
     place.post(WHOLE, ("content-encoding", coding)).tells(415, "unsupported_media_type")
     assert place.seen == []
@@ -446,20 +442,20 @@ def test_a_content_encoding_is_415(place: Probed, coding: str) -> None:
         "",
     ],
 )
-def test_another_content_type_is_415(place: Probed, kind: str) -> None:
+def test_other_content_type_is_415(place: Probed, kind: str) -> None:
     """HTTP-1. Input: wrong content type."""
     answer = place.ask("POST", "/v1/responses", ("content-type", kind), body=WHOLE)
     answer.tells(415, "unsupported_media_type")
     assert place.seen == []
 
 
-def test_no_content_type_is_415(place: Probed) -> None:
+def test_missing_content_type_is_415(place: Probed) -> None:
     """HTTP-1."""
     place.ask("POST", "/v1/responses", body=WHOLE).tells(415, "unsupported_media_type")
     assert place.seen == []
 
 
-# What nobody knows
+# Unknown fields and types
 
 UNKNOWN = {
     "a field": {**ASKED, "acme_field": {"deep": [1, None, "x"]}},
@@ -477,7 +473,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("asked", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_is_carried_to_a_server_of_this_api(
+def test_unknown_fields_are_passed_through_to_a_responses_server(
     place_before_responses: Probed, asked: dict[str, Any]
 ) -> None:
     """REQ-7, ITEM-5. Input: unknown fields, unknown item types, `acme:thing`."""
@@ -490,10 +486,10 @@ def test_what_is_unknown_is_carried_to_a_server_of_this_api(
 
 
 @pytest.mark.parametrize("asked", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_unknown_is_carried_told_as_lost_or_refused_where_it_has_no_place(
+def test_unknown_fields_are_forwarded_reported_or_refused_before_a_chat_server(
     place: Probed, asked: dict[str, Any]
 ) -> None:
-    """F-4. The same before a server of another API: never gone in silence."""
+    """F-4. The same before a server of another API: nothing is lost in silence."""
     answer = place.post(asked)
     if answer.status == 200:
         carried = b"acme" in place.seen[0].body
@@ -522,7 +518,7 @@ def test_what_is_unknown_is_carried_told_as_lost_or_refused_where_it_has_no_plac
         ({"model": "", "input": "hi"}, "model"),
     ],
 )
-def test_what_is_known_and_wrong_is_refused_by_its_path(place: Probed, asked: dict[str, Any], param: str) -> None:
+def test_invalid_value_is_refused_with_its_path(place: Probed, asked: dict[str, Any], param: str) -> None:
     """ERR-3."""
     answer = place.post(asked)
     assert (answer.status, answer.error["param"]) == (400, param)

@@ -1,4 +1,4 @@
-"""Our own OpenAPI document: it is sound, it speaks of what the server really takes and gives, and it names every error."""
+"""Our own OpenAPI document: it is valid, it describes what the server accepts and returns, and it names every error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     (path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 }
-# Errors of the others have the form of the APIs that they belong to.
+# The errors of the other endpoints have the form of the APIs that they belong to.
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
 COMMON_ERRORS = {400, 403, 405, 426, 431, 500, 503}
@@ -70,23 +70,23 @@ def pointed_at(reference: str) -> Any:
     return found
 
 
-# Soundness
+# Validity
 
 
-def test_it_is_openapi_of_this_version_of_ours() -> None:
+def test_document_is_openapi_31_with_our_version() -> None:
     assert DOCUMENT["openapi"] == "3.1.0"
     assert DOCUMENT["info"]["version"] == __version__
-    assert openapi.document() is openapi.document()  # made once
+    assert openapi.document() is openapi.document()  # built once
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     references = [node["$ref"] for node in nodes(DOCUMENT) if isinstance(node.get("$ref"), str)]
     assert len(references) > 200
     for reference in references:
         assert pointed_at(reference)
 
 
-def test_every_schema_is_used_and_sound() -> None:
+def test_every_schema_is_used_and_valid() -> None:
     used = {node["$ref"].rsplit("/", 1)[1] for node in nodes(DOCUMENT) if isinstance(node.get("$ref"), str)}
     for name, schema in SCHEMAS.items():
         Draft202012Validator.check_schema(schema)
@@ -97,7 +97,7 @@ def test_every_schema_is_used_and_sound() -> None:
             Draft202012Validator.check_schema(parameter["schema"])
 
 
-def test_every_operation_has_what_openapi_asks_for() -> None:
+def test_every_operation_has_the_fields_that_openapi_requires() -> None:
     ids = [operation["operationId"] for operation in OPERATIONS.values()]
     assert len(set(ids)) == len(ids) == len(OPERATIONS)
     schemes = set(DOCUMENT["components"]["securitySchemes"])
@@ -113,7 +113,7 @@ def test_every_operation_has_what_openapi_asks_for() -> None:
                 assert kind in ("application/json", "application/x-ndjson", "text/event-stream", "text/plain")
 
 
-def test_nothing_of_our_own_house_shows() -> None:
+def test_document_contains_no_internal_names() -> None:
     text = openapi.document().decode()
     assert not re.search(r"raw_fields|antiphon:raw|\b(?!UTF)[A-Z]{1,4}-\d+\b|msgspec|minProperties", text)
 
@@ -121,7 +121,7 @@ def test_nothing_of_our_own_house_shows() -> None:
 # Names, compared with the specification's
 
 
-def test_a_schema_that_the_specification_names_has_its_fields_and_requires_what_it_requires() -> None:
+def test_shared_schemas_have_the_fields_of_the_specification() -> None:
     """HTTP-2 among them: every required field of the response is required here."""
     shared = 0
     for name, schema in published().items():
@@ -135,14 +135,14 @@ def test_a_schema_that_the_specification_names_has_its_fields_and_requires_what_
     assert shared > 55
 
 
-def test_all_31_required_fields_of_a_response_are_required() -> None:
+def test_response_schema_requires_the_31_fields_of_the_specification() -> None:
     """HTTP-2."""
     required = published()["ResponseResource"]["required"]
     assert len(required) == 31
     assert set(required) <= set(SCHEMAS["ResponseResource"]["required"])
 
 
-def test_every_event_of_the_specification_stands_in_the_stream_by_its_name() -> None:
+def test_stream_schema_lists_every_event_of_the_specification() -> None:
     offered = {option["$ref"].rsplit("/", 1)[1] for option in SCHEMAS["StreamingEvent"]["anyOf"]}
     assert {name for name in published() if name.endswith("StreamingEvent")} <= offered
 
@@ -152,19 +152,19 @@ def test_every_event_of_the_specification_stands_in_the_stream_by_its_name() -> 
 
 @settings(max_examples=30)
 @given(conversations.requests())
-def test_requests_are_valid(request: Request) -> None:
+def test_generated_requests_match_the_schema(request: Request) -> None:
     assert_valid(encode(request), "CreateResponseBody")
 
 
 @settings(max_examples=30)
 @given(lives_of.responses())
-def test_responses_are_valid(response: Response) -> None:
+def test_generated_responses_match_the_schema(response: Response) -> None:
     assert_valid(encode(response), "ResponseResource")
 
 
 @settings(max_examples=15)
 @given(lives_of.lives())
-def test_events_are_valid(life: list[StreamEvent]) -> None:
+def test_generated_events_match_the_schema(life: list[StreamEvent]) -> None:
     for event in life:
         assert_valid(encode(event), "StreamingEvent")
 
@@ -188,20 +188,20 @@ def test_reasoning_events_of_the_default_style_are_described(event: ReasoningDel
 
 @settings(max_examples=30)
 @given(documents(Request))
-def test_whatever_is_taken_is_valid_with_unknown_types_and_fields(document: Any) -> None:
+def test_accepted_requests_with_unknown_fields_match_the_schema(document: Any) -> None:
     assert_valid(document | {"acme:field": 1}, "CreateResponseBody")
 
 
 @settings(max_examples=30)
 @given(documents(StreamEvent))
-def test_whatever_an_event_may_hold_is_valid(document: Any) -> None:
+def test_accepted_events_match_the_schema(document: Any) -> None:
     assert_valid(document, "StreamingEvent")
 
 
 @pytest.mark.parametrize(
     "name", ["CreateResponseBody", "ResponseResource", "ItemParam", "ItemField", "ResponsesToolParam", "Tool"]
 )
-def test_what_is_valid_by_the_specification_is_valid_here(name: str) -> None:
+def test_documents_valid_by_the_specification_are_valid_here(name: str) -> None:
     @settings(max_examples=20)
     @given(valid(name))
     def check(document: Any) -> None:
@@ -225,11 +225,11 @@ def test_what_is_valid_by_the_specification_is_valid_here(name: str) -> None:
     ],
     ids=str,
 )
-def test_what_would_be_refused_is_not_valid(document: Any) -> None:
+def test_refused_requests_do_not_match_the_schema(document: Any) -> None:
     assert not VALIDATORS["CreateResponseBody"].is_valid(document)
 
 
-def test_errors_models_and_losses_are_valid() -> None:
+def test_errors_models_and_losses_match_their_schemas() -> None:
     for error in (ApiError("x"), ClientFault("y", param="input[0]", status=413, code="request_too_large")):
         assert_valid(responses.error_from_hub(error)[1], "ErrorBody")
     assert_valid(msgspec.json.encode(ModelList(data=[Model(id="m", owned_by="lab")])), "ModelList")
@@ -242,7 +242,7 @@ def test_errors_models_and_losses_are_valid() -> None:
 # Errors
 
 
-def test_every_path_tells_every_status_it_can_give() -> None:
+def test_every_path_documents_every_status() -> None:
     """ERR-2."""
     told = {where: {int(status) for status in operation["responses"]} for where, operation in OPERATIONS.items()}
     assert told == {
@@ -288,7 +288,7 @@ def test_every_path_tells_every_status_it_can_give() -> None:
 
 
 @pytest.mark.parametrize("where", OWN, ids=" ".join)
-def test_every_error_has_an_example_of_each_code_in_the_shape_of_all_errors(where: tuple[str, str]) -> None:
+def test_every_error_has_a_valid_example_of_each_code(where: tuple[str, str]) -> None:
     """ERR-1, ERR-2."""
     for status, answer in OPERATIONS[where]["responses"].items():
         if status == "200":
@@ -302,7 +302,7 @@ def test_every_error_has_an_example_of_each_code_in_the_shape_of_all_errors(wher
             assert f"`{code}`" in answer["description"]
 
 
-def test_whoever_is_told_to_wait_is_told_how_long() -> None:
+def test_response_headers_are_documented() -> None:
     answers = OPERATIONS["/v1/responses", "post"]["responses"]
     assert "Retry-After" in answers["429"]["headers"]
     assert "Retry-After" in answers["503"]["headers"]
@@ -310,7 +310,7 @@ def test_whoever_is_told_to_wait_is_told_how_long() -> None:
     assert "Antiphon-Losses" in answers["200"]["headers"]
 
 
-def test_codes_types_and_statuses_are_those_of_the_table() -> None:
+def test_error_examples_match_the_table_of_errors() -> None:
     """ERR-2: the table in docs/errors.md has every error of this document, and no other."""
     examples = {
         (int(status), example["value"]["error"]["type"], code)

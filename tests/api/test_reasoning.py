@@ -1,7 +1,8 @@
-"""Reasoning that survives, over sockets: back to its maker, never to another, restored where it was dropped (RSN-1 … RSN-4).
+"""Reasoning over sockets: it returns to the server that made it, never to another, and is restored where a client
+dropped it (RSN-1 … RSN-4).
 
-The servers behind refuse what real ones refuse: sealed reasoning that is not their own or was changed, and a tool loop without it.
-"""
+The upstream servers refuse what real ones refuse: sealed reasoning that is not their own or was changed, and a tool
+loop without it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ Ask = Callable[..., dict[str, Any]]
 
 
 def calls_once(received: ReceivedRequest) -> ScriptedTurn:
-    """A model that thinks and calls, and answers once it has the result."""
+    """A model that reasons and calls a tool, and answers once it has the result."""
     sent = received.json.get("messages") or received.json.get("input")
     done = isinstance(sent, list) and any(
         each.get("role") == "tool" or each.get("type") == "function_call_output" for each in sent
@@ -40,7 +41,7 @@ def calls_once(received: ReceivedRequest) -> ScriptedTurn:
 
 @contextmanager
 def pair() -> Iterator[tuple[Lab, ChatServer, ResponsesServer]]:
-    """`mock-…` is a chat server that wants its thoughts back, `other-…` a responses server that seals them."""
+    """`mock-…` is a chat server that requires its reasoning back, `other-…` a responses server that seals it."""
     with ChatServer(calls_once, wants_reasoning=True) as chat, ResponsesServer(calls_once, maker="second") as other:
 
         def placed(config: Config) -> Config:
@@ -91,10 +92,10 @@ def reasoning_in(server: ResponsesServer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", ["told", "streamed"])
-def test_what_a_responses_server_sealed_comes_back_to_it_through_a_client_that_keeps_nothing_here(
+def test_sealed_reasoning_returns_to_the_responses_server_without_a_store(
     here: Lab, other: ResponsesServer, how: str
 ) -> None:
-    """RSN-2: as an agent does it that sends its whole history each time."""
+    """RSN-2: like an agent that sends its whole history each time."""
     ask = asker(here, how)
     first = ask([message("user", "Go.")], **CODEX)
     thought, call = first["output"]
@@ -108,7 +109,7 @@ def test_what_a_responses_server_sealed_comes_back_to_it_through_a_client_that_k
 
 
 @pytest.mark.parametrize("how", ["told", "streamed"])
-def test_a_chat_server_gets_its_text_back_from_what_is_sealed_alone(here: Lab, chat: ChatServer, how: str) -> None:
+def test_chat_server_gets_its_reasoning_text_from_the_sealed_form(here: Lab, chat: ChatServer, how: str) -> None:
     """RSN-2."""
     ask = asker(here, how)
     settings = {**CODEX, "model": "mock-1"}
@@ -119,8 +120,8 @@ def test_a_chat_server_gets_its_text_back_from_what_is_sealed_alone(here: Lab, c
     assert chat.received[-1].json["messages"][1]["reasoning_content"] == "Hm, f."
 
 
-def test_reasoning_never_goes_to_another_than_its_maker(here: Lab, other: ResponsesServer) -> None:
-    """RSN-3: the client changes the model in the middle of a conversation, and is told what was lost."""
+def test_reasoning_is_never_sent_to_another_server(here: Lab, other: ResponsesServer) -> None:
+    """RSN-3: the client changes the model in the middle of a conversation, and the loss is reported."""
     first = here.told([message("user", "Go.")], **{**CODEX, "model": "mock-1"})
     asked = here.ask([message("user", "Go."), *first["output"], output(first["output"][1]["call_id"])], **CODEX)
     assert text_of(asked.json()) == "42."
@@ -131,10 +132,10 @@ def test_reasoning_never_goes_to_another_than_its_maker(here: Lab, other: Respon
 
 @pytest.mark.parametrize("model", ["mock-1", "other-1"])
 @pytest.mark.parametrize("how", ["told", "streamed"])
-def test_the_store_restores_what_the_client_dropped(
+def test_store_restores_reasoning_that_the_client_dropped(
     here: Lab, chat: ChatServer, other: ResponsesServer, model: str, how: str
 ) -> None:
-    """RSN-2: all of the reasoning, or its sealed form alone; nothing was asked to be shown."""
+    """RSN-2: all of the reasoning, or its sealed form alone; the client did not request the sealed form."""
     ask = asker(here, how)
     thought, call = ask([message("user", "Go.")], model=model, tools=TOOLS)["output"]
     assert "encrypted_content" not in thought
@@ -148,7 +149,7 @@ def test_the_store_restores_what_the_client_dropped(
 
 
 @pytest.mark.parametrize("model", ["mock-1", "other-1"])
-def test_a_chain_has_what_was_sealed_though_the_client_never_saw_it(
+def test_chain_includes_sealed_reasoning_that_the_client_never_received(
     here: Lab, chat: ChatServer, other: ResponsesServer, model: str
 ) -> None:
     """RSN-2, PREV-1."""
@@ -171,10 +172,8 @@ def refused_history() -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("how", ["told", "streamed", "socket", "background"])
-def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(
-    here: Lab, other: ResponsesServer, how: str
-) -> None:
-    """RSN-3: whole, as a stream, on a WebSocket and in the background; the client sees an answer, and a loss."""
+def test_refused_reasoning_is_dropped_and_the_request_retried(here: Lab, other: ResponsesServer, how: str) -> None:
+    """RSN-3: plain, streamed, on a WebSocket and in the background; the client gets an answer and a loss."""
     before = len([line for line in here.gateway.log if line["event"] == "reasoning_refused"])
     match how:
         case "socket":
@@ -197,8 +196,8 @@ def reasoning_in_body(received: ReceivedRequest) -> list[Any]:
     return [item for item in received.json["input"] if item["type"] == "reasoning"]
 
 
-def test_what_the_client_is_told_of_it(here: Lab, other: ResponsesServer) -> None:
-    """RSN-3, F-4; REQ-6: who wants no losses is told of the refusal instead."""
+def test_dropped_reasoning_is_reported_as_a_loss_or_refused_in_strict_mode(here: Lab, other: ResponsesServer) -> None:
+    """RSN-3, F-4; REQ-6: in strict mode the client gets the refusal instead."""
     assert here.ask(refused_history(), model="other-1").headers["antiphon-losses"] == "1; input"
     asked = len(other.received)
     answer = here.gateway.post(
@@ -210,7 +209,7 @@ def test_what_the_client_is_told_of_it(here: Lab, other: ResponsesServer) -> Non
     assert len(other.received) == asked + 1
 
 
-def test_a_chat_client_brings_the_signatures_of_a_responses_server_back(here: Lab, other: ResponsesServer) -> None:
+def test_chat_client_returns_the_signatures_of_a_responses_server(here: Lab, other: ResponsesServer) -> None:
     """RSN-2: in the details that it echoes."""
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     body: dict[str, Any] = {"model": "other-1", "tools": tools, "messages": [{"role": "user", "content": "Go."}]}
@@ -226,7 +225,7 @@ def test_a_chat_client_brings_the_signatures_of_a_responses_server_back(here: La
 
 @pytest.mark.parametrize(("model", "asked", "told"), [("mock-1", "xhigh", "xhigh"), ("other-1", "max", "xhigh")])
 def test_effort_reaches_each_server_in_its_own_form(shared: Any, here: Lab, model: str, asked: str, told: str) -> None:
-    """RSN-4: a server that knows fewer words gets the nearest."""
+    """RSN-4: a server that knows fewer levels gets the nearest."""
     here.told("Go.", model=model, reasoning={"effort": asked, "summary": "auto"}, tools=TOOLS)
     _, chat, other = shared
     if model == "mock-1":

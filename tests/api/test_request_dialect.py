@@ -1,7 +1,8 @@
-"""The endpoints of clients that speak other dialects than the hub's, over sockets: a running gateway before a strict chat server.
+"""The endpoints of clients of other dialects than the hub's, over sockets: a running gateway before a strict chat
+server.
 
-What their bodies mean is proved in `tests/dialects`; here stands that each gets its own form, whatever happens.
-"""
+The translation of bodies is tested in `tests/dialects`; these tests check that each client gets its own form in every
+case."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def with_key(config: Config) -> Config:
 
 
 @each
-def test_a_plain_answer_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
+def test_plain_answer_has_the_form_of_the_client_api(asker: Asker) -> None:
     """API-6."""
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = asker.ask(gateway)
@@ -48,8 +49,8 @@ def test_a_plain_answer_has_the_form_of_the_clients_own_api(asker: Asker) -> Non
 
 
 @each
-def test_a_stream_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
-    """API-6, STR-14: and says the same."""
+def test_stream_has_the_form_of_the_client_api(asker: Asker) -> None:
+    """API-6, STR-14: with the same content."""
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = asker.stream(gateway)
         assert upstream.refusals == []
@@ -59,7 +60,7 @@ def test_a_stream_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
 
 
 @each
-def test_a_call_reaches_the_client_with_its_id_name_and_arguments(asker: Asker) -> None:
+def test_tool_call_reaches_the_client_with_id_name_and_arguments(asker: Asker) -> None:
     with ChatServer([CALL]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post({**asker.asked, **asker.tools}, asker.path)
         assert upstream.refusals == []
@@ -68,7 +69,7 @@ def test_a_call_reaches_the_client_with_its_id_name_and_arguments(asker: Asker) 
 
 
 @each
-def test_nothing_is_kept_unless_the_body_asks_for_it(asker: Asker, tmp_path: Path) -> None:
+def test_response_is_stored_only_on_request(asker: Asker, tmp_path: Path) -> None:
     with ChatServer(lambda _: HELLO) as upstream:
         config = replace(one_upstream(upstream.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
         with running(config) as gateway:
@@ -81,7 +82,7 @@ def test_nothing_is_kept_unless_the_body_asks_for_it(asker: Asker, tmp_path: Pat
             assert gateway.get(f"/v1/responses/{kept}").status_code == 200
 
 
-def test_a_stream_that_is_an_array_is_one_json_document() -> None:
+def test_gemini_stream_without_sse_is_one_json_array() -> None:
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(GEMINI.streamed, GEMINI.stream_path.partition("?")[0])
     assert answer.headers["content-type"] == "application/json"
@@ -90,8 +91,8 @@ def test_a_stream_that_is_an_array_is_one_json_document() -> None:
 
 @pytest.mark.parametrize("asker", [MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
 @pytest.mark.parametrize("path", ["", "array"])
-def test_silence_is_filled_with_what_the_client_reads_over(asker: Asker, path: str) -> None:
-    """HTTP-7: clients of Gemini take a comment for data."""
+def test_keepalive_has_a_form_that_the_client_ignores(asker: Asker, path: str) -> None:
+    """HTTP-7: clients of Gemini would parse a comment as data."""
     gate = Gate()
     with ChatServer([turn(testing.wait(gate), testing.text("Hello."))]) as upstream:
         with running(one_upstream(upstream.base_url), first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:
@@ -112,7 +113,7 @@ def test_silence_is_filled_with_what_the_client_reads_over(asker: Asker, path: s
     assert (b": waiting" in told) == (asker is MESSAGES)
 
 
-def test_a_model_in_the_path_may_hold_slashes_and_colons() -> None:
+def test_model_in_the_path_may_contain_slashes_and_colons() -> None:
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         for name, path in {
             "a/b": "/v1beta/models/a/b:generateContent",
@@ -127,8 +128,8 @@ def test_a_model_in_the_path_may_hold_slashes_and_colons() -> None:
 
 
 @each
-def test_every_refusal_has_the_form_of_the_clients_own_api(asker: Asker) -> None:
-    """ERR-1, ERR-2: those of the edge and of the HTTP parser too."""
+def test_refusals_have_the_form_of_the_client_api(asker: Asker) -> None:
+    """ERR-1, ERR-2: also those of the access policy and of the HTTP parser."""
     with ChatServer() as upstream:
         config = replace(one_upstream(upstream.base_url), server=replace(Config().server, max_body_mib=1))
         with running(with_key(config), environ={"ALICE": KEY}) as gateway:
@@ -156,7 +157,7 @@ def test_every_refusal_has_the_form_of_the_clients_own_api(asker: Asker) -> None
 
 
 @each
-def test_what_the_http_parser_refuses_has_it_too(asker: Asker) -> None:
+def test_http_parser_errors_have_the_form_of_the_client_api(asker: Asker) -> None:
     """ERR-1."""
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         path = asker.path.partition("?")[0]
@@ -167,7 +168,7 @@ def test_what_the_http_parser_refuses_has_it_too(asker: Asker) -> None:
 
 
 @each
-def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> None:
+def test_upstream_errors_have_the_form_of_the_client_api(asker: Asker) -> None:
     """ERR-4."""
     script: list[testing.Reply] = [
         testing.error(429, "Slow down.", headers={"retry-after": "7"}),
@@ -183,8 +184,8 @@ def test_an_error_of_the_upstream_is_told_in_the_clients_form(asker: Asker) -> N
 
 
 @each
-def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Asker) -> None:
-    """ERR-2: one of them has a status that HTTP does not know."""
+def test_overloaded_upstream_has_the_status_of_the_client_api(asker: Asker) -> None:
+    """ERR-2: one of the APIs uses a status that HTTP does not define."""
     with (
         ChatServer(lambda _: testing.error(503, "Busy.")) as upstream,
         running(one_upstream(upstream.base_url)) as gateway,
@@ -194,7 +195,7 @@ def test_a_busy_upstream_is_told_by_the_status_of_the_clients_own_api(asker: Ask
             assert asker.error_in(answer)["code"] == "overloaded"
 
 
-def test_clients_of_messages_find_the_id_where_they_look_for_it() -> None:
+def test_messages_answers_have_the_request_id_header() -> None:
     """HTTP-8."""
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         for answer in (MESSAGES.ask(gateway), gateway.post(b"{", "/v1/messages")):
@@ -217,7 +218,7 @@ def test_clients_of_messages_find_the_id_where_they_look_for_it() -> None:
         (f"/v1beta/models?key={KEY}", {}),
     ],
 )
-def test_a_key_is_taken_where_each_api_puts_it_and_is_written_nowhere(
+def test_key_is_accepted_in_the_header_of_each_api_and_never_written(
     path: str, headers: dict[str, str], tmp_path: Path
 ) -> None:
     """HTTP-6."""
@@ -248,7 +249,7 @@ def test_a_key_is_taken_where_each_api_puts_it_and_is_written_nowhere(
         f"{GEMINI.path}?{'a&' * 100}key={KEY}",
     ],
 )
-def test_a_key_in_an_address_is_taken_only_where_clients_know_no_better(path: str) -> None:
+def test_key_in_the_query_is_refused_unless_it_is_one_gemini_key(path: str) -> None:
     with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
         assert gateway.post({}, path).status_code == 401
         assert KEY not in gateway.written
@@ -258,8 +259,8 @@ def test_a_key_in_an_address_is_taken_only_where_clients_know_no_better(path: st
 
 
 @each
-def test_losses_are_told_or_refused_as_the_client_wants_it(asker: Asker) -> None:
-    """REQ-6: by header, whatever the upstream's setting is; the upstream sees nothing of what is refused."""
+def test_losses_header_chooses_warning_or_refusal(asker: Asker) -> None:
+    """REQ-6: by header, whatever the upstream's setting is; a refused request never reaches the upstream."""
     body = {**asker.asked, **asker.lossy}
     with ChatServer(lambda _: HELLO) as upstream:
         for setting in ("warn", "strict"):
@@ -281,7 +282,7 @@ def test_losses_are_told_or_refused_as_the_client_wants_it(asker: Asker) -> None
 
 
 @each
-def test_losses_are_counted_by_the_path_that_was_asked(asker: Asker) -> None:
+def test_loss_metric_is_labelled_with_the_request_path(asker: Asker) -> None:
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         gateway.post({**asker.asked, **asker.lossy}, asker.path)
         text = gateway.get("/metrics").text
@@ -293,7 +294,7 @@ def test_losses_are_counted_by_the_path_that_was_asked(asker: Asker) -> None:
 
 
 @counting
-def test_tokens_are_counted_in_the_form_of_the_clients_own_api(asker: Asker) -> None:
+def test_token_count_has_the_form_of_the_client_api(asker: Asker) -> None:
     """API-3."""
     body: dict[str, Any] = {name: value for name, value in asker.asked.items() if name != "max_tokens"}
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
@@ -314,7 +315,7 @@ def test_tokens_are_counted_in_the_form_of_the_clients_own_api(asker: Asker) -> 
 # Models
 
 
-def test_models_are_listed_in_the_form_that_the_asker_reads() -> None:
+def test_model_list_has_the_form_of_the_client_api() -> None:
     """API-5."""
     config = one_upstream("http://127.0.0.1:1/v1")
     config = replace(config, upstreams=[replace(config.upstreams[0], models=["mock-1", "lab/mock-2"])])
@@ -335,17 +336,17 @@ def test_models_are_listed_in_the_form_that_the_asker_reads() -> None:
         assert (missing.status_code, MESSAGES.error_in(missing)["type"]) == (404, "not_found_error")
 
 
-def test_no_models_are_an_empty_list() -> None:
+def test_model_list_without_models_is_empty() -> None:
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         listed = gateway.get("/v1/models", **{"anthropic-version": "2023-06-01"}).json()
     assert listed == {"data": [], "has_more": False, "first_id": None, "last_id": None}
 
 
-# The client's going away, the server's stopping
+# Client disconnects, server shutdown
 
 
 @each
-def test_a_client_that_leaves_ends_the_upstreams_work(asker: Asker) -> None:
+def test_client_disconnect_cancels_the_upstream_call(asker: Asker) -> None:
     gate = Gate()
     with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
@@ -363,7 +364,7 @@ def test_a_client_that_leaves_ends_the_upstreams_work(asker: Asker) -> None:
 
 
 @each
-def test_a_stream_that_cannot_end_before_the_server_does_says_so(asker: Asker) -> None:
+def test_stream_cut_by_shutdown_ends_with_an_error(asker: Asker) -> None:
     gate = Gate()
     with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         config = one_upstream(upstream.base_url)
@@ -385,10 +386,10 @@ def test_a_stream_that_cannot_end_before_the_server_does_says_so(asker: Asker) -
     assert b"the gateway is shutting down" in told
 
 
-# What is asked first
+# Availability probes
 
 
-def test_clients_that_look_whether_anybody_is_there_find_somebody() -> None:
+def test_root_path_answers_availability_probes() -> None:
     with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
         told = gateway.raw(b"HEAD / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         assert told.startswith(b"HTTP/1.1 200 ")

@@ -1,4 +1,4 @@
-"""`server/client_style`: which style of events a client gets, and in which order that is decided (API-6)."""
+"""Request options: which event style a client gets, and in which order header, key and server decide (API-6)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def scope(style: str | None = None, **headers: str) -> Scope:
 
 
 @pytest.mark.parametrize(("header", "key", "server"), list(product(CHOICES, CHOICES, CHOICES)))
-def test_style_is_of_header_then_key_then_server_then_default(
+def test_style_comes_from_header_then_key_then_server_then_default(
     header: SelectableEventStyle | None, key: SelectableEventStyle | None, server: SelectableEventStyle | None
 ) -> None:
     """API-6."""
@@ -49,7 +49,7 @@ def test_style_is_of_header_then_key_then_server_then_default(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_style_does_not_depend_on_who_the_client_says_it_is(agent: str) -> None:
+def test_style_does_not_depend_on_the_user_agent(agent: str) -> None:
     """API-6: neither by its User-Agent nor by the header that some clients send on a WebSocket."""
     assert requested_style(scope(user_agent=agent), None, None) == "default"
     assert (
@@ -59,8 +59,8 @@ def test_style_does_not_depend_on_who_the_client_says_it_is(agent: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["newest", "Standard", "default", "older,standard", "x" * 1000])
-def test_style_that_does_not_exist_is_refused(value: str) -> None:
-    """API-6; the message says what came, what is allowed and where."""
+def test_unknown_style_is_refused(value: str) -> None:
+    """API-6; the message names the value, the allowed values and the header."""
     with pytest.raises(ClientFault, match=r"Antiphon-Style.*'standard' or 'older'") as refused:
         requested_style(scope(value), "older", "standard")
     assert refused.value.param == "antiphon-style"
@@ -74,8 +74,8 @@ def with_styles(config: Config) -> Config:
 
 
 @pytest.mark.parametrize(("key", "style"), [(ALICE, "older"), (BOB, "standard")])
-def test_style_of_key_or_server_holds_wherever_events_are_sent(key: str, style: str) -> None:
-    """API-6: POST, a WebSocket, a stored stream and one that is made in the background."""
+def test_style_of_key_or_server_applies_to_every_event_stream(key: str, style: str) -> None:
+    """API-6: POST, a WebSocket, a stored stream and a background stream."""
     thought = turn(testing.reasoning("Hm."), testing.text("Hi"))
     with lab(config=with_styles) as here:
         here.says += [thought] * 4

@@ -1,4 +1,5 @@
-"""What a request refers to or continues is bounded by `max_body_mib`, over HTTP and WebSocket, on both stores."""
+"""The history that a request references or continues is limited by `max_body_mib`, over HTTP and WebSocket, on both
+stores."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def reference(id: str) -> dict[str, Any]:
     return {"type": "item_reference", "id": id}
 
 
-def test_a_thousand_references_to_one_item_are_refused_by_the_first_that_does_not_fit(here: Lab) -> None:
+def test_references_over_the_limit_are_refused_at_the_first_that_does_not_fit(here: Lab) -> None:
     here.told([message("user", LARGE, id="msg_large")])
     asked = len(here.chat.received)
     references = [reference("msg_large")] * 1000
@@ -63,7 +64,7 @@ def test_a_thousand_references_to_one_item_are_refused_by_the_first_that_does_no
     assert [len(words) for _, words in here.messages] == [300_000] * 3 + [3]
 
 
-def test_a_chain_that_has_grown_too_long_is_refused_or_cut(here: Lab) -> None:
+def test_chain_over_the_limit_is_refused_or_truncated(here: Lab) -> None:
     previous: dict[str, Any] = {}
     for number in range(4):
         previous = {"previous_response_id": here.told(f"{number}{LARGE}", **previous)["id"]}
@@ -76,7 +77,7 @@ def test_a_chain_that_has_grown_too_long_is_refused_or_cut(here: Lab) -> None:
     assert answer.headers["antiphon-losses"] == "1; previous_response_id"
 
 
-def test_a_conversation_that_has_grown_too_long_is_refused_or_cut(here: Lab) -> None:
+def test_conversation_over_the_limit_is_refused_or_truncated(here: Lab) -> None:
     id = here.call("POST", "/v1/conversations", json={}).json()["id"]
     for number in range(4):
         here.told(f"{number}{LARGE}", conversation=id)
@@ -85,8 +86,8 @@ def test_a_conversation_that_has_grown_too_long_is_refused_or_cut(here: Lab) -> 
     assert [words[0] for role, words in here.messages if role == "user"] == ["1", "2", "3", "G"]
 
 
-def test_what_only_a_websocket_remembers_is_refused_or_cut(here: Lab) -> None:
-    """WS-5, WS-7: after a refusal it is forgotten; cut to its newest items, it can be continued again and again."""
+def test_unstored_websocket_chain_over_the_limit_is_refused_or_truncated(here: Lab) -> None:
+    """WS-5, WS-7: after a refusal it is evicted; truncated to its newest items, it can be continued repeatedly."""
     with here.socket() as talk:
         for settings in ({"truncation": "auto"}, {}):
             previous: dict[str, Any] = {}

@@ -35,7 +35,7 @@ def events_of(answer: httpx2.Response) -> list[StreamEvent]:
 
 
 def error_of(answer: httpx2.Response) -> dict[str, Any]:
-    """ERR-1: every answer that is not 2xx has this shape."""
+    """ERR-1: every answer with another status than 2xx has this shape."""
     assert answer.headers["content-type"] == "application/json"
     error = answer.json()["error"]
     assert set(error) == {"message", "type", "code", "param"}
@@ -46,7 +46,7 @@ def error_of(answer: httpx2.Response) -> dict[str, Any]:
 # Answers
 
 
-def test_a_plain_answer_is_the_whole_response() -> None:
+def test_plain_answer_is_the_whole_response() -> None:
     """HTTP-2: all required fields, the request's settings with their effective values."""
     asked = {**ASKED, "temperature": 0.5, "metadata": {"a": "b"}, "max_output_tokens": 100}
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
@@ -62,7 +62,7 @@ def test_a_plain_answer_is_the_whole_response() -> None:
     assert body["usage"]["input_tokens"] == 5
 
 
-def test_a_stream_has_the_form_of_the_specification() -> None:
+def test_stream_has_the_form_of_the_specification() -> None:
     """HTTP-3, HTTP-4, HTTP-5."""
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(STREAMED)
@@ -77,7 +77,7 @@ def test_a_stream_has_the_form_of_the_specification() -> None:
     assert find_violations(events_of(answer)) == []
 
 
-def test_a_stream_and_a_plain_answer_are_the_same_response() -> None:
+def test_stream_and_plain_answer_give_the_same_response() -> None:
     """STR-14: times and ids aside."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
     said = turn(testing.reasoning("Well", "…"), testing.text("Hi"), calls, testing.usage(7, 9, reasoning=3))
@@ -97,7 +97,7 @@ def _bare(item: object) -> Any:
 
 
 def test_events_are_flushed_one_by_one() -> None:
-    """HTTP-7: what the upstream has said arrives while it is still silent about the rest."""
+    """HTTP-7: events arrive while the upstream is still silent about the rest."""
     gate = Gate()
     said = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
     with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
@@ -141,7 +141,7 @@ def test_events_are_flushed_one_by_one() -> None:
         (testing.exactly(testing.end("rst")), 502, "upstream_disconnected"),
     ],
 )
-def test_what_fails_before_the_first_event_has_its_real_status(asked: Any, reply: Any, status: int, code: str) -> None:
+def test_failure_before_the_first_event_has_its_error_status(asked: Any, reply: Any, status: int, code: str) -> None:
     """HTTP-7, ERR-2, ERR-4: streaming or not, since the 200 waits for the first valid event."""
     with ChatServer(lambda _: reply) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(asked)
@@ -156,7 +156,7 @@ def test_what_fails_before_the_first_event_has_its_real_status(asked: Any, reply
 
 
 @pytest.mark.parametrize("asked", [ASKED, STREAMED])
-def test_an_upstream_that_is_not_there_is_502_at_once(asked: Any) -> None:
+def test_unreachable_upstream_is_502(asked: Any) -> None:
     """Upstream: refused."""
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         answer = gateway.post(asked)
@@ -164,8 +164,8 @@ def test_an_upstream_that_is_not_there_is_502_at_once(asked: Any) -> None:
     assert "127.0.0.1" not in answer.text
 
 
-def test_an_upstream_that_says_nothing_is_504() -> None:
-    """Upstream: silent for ever."""
+def test_silent_upstream_is_504() -> None:
+    """Upstream: never sends anything."""
     limits = Timeouts(first_byte=0.2)
     with ChatServer(lambda _: testing.exactly(testing.end("hang"))) as upstream:
         with running(one_upstream(upstream.base_url, timeouts=limits)) as gateway:
@@ -175,7 +175,7 @@ def test_an_upstream_that_says_nothing_is_504() -> None:
 
 
 @pytest.mark.parametrize("how", ["fin", "mid-chunk", "rst", "hang"])
-def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
+def test_broken_upstream_stream_ends_with_a_failed_event(how: Any) -> None:
     """STR-8: `error`, then `response.failed`, then `[DONE]`."""
     said = turn(testing.text("Hel"), testing.end(how))
     with (
@@ -194,8 +194,8 @@ def test_a_stream_that_breaks_off_fails_in_the_stream(how: Any) -> None:
     assert line["error"] == wanted
 
 
-def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
-    """HTTP-7: then silence is filled with comments, and what fails is told in the stream."""
+def test_stream_starts_after_the_first_byte_timeout() -> None:
+    """HTTP-7: then comments fill the silence, and a failure is an event in the stream."""
     gates = Gate(), Gate()
     script = [
         turn(testing.wait(gates[0]), testing.text("Late.")),
@@ -220,7 +220,7 @@ def test_after_ten_seconds_the_stream_begins_all_the_same() -> None:
     assert (fold(late).status, fold(broken).status) == ("completed", "failed")
 
 
-def test_an_upstream_that_streams_though_it_should_not_and_the_other_way_round() -> None:
+def test_upstream_answer_in_the_other_form_is_accepted() -> None:
     script = [turn(testing.text("Hello."), stream=True), turn(testing.text("Hello."), stream=False)]
     with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         plain = decode_response(gateway.post(ASKED).content)
@@ -228,17 +228,17 @@ def test_an_upstream_that_streams_though_it_should_not_and_the_other_way_round()
     assert plain.output[0].content == streamed.output[0].content  # type: ignore[union-attr]
 
 
-def test_a_connection_to_the_upstream_is_used_again() -> None:
+def test_upstream_connection_is_reused() -> None:
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         network = gateway.services.transport
         assert isinstance(network, HttpTransport)
         for asked in (ASKED, STREAMED, ASKED, STREAMED):
             assert gateway.post(asked).status_code == 200
-            until(lambda: network.connections_in_use == 0)  # a stream lets go of it a moment after its answer is out
+            until(lambda: network.connections_in_use == 0)  # a stream releases it a moment after its answer is sent
         assert upstream.open_connections == 1
 
 
-def test_a_responses_upstream_works_likewise() -> None:
+def test_responses_upstream_answers_plain_and_streamed() -> None:
     with ResponsesServer() as upstream, running(one_upstream(upstream.base_url, dialect="responses")) as gateway:
         assert find_violations(events_of(gateway.post(STREAMED))) == []
         assert gateway.post(ASKED).json()["status"] == "completed"
@@ -248,7 +248,7 @@ def test_a_responses_upstream_works_likewise() -> None:
 # Losses, styles, logs
 
 
-def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> None:
+def test_losses_are_reported_in_a_header_and_on_request_in_an_event() -> None:
     """F-4, REQ-6."""
     tools = [{"type": "web_search"}, {"type": "function", "name": "f"}]
     with ChatServer([HELLO, HELLO, HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
@@ -265,7 +265,7 @@ def test_losses_stand_in_a_header_and_in_an_event_for_those_who_want_it() -> Non
 
 
 def style_in(stream: str) -> str:
-    """Which style a stream with reasoning and an error is written in."""
+    """The style in which a stream with reasoning and an error is written."""
     (name,) = (name for name in ("reasoning", "reasoning_text") if f"event: response.{name}.delta" in stream)
     errors = [
         msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(stream.encode()) if frame.event == "error"
@@ -284,7 +284,7 @@ PLAIN, OLDER = "sk-plain-0123456789", "sk-older-0123456789"
 
 @pytest.mark.parametrize(("server", "unchosen"), [(None, "default"), ("standard", "standard")])
 def test_style_is_chosen_by_header_key_and_server(server: SelectableEventStyle | None, unchosen: str) -> None:
-    """API-6: twice each, since a head that comes again is not looked at again."""
+    """API-6: twice each, so that a repeated request on one connection is covered too."""
     keys = [KeyConfig(name="alice", env="PLAIN"), KeyConfig(name="alice", env="OLDER", style="older")]
     with ChatServer(lambda _: FAILS) as upstream:
         config = replace(one_upstream(upstream.base_url), keys=keys, server=ServerConfig(style=server))
@@ -339,7 +339,7 @@ def test_stream_has_only_events_of_the_specification(said: ScriptedTurn, style: 
         assert set(event) >= set(known[event["type"]]["required"])
 
 
-def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
+def test_log_has_one_line_per_request_without_prompt_and_key() -> None:
     """HTTP-8."""
     config = one_upstream("", api_key_env="LAB_KEY")
     with ChatServer([HELLO], key="sk-lab-0123456789") as upstream:
@@ -357,7 +357,7 @@ def test_the_log_has_one_line_a_request_and_neither_prompt_nor_key() -> None:
         assert secret not in written
 
 
-def test_a_stream_that_is_over_in_one_piece_has_a_first_event_too() -> None:
+def test_stream_in_one_piece_has_a_first_event_time() -> None:
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with ChatServer([testing.exactly(testing.SSE_HEAD + said, testing.end("fin"))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
@@ -366,8 +366,8 @@ def test_a_stream_that_is_over_in_one_piece_has_a_first_event_too() -> None:
     assert 0 < line["first_event_ms"] <= line["duration_ms"]
 
 
-def test_debug_runs_the_grammar_over_our_own_output() -> None:
-    """`serve --debug`: what is wrong with a stream is a line in the log. A type nobody may give is carried as it came (ITEM-5)."""
+def test_debug_mode_checks_our_output_against_the_grammar() -> None:
+    """`serve --debug`: a violation of the grammar is logged. Unknown types are passed through unchanged (ITEM-5)."""
     item = b'{"type":"thing","id":"t_1","status":"completed"}'
     said = b"".join(
         b"data: " + data + b"\n\n"
@@ -388,12 +388,12 @@ def test_debug_runs_the_grammar_over_our_own_output() -> None:
     assert {line["request_id"] for line in found} == {answer.headers["x-request-id"]}
 
 
-# The client's side of bad days
+# Clients that disconnect or do not read
 
 
 @pytest.mark.parametrize("asked", [ASKED, STREAMED])
-def test_a_client_that_leaves_before_the_first_byte_cancels_the_upstream(asked: Any) -> None:
-    """Client: goes away before the first byte."""
+def test_disconnect_before_the_first_byte_cancels_the_upstream(asked: Any) -> None:
+    """Client: disconnects before the first byte."""
     gate = Gate()
     with ChatServer(lambda _: turn(testing.wait(gate), testing.text("Never."))) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
@@ -405,8 +405,8 @@ def test_a_client_that_leaves_before_the_first_byte_cancels_the_upstream(asked: 
             assert gateway.post(asked).status_code == 200
 
 
-def test_a_client_that_leaves_in_the_middle_cancels_the_upstream() -> None:
-    """Client: goes away in the middle, and during arguments."""
+def test_disconnect_during_the_stream_cancels_the_upstream() -> None:
+    """Client: disconnects in the middle, and during arguments."""
     tools = [{"type": "function", "name": "f"}]
     gate = Gate()
     for said in (testing.text("Hel"), testing.tool_call("c", "f", '{"a":')):
@@ -420,7 +420,7 @@ def test_a_client_that_leaves_in_the_middle_cancels_the_upstream() -> None:
 
 
 def leave_after(gateway: Running, asked: Any, seen: bytes, reached: Any = None) -> None:
-    """Sends a request and goes away once these bytes came, or once `reached` returns."""
+    """Sends a request and disconnects once these bytes arrived, or once `reached` returns."""
     body = msgspec.json.encode(asked)
     head = (
         b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -435,7 +435,7 @@ def leave_after(gateway: Running, asked: Any, seen: bytes, reached: Any = None) 
             came += connection.recv(65536)
 
 
-def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
+def test_disconnect_during_the_request_body_makes_no_upstream_call() -> None:
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with gateway.connect() as connection:
             connection.sendall(
@@ -447,8 +447,8 @@ def test_a_client_that_leaves_while_it_sends_is_forgotten() -> None:
         assert gateway.post(ASKED).status_code == 200
 
 
-def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
-    """Client: at most 256 KiB wait in user space, so the upstream cannot have sent everything."""
+def test_slow_client_pauses_reading_from_the_upstream() -> None:
+    """Client: at most 256 KiB are buffered in user space, so the upstream cannot have sent everything."""
     big = "x" * 65536
     said = turn(*[testing.text(big)] * 300)
     with ChatServer([said, *[HELLO] * 5]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
@@ -459,17 +459,17 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
             connection.sendall(head % len(body) + body)
             upstream.wait_received(1)
             for _ in range(5):
-                assert gateway.post(ASKED).status_code == 200  # others are unharmed
+                assert gateway.post(ASKED).status_code == 200  # other clients are unaffected
             until(lambda: upstream.in_flight == 1)
             data = read_all(connection)
         assert data.count(big.encode()) >= 300
 
 
-# Faults of our own
+# Internal errors
 
 
 class Broken:
-    """A network with a bug in it."""
+    """A transport with a bug."""
 
     async def send(self, *_: Any) -> Any:
         raise ZeroDivisionError("division by sk-secret-123456")
@@ -478,7 +478,7 @@ class Broken:
         pass
 
 
-def test_a_fault_of_ours_is_a_500_that_says_nothing_and_a_line_in_the_log() -> None:
+def test_internal_error_is_a_500_without_details_and_is_logged() -> None:
     """ERR-5, HTTP-8."""
     lines: list[dict[str, Any]] = []
     with running(one_upstream("http://127.0.0.1:1/v1"), transport=Broken(), has_a_fault=True) as gateway:
@@ -494,7 +494,7 @@ def test_a_fault_of_ours_is_a_500_that_says_nothing_and_a_line_in_the_log() -> N
 
 
 class BrokenAnswer:
-    """An answer with a bug in its middle."""
+    """An answer that raises in its middle."""
 
     status = 200
     headers: dict[str, str] = {}  # noqa: RUF012
@@ -512,7 +512,7 @@ class BreaksLater(Broken):
         return BrokenAnswer()
 
 
-def test_a_fault_of_ours_in_the_middle_of_a_stream_still_ends_it() -> None:
+def test_internal_error_during_a_stream_ends_it_with_a_failed_event() -> None:
     """STR-7."""
     with running(one_upstream("http://127.0.0.1:1/v1"), transport=BreaksLater(), has_a_fault=True) as gateway:
         answer = gateway.post(STREAMED)
@@ -523,7 +523,7 @@ def test_a_fault_of_ours_in_the_middle_of_a_stream_still_ends_it() -> None:
     assert (response.status, response.error.code) == ("failed", "internal_error")
 
 
-def test_an_upstream_that_never_ends_its_body_does_not_hold_the_answer() -> None:
+def test_answer_does_not_wait_for_the_end_of_the_upstream_body() -> None:
     gate = Gate()
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with ChatServer([testing.exactly(testing.SSE_HEAD, said, testing.wait(gate))]) as upstream:
@@ -533,7 +533,7 @@ def test_an_upstream_that_never_ends_its_body_does_not_hold_the_answer() -> None
             until(lambda: gateway.services.transport.open_connections == 0)  # type: ignore[attr-defined]
 
 
-def test_a_scripted_network_may_fail_too() -> None:
+def test_transport_fault_is_reported_with_its_code() -> None:
     class Failing(Broken):
         async def send(self, *_: Any) -> Any:
             raise UpstreamFault("the upstream cannot be reached", code="upstream_unavailable")
@@ -542,8 +542,8 @@ def test_a_scripted_network_may_fail_too() -> None:
         assert error_of(gateway.post(ASKED))["code"] == "upstream_unavailable"
 
 
-def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
-    """Invariant 1: when the time for running answers is over, they fail with a terminal event."""
+def test_shutdown_ends_running_answers_with_an_error() -> None:
+    """Invariant 1: when the grace period for running answers ends, they fail with a terminal event."""
     gates = Gate(), Gate()
     said = [
         turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo.")),
@@ -554,7 +554,7 @@ def test_a_gateway_that_stops_ends_its_streams_properly() -> None:
 
     def stream(url: str) -> None:
         with httpx2.Client(timeout=60) as client, client.stream("POST", url + "/v1/responses", json=STREAMED) as answer:
-            started.set()  # the head is out
+            started.set()  # the response head is sent
             answer.read()
             answers.append(answer)
 

@@ -51,7 +51,8 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture
 def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing, and turns must have left nothing behind."""
+    """A gateway with a store; the upstream servers must have refused no request, and turns must have left no state
+    behind."""
     shared.begin()
     with nothing_to_collect():
         yield shared
@@ -61,8 +62,8 @@ def here(shared: Lab) -> Iterator[Lab]:
 # Turns
 
 
-def test_a_turn_is_told_in_the_same_events_as_on_sse(here: Lab) -> None:
-    """WS-1, WS-3: the same objects in the same order with the same numbers, one message each; `Talk` judges them."""
+def test_websocket_turn_has_the_same_events_as_sse(here: Lab) -> None:
+    """WS-1, WS-3: the same objects in the same order with the same numbers, one message each; `Talk` checks them."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
     said = turn(testing.reasoning("Hm", "."), testing.text("A\nb", "\u2028c"), calls, testing.usage(7, 9))
     here.says += [said, said]
@@ -75,7 +76,7 @@ def test_a_turn_is_told_in_the_same_events_as_on_sse(here: Lab) -> None:
 
 
 def bare(value: Any) -> Any:
-    """Without ids and times, which no two answers share."""
+    """Without ids and times, which differ between answers."""
     match value:
         case dict():
             passing = {"id", "item_id", "created_at", "completed_at"}
@@ -86,7 +87,7 @@ def bare(value: Any) -> Any:
             return value
 
 
-def test_an_upstream_that_does_not_stream_is_told_as_events(here: Lab) -> None:
+def test_plain_upstream_answer_is_sent_as_events(here: Lab) -> None:
     """WS-3."""
     here.says.append(turn(testing.text("Whole."), stream=False))
     with here.socket() as talk:
@@ -125,8 +126,8 @@ ODD_MESSAGES = {
 
 
 @pytest.mark.parametrize(("sent", "code"), ODD_MESSAGES.items(), ids=lambda value: value[:60])
-def test_what_is_no_turn_gets_an_error_and_the_socket_stays(here: Lab, sent: str, code: str) -> None:
-    """WS-1, WS-10. Input: no JSON, unknown type: an envelope, socket still usable."""
+def test_invalid_message_gets_an_error_and_the_socket_stays_usable(here: Lab, sent: str, code: str) -> None:
+    """WS-1, WS-10. Input: no JSON, unknown type: an error event, and the socket stays usable."""
     before = len(here.chat.received)
     with here.socket() as talk:
         talk.client.send(sent)
@@ -137,7 +138,7 @@ def test_what_is_no_turn_gets_an_error_and_the_socket_stays(here: Lab, sent: str
         talk.settle()
 
 
-def test_a_binary_message_gets_an_error_and_the_socket_stays(here: Lab) -> None:
+def test_binary_message_gets_an_error_and_the_socket_stays_usable(here: Lab) -> None:
     """WS-10. Input: binary frame."""
     with here.socket() as talk:
         talk.client.write(frame(2, msgspec.json.encode(CREATE)))
@@ -172,7 +173,7 @@ def test_frame_with_stream_options_or_background_is_refused(here: Lab, fields: d
 def test_frame_with_fields_that_change_nothing_is_answered(
     here: Lab, fields: dict[str, Any], style: str | None
 ) -> None:
-    """WS-2: every turn on a WebSocket is told as events, whatever `stream` says."""
+    """WS-2: every turn on a WebSocket is sent as events, whatever `stream` says."""
     with here.socket(*([("antiphon-style", style)] if style else [])) as talk:
         talk.send("Go.", **fields)
         events = [talk.client.receive_json()]
@@ -213,7 +214,7 @@ def test_socket_refuses_style_that_does_not_exist_with_every_turn(here: Lab) -> 
             assert talk.refused("Go.")["param"] == "antiphon-style"
 
 
-def test_losses_are_told_to_who_wants_them(here: Lab) -> None:
+def test_losses_event_is_sent_on_request(here: Lab) -> None:
     """F-4."""
     with here.socket(("antiphon-extensions", "losses")) as talk:
         events = talk.ask("Go.", tools=[{"type": "web_search"}])
@@ -234,9 +235,9 @@ def test_losses_are_told_to_who_wants_them(here: Lab) -> None:
         (testing.exactly(testing.end("rst")), 502, "upstream_disconnected"),
     ],
 )
-def test_a_failure_before_the_first_event_is_one_envelope(here: Lab, reply: Any, status: int, code: str) -> None:
+def test_failure_before_the_first_event_is_one_error_event(here: Lab, reply: Any, status: int, code: str) -> None:
     """WS-3, WS-10."""
-    here.says += [reply, reply]  # a connection that was idle and is not there any more is replaced once
+    here.says += [reply, reply]  # a pooled connection that the server has closed is replaced once
     with here.socket() as talk:
         error = talk.refused("Go.")
         assert (error["status"], error["code"]) == (status, code)
@@ -247,8 +248,8 @@ def test_a_failure_before_the_first_event_is_one_envelope(here: Lab, reply: Any,
 @pytest.mark.parametrize(
     "ending", [testing.end("rst"), testing.end("mid-chunk"), testing.raw(b'data: {"error":{"message":"oh"}}\n\n')]
 )
-def test_a_failure_after_it_is_response_failed_alone(here: Lab, ending: Any) -> None:
-    """WS-3: no `error` before it and no gap in the numbers; what is kept is what was told."""
+def test_failure_after_the_first_event_is_response_failed_alone(here: Lab, ending: Any) -> None:
+    """WS-3: no `error` before it and no gap in the numbers; the stored response equals the sent one."""
     gate = Gate()
     here.says.append(turn(testing.text("Hel"), testing.wait(gate), ending, omit=["finish", "usage", "done"]))
     with here.socket() as talk:
@@ -267,7 +268,7 @@ def test_a_failure_after_it_is_response_failed_alone(here: Lab, ending: Any) -> 
 
 
 class Broken(HttpTransport):
-    """The network, with a bug in it for one model."""
+    """A transport with a bug for one model."""
 
     async def send(self, *args: Any, **settings: Any) -> Any:
         answer = await super().send(*args, **settings)
@@ -286,8 +287,8 @@ class _BreaksOff:
         pass
 
 
-def test_a_fault_of_ours_is_an_end_like_any_other() -> None:
-    """WS-3, ERR-5: after `response.created` it is the response that failed, and it is kept so."""
+def test_internal_error_ends_the_turn_with_response_failed() -> None:
+    """WS-3, ERR-5: after `response.created` the response fails, and it is stored as failed."""
     with lab(transport=Broken({}), has_a_fault=True) as here, here.socket() as talk:
         end = talk.ask("Go.", model="mock-broken")[-1]
         assert (end["type"], end["response"]["error"]["code"]) == ("response.failed", "internal_error")
@@ -296,11 +297,11 @@ def test_a_fault_of_ours_is_an_end_like_any_other() -> None:
         talk.settle()
 
 
-# One after the other
+# Order of turns
 
 
-def test_turns_that_are_sent_ahead_are_taken_in_order(here: Lab) -> None:
-    """WS-4: one at a time, more of them than may wait; none is lost and none begins before the one before has ended."""
+def test_queued_turns_run_in_order(here: Lab) -> None:
+    """WS-4: one at a time, more of them than may wait; none is lost and none starts before the previous one has ended."""
     count = 3 * MAX_WAITING
     here.says += [turn(testing.text(f"answer {number}")) for number in range(count)]
     with here.socket() as talk:
@@ -312,8 +313,8 @@ def test_turns_that_are_sent_ahead_are_taken_in_order(here: Lab) -> None:
     assert asked == [f"question {number}" for number in range(count)]
 
 
-def test_only_one_turn_is_under_way(here: Lab) -> None:
-    """WS-4: while one is being answered the next has not been asked of anybody."""
+def test_only_one_turn_runs_at_a_time(here: Lab) -> None:
+    """WS-4: while one turn runs, the next has not been sent upstream."""
     gate = Gate()
     here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
     with here.socket() as talk:
@@ -327,8 +328,8 @@ def test_only_one_turn_is_under_way(here: Lab) -> None:
         assert [len(talk.events()) > 5 for _ in range(2)] == [True, True]
 
 
-def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
-    """A bounded queue: eight of the largest messages would be half a gigabyte."""
+def test_queued_turns_are_limited_in_bytes() -> None:
+    """A bounded queue: eight messages of the largest size would be half a gigabyte."""
     gate = Gate()
     large = "x" * (MAX_WAITING_BYTES // 2)
     with lab() as here, here.socket() as talk:
@@ -348,15 +349,15 @@ def test_what_is_sent_ahead_is_bounded_in_bytes_too() -> None:
 
 
 def conversations() -> list[ResponsesConnection]:
-    """Those that are open in this process."""
+    """The connections that are open in this process."""
     return [found for found in gc.get_objects() if isinstance(found, ResponsesConnection) and not found.is_closed]
 
 
-# What the connection remembers
+# Connection memory
 
 
-def test_a_chain_that_nobody_stores_goes_on_in_the_memory_of_the_connection() -> None:
-    """WS-5, PREV-4: and nothing is written to storage: file, log and every row are as they were."""
+def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
+    """WS-5, PREV-4: storage is not written: file, log and every row are unchanged."""
     with lab() as here:
         here.told("Something that is stored.")
         before = everything_in(here)
@@ -376,7 +377,7 @@ def test_a_chain_that_nobody_stores_goes_on_in_the_memory_of_the_connection() ->
         assert database_of(here.gateway).exists()
 
 
-def test_only_the_newest_response_is_remembered(here: Lab) -> None:
+def test_connection_memory_contains_only_the_newest_response(here: Lab) -> None:
     """WS-5, WS-6."""
     with here.socket() as talk:
         first = talk.told("One", store=False)
@@ -386,8 +387,8 @@ def test_only_the_newest_response_is_remembered(here: Lab) -> None:
         talk.told("Three", store=False, previous_response_id=second["id"])
 
 
-def test_who_stores_nothing_has_only_the_connection(here: Lab) -> None:
-    """WS-6: an id that is not in its memory, stored or not, here or on another connection."""
+def test_unstored_turn_continues_only_the_memory_of_its_connection(here: Lab) -> None:
+    """WS-6: an id that is not in the memory of this connection, stored or not, here or on another connection."""
     stored = here.told("One")
     with here.socket() as talk, here.socket() as other:
         elsewhere = other.told("Two", store=False)
@@ -398,8 +399,8 @@ def test_who_stores_nothing_has_only_the_connection(here: Lab) -> None:
         other.told("Three", store=False, previous_response_id=elsewhere["id"])
 
 
-def test_a_continuation_that_fails_evicts_what_it_referred_to(here: Lab) -> None:
-    """WS-7: 4xx and 5xx, before the first event and after it; a later try fails with `previous_response_not_found`."""
+def test_failed_continuation_evicts_its_previous_response(here: Lab) -> None:
+    """WS-7: 4xx and 5xx, before the first event and after it; a retry fails with `previous_response_not_found`."""
     failures: list[tuple[Any, dict[str, Any]]] = [
         (testing.error(500), {}),
         (testing.error(429), {}),
@@ -419,7 +420,7 @@ def test_a_continuation_that_fails_evicts_what_it_referred_to(here: Lab) -> None
             talk.settle()
 
 
-def test_a_failure_evicts_nothing_that_it_did_not_refer_to(here: Lab) -> None:
+def test_failure_without_reference_evicts_no_response(here: Lab) -> None:
     """WS-7."""
     with here.socket() as talk:
         first = talk.told("One", store=False)
@@ -429,8 +430,9 @@ def test_a_failure_evicts_nothing_that_it_did_not_refer_to(here: Lab) -> None:
         talk.told("Two", store=False, previous_response_id=first["id"])
 
 
-def test_what_is_stored_can_be_continued_on_any_connection(here: Lab) -> None:
-    """WS-8: from HTTP to WebSocket, to another, and back; also after a failure (WS-7 is of the connection's memory)."""
+def test_stored_response_can_be_continued_on_any_connection(here: Lab) -> None:
+    """WS-8: from HTTP to WebSocket, to another, and back; also after a failure (WS-7 concerns the memory of the
+    connection)."""
     first = here.told("One")
     with here.socket() as talk:
         second = talk.told("Two", previous_response_id=first["id"])
@@ -444,8 +446,8 @@ def test_what_is_stored_can_be_continued_on_any_connection(here: Lab) -> None:
     assert here.kept(third["id"]) == third
 
 
-def test_a_chain_may_stop_being_stored(here: Lab) -> None:
-    """WS-5: the newest is in the memory of the connection, stored or not."""
+def test_chain_continues_after_store_is_turned_off(here: Lab) -> None:
+    """WS-5: the newest response is in the memory of the connection, stored or not."""
     with here.socket() as talk:
         first = talk.told("One")
         second = talk.told("Two", store=False, previous_response_id=first["id"])
@@ -453,8 +455,9 @@ def test_a_chain_may_stop_being_stored(here: Lab) -> None:
         assert [text for role, text in here.messages if role == "user"] == ["One", "Two", "Three"]
 
 
-def test_a_chain_that_begins_unstored_is_whole_only_here(here: Lab) -> None:
-    """WS-5, PREV-3: what was never stored is not in storage, so elsewhere there is a hole, and it is said."""
+def test_chain_with_unstored_start_is_complete_only_on_its_connection(here: Lab) -> None:
+    """WS-5, PREV-3: an unstored response is not in storage, so on another connection the chain is incomplete and
+    refused."""
     with here.socket() as talk:
         first = talk.told("One", store=False)
         second = talk.told("Two", previous_response_id=first["id"])
@@ -465,8 +468,8 @@ def test_a_chain_that_begins_unstored_is_whole_only_here(here: Lab) -> None:
         assert [text for role, text in here.messages if role == "user"] == ["One", "Two", "Three", "Four"]
 
 
-def test_what_is_deleted_is_gone_from_the_connection_too(here: Lab) -> None:
-    """PREV-3: whatever store the next turn is for."""
+def test_deleted_response_is_evicted_from_the_connection(here: Lab) -> None:
+    """PREV-3: with either value of `store` for the next turn."""
     for store in (True, False):
         with here.socket() as talk:
             first = talk.told("One")
@@ -475,8 +478,8 @@ def test_what_is_deleted_is_gone_from_the_connection_too(here: Lab) -> None:
             assert error["code"] == "previous_response_not_found"
 
 
-def test_a_warm_up_takes_the_input_in_and_asks_nobody(here: Lab) -> None:
-    """`generate: false`: then what follows says only what is new. Stored or not, also as Codex does it."""
+def test_warm_up_stores_the_input_without_an_upstream_call(here: Lab) -> None:
+    """`generate: false`: later turns send only new input. Stored or not, also as Codex does it."""
     for settings in ({"store": False}, {}):
         with here.socket(CODEX) as talk:
             here.chat.received.clear()
@@ -495,7 +498,7 @@ def test_a_warm_up_takes_the_input_in_and_asks_nobody(here: Lab) -> None:
             assert [text for role, text in here.messages if role == "user"] == ["A long prompt.", "Now.", "On."]
 
 
-def test_a_warm_up_that_could_not_be_asked_is_refused(here: Lab) -> None:
+def test_invalid_warm_up_is_refused(here: Lab) -> None:
     with here.socket() as talk:
         assert talk.refused("x", generate=False, model="nobody-1")["code"] == "model_not_found"
         assert (
@@ -506,8 +509,9 @@ def test_a_warm_up_that_could_not_be_asked_is_refused(here: Lab) -> None:
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_an_output_that_matches_no_call_in_the_chain_fails_the_turn(here: Lab, store: bool) -> None:
-    """WS-13: `orphan_tool_output`, and nobody is asked; D-3: without a chain it is looked for, among what is stored."""
+def test_orphan_tool_output_fails_the_turn(here: Lab, store: bool) -> None:
+    """WS-13: `orphan_tool_output` without an upstream call; D-3: without a chain the call is looked up among stored
+    responses."""
     here.says.append(turn(testing.tool_call("call_elsewhere", "f", "{}")))
     here.told("Elsewhere.", tools=TOOLS)
     with here.socket() as talk:
@@ -521,11 +525,11 @@ def test_an_output_that_matches_no_call_in_the_chain_fails_the_turn(here: Lab, s
             talk.told([message("user", "Here:"), output("call_here")], tools=TOOLS)
 
 
-# Kept before it is told
+# Stored before sent
 
 
-def test_no_end_is_told_before_the_response_is_kept() -> None:
-    """What a client saw finished is never lost; a failure is kept before it is told, too."""
+def test_completion_is_sent_only_after_the_response_is_stored() -> None:
+    """A response that a client saw completed is never lost; a failure is also stored before it is sent."""
     with lab(wrap=Hesitant) as here, here.socket() as talk:
         store: Any = here.store
         talk.send("Go.")
@@ -540,7 +544,7 @@ def test_no_end_is_told_before_the_response_is_kept() -> None:
         assert here.kept(record.id)["status"] == "completed"
 
 
-def test_a_failure_is_kept_before_it_is_told() -> None:
+def test_failure_is_sent_only_after_it_is_stored() -> None:
     with lab(wrap=Hesitant) as here, here.socket() as talk:
         store: Any = here.store
         here.says.append(turn(testing.text("Hel"), testing.end("rst")))
@@ -555,8 +559,8 @@ def test_a_failure_is_kept_before_it_is_told() -> None:
         assert here.kept(failed["response"]["id"]) == failed["response"]
 
 
-def test_what_cannot_be_kept_fails_and_evicts() -> None:
-    """Storage; WS-3: `response.failed` alone; WS-7; and `store: false` goes on."""
+def test_storage_failure_fails_the_turn_and_evicts_the_previous_response() -> None:
+    """Storage; WS-3: `response.failed` alone; WS-7; and `store: false` still works."""
     with lab(wrap=Full, has_a_fault=True) as here, here.socket() as talk:
         first = talk.told("One", store=False)
         end = talk.ask("Two", previous_response_id=first["id"])[-1]
@@ -573,15 +577,15 @@ def test_what_cannot_be_kept_fails_and_evicts() -> None:
 # Ends of connections
 
 
-def test_after_an_hour_it_is_told_and_closed() -> None:
-    """WS-9: with an hour of less than a second."""
+def test_connection_lifetime_ends_with_an_error_and_a_close() -> None:
+    """WS-9: with a lifetime of less than a second."""
     with lab(websocket_lifetime=0.2) as here, here.socket() as talk:
         [event] = talk.events()
         assert (event["status"], event["error"]["code"]) == (400, "websocket_connection_limit_reached")
         assert talk.client.end() == Closed(1000, "websocket_connection_limit_reached")
 
 
-def test_a_turn_under_way_may_end_after_an_hour_and_those_that_wait_are_told() -> None:
+def test_connection_lifetime_lets_the_running_turn_end_and_refuses_queued_turns() -> None:
     """WS-9, WS-3: an end for each turn."""
     gate = Gate()
     with lab(websocket_lifetime=0.2) as here, here.socket() as talk:
@@ -604,8 +608,8 @@ def test_a_turn_under_way_may_end_after_an_hour_and_those_that_wait_are_told() -
 
 
 @pytest.mark.parametrize("store", [True, False])
-def test_a_gateway_that_stops_ends_turns_and_says_goodbye(store: bool) -> None:
-    """Invariant 1; 1001 for an idle connection, `response.failed` for one that was being answered."""
+def test_shutdown_fails_running_turns_and_closes_connections(store: bool) -> None:
+    """Invariant 1; 1001 for an idle connection, `response.failed` for a running turn."""
 
     def hasty(config: Config) -> Config:
         return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, grace=0.3))
@@ -628,7 +632,7 @@ def test_a_gateway_that_stops_ends_turns_and_says_goodbye(store: bool) -> None:
 
 
 def stop(here: Lab) -> None:
-    """The end of the server, as a signal would bring it about."""
+    """Stop the server as a signal would."""
     sockets = [found for found in gc.get_objects() if isinstance(found, WebSocket) and found._state == "open"]
     for found in sockets:
         here.opened.loop.call_soon_threadsafe(found.shutdown)
@@ -663,10 +667,10 @@ def break_the_protocol(talk: Talk) -> None:
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
-def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
+def test_disconnect_cancels_the_upstream_and_stores_one_record(
     here: Lab, go: Callable[[Talk], None], said: Any, seen: str | None
 ) -> None:
-    """WS-12; one record with a terminal status, and no turn that waited is begun."""
+    """WS-12; one record with a terminal status, and no waiting turn is started."""
     gate = Gate()
     here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never")))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
@@ -690,8 +694,8 @@ def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
     assert len(here.chat.received) == 1
 
 
-def test_a_client_that_leaves_while_its_response_is_being_kept_leaves_one_record() -> None:
-    """It is kept as it ended, once, though nobody hears of it."""
+def test_disconnect_during_storage_leaves_one_record() -> None:
+    """It is stored once, as it ended, although no client receives it."""
     with lab(wrap=Hesitant) as here:
         store: Any = here.store
         with here.socket() as talk:
@@ -704,7 +708,7 @@ def test_a_client_that_leaves_while_its_response_is_being_kept_leaves_one_record
         assert here.kept(line["response_id"])["status"] == "completed"
 
 
-def test_a_client_that_leaves_unstored_leaves_nothing(here: Lab) -> None:
+def test_disconnect_of_an_unstored_turn_leaves_no_record(here: Lab) -> None:
     """WS-12, PREV-4."""
     gate = Gate()
     here.says.append(turn(testing.text("Hel"), testing.wait(gate)))
@@ -716,11 +720,11 @@ def test_a_client_that_leaves_unstored_leaves_nothing(here: Lab) -> None:
     assert here.count() == before
 
 
-# Much, and slowly
+# Large messages and slow clients
 
 
-def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
-    """Client: at most 256 KiB wait here, so the upstream cannot have sent everything; then all of it arrives."""
+def test_slow_client_pauses_reading_from_the_upstream() -> None:
+    """Client: at most 256 KiB are buffered here, so the upstream cannot have sent everything; then all of it arrives."""
     big = "x" * 65536
     with lab() as here, here.socket() as talk:
         here.says.append(turn(*[testing.text(big)] * 250))
@@ -729,7 +733,7 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
         talk.send("Go.", store=False)
         until(lambda: conversation.socket.is_write_paused)
         for _ in range(3):
-            assert here.gateway.get("/health").status_code == 200  # others are unharmed
+            assert here.gateway.get("/health").status_code == 200  # other clients are unaffected
         assert here.chat.in_flight == 1
         assert waiting_in(here, conversation) < 256 * 1024
         kinds = (b'"type":"response.output_text.delta"', b'"type":"response.completed"')
@@ -740,8 +744,8 @@ def test_a_client_that_does_not_read_holds_the_upstream_back() -> None:
     assert counts == [250, 1]
 
 
-def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops() -> None:
-    """STR-5: no gap, though the end comes while a piece waits for the client."""
+def test_shutdown_delivers_all_buffered_events_to_a_slow_client() -> None:
+    """STR-5: no gap in the numbers, although the end comes while a piece waits for the client."""
     gate = Gate()
     with lab() as here, here.socket() as talk:
         here.says.append(turn(*[testing.text("x" * 65536)] * 250, testing.wait(gate)))
@@ -763,8 +767,8 @@ def waiting_in(here: Lab, conversation: ResponsesConnection) -> int:
     return here.run(size())
 
 
-def test_a_client_that_reads_no_errors_gets_no_more_of_them() -> None:
-    """A bounded answer to endless nonsense: what is not read is not answered for ever."""
+def test_client_that_reads_no_errors_gets_a_bounded_number() -> None:
+    """Bounded answers to endless invalid messages: a client that does not read gets no further answers."""
     with lab() as here, here.socket(small_buffer=True) as talk:
         until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
@@ -778,8 +782,8 @@ def test_a_client_that_reads_no_errors_gets_no_more_of_them() -> None:
         assert waiting_in(here, conversation) < 256 * 1024
 
 
-def test_a_message_may_be_as_large_as_the_largest_request() -> None:
-    """Input: 32 MiB of `file_data` are taken on WebSocket as on HTTP."""
+def test_message_may_be_as_large_as_the_largest_request() -> None:
+    """Input: 32 MiB of `file_data` are accepted on WebSocket as on HTTP."""
     data = "data:application/pdf;base64,".ljust(32 * 1024 * 1024, "A")
     part = {"type": "input_file", "filename": "x.pdf", "file_data": data}
     with lab() as here, here.socket() as talk:
@@ -790,16 +794,16 @@ def test_a_message_may_be_as_large_as_the_largest_request() -> None:
         talk.settle()
 
 
-def test_a_message_beyond_the_limit_is_refused_by_the_protocol(here: Lab) -> None:
-    """Input: body over the limit; 1009 says so."""
+def test_message_over_the_limit_closes_with_1009(here: Lab) -> None:
+    """Input: body over the limit; the close code is 1009."""
     with here.socket() as talk:
         talk.client.write(b"\x81\xff" + (65 * 1024 * 1024).to_bytes(8) + b"\0\0\0\0")
         assert talk.client.end().code == 1009
 
 
-def test_an_upstream_is_used_again_from_turn_to_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its connection is not thrown away though the turn was over before its last byte."""
-    monkeypatch.setattr(run_turn, "DRAIN_TIMEOUT", BOUND)  # for whoever is slow
+def test_upstream_connection_is_reused_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection is reused although the turn ended before its last byte."""
+    monkeypatch.setattr(run_turn, "DRAIN_TIMEOUT", BOUND)  # enough time for a slow machine
     gate = Gate()
     said = b'data: {"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with lab() as here, here.socket() as talk:
@@ -816,7 +820,7 @@ def test_an_upstream_is_used_again_from_turn_to_turn(monkeypatch: pytest.MonkeyP
         assert (here.chat.open_connections, here.chat.abandoned) == (1, 0)
 
 
-def test_the_next_turn_does_not_wait_for_an_upstream_that_does_not_end() -> None:
+def test_next_turn_does_not_wait_for_an_upstream_body_without_end() -> None:
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     gate = Gate()
     with lab() as here, here.socket() as talk:
@@ -830,7 +834,7 @@ def test_the_next_turn_does_not_wait_for_an_upstream_that_does_not_end() -> None
 # Logs and traces
 
 
-def test_each_turn_has_a_line_in_the_log(here: Lab) -> None:
+def test_every_turn_is_logged(here: Lab) -> None:
     """HTTP-8."""
     lines = len(here.gateway.requests(0))
     with here.socket() as talk:
@@ -849,8 +853,8 @@ def test_each_turn_has_a_line_in_the_log(here: Lab) -> None:
     assert first["request_id"] != second["request_id"]
 
 
-def test_debug_runs_the_grammar_over_our_own_output() -> None:
-    """`serve --debug`: as on HTTP, what is wrong with a stream is a line in the log."""
+def test_debug_mode_checks_our_output_against_the_grammar() -> None:
+    """`serve --debug`: as on HTTP, a violation of the grammar is logged."""
     item = b'{"type":"thing","id":"t_1","status":"completed"}'
     events = (
         b'{"type":"response.output_item.added","output_index":0,"item":' + item + b"}",
@@ -868,7 +872,7 @@ def test_debug_runs_the_grammar_over_our_own_output() -> None:
     assert {violation["request_id"] for violation in found} == {line["request_id"]}
 
 
-def test_each_turn_has_a_trace(tmp_path: Path) -> None:
+def test_every_turn_is_traced(tmp_path: Path) -> None:
     def traced(config: Config) -> Config:
         return msgspec.structs.replace(config, trace=TraceConfig(dir=str(tmp_path)))
 
@@ -885,8 +889,8 @@ def test_each_turn_has_a_trace(tmp_path: Path) -> None:
     assert "alice-key" not in "".join(traces)
 
 
-def test_without_a_store_the_connection_still_remembers() -> None:
-    """WS-5: where the gateway keeps nothing at all."""
+def test_connection_memory_works_without_a_store() -> None:
+    """WS-5: with a gateway that has no store."""
     with lab("off") as here, here.socket() as talk:
         first = talk.told("One")
         assert first["store"] is False
@@ -894,8 +898,8 @@ def test_without_a_store_the_connection_still_remembers() -> None:
         assert [text for role, text in here.messages if role == "user"] == ["One", "Two"]
 
 
-def test_nothing_is_left_of_a_connection_that_is_gone(here: Lab) -> None:
-    """Invariant 4: no conversation, no task, and what waited is forgotten."""
+def test_closed_connection_leaves_no_objects_and_no_requests(here: Lab) -> None:
+    """Invariant 4: no connection object and no task remain, and waiting turns are dropped."""
     with here.socket() as talk:
         talk.told("One", store=False)
         talk.send("Two", store=False)

@@ -1,4 +1,5 @@
-"""docs/errors.md, "Security", over sockets: who may ask, what reaches the upstream, and where no connection ever goes."""
+"""docs/errors.md, "Security", over sockets: access rules, the headers that reach the upstream, and hosts that no
+connection ever goes to."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def place(shared: Probed) -> Iterator[Probed]:
 
 @pytest.fixture
 def guarded(shared_with_keys: Probed) -> Iterator[Probed]:
-    """A gateway that knows alice and bob."""
+    """A gateway with the keys of alice and bob."""
     shared_with_keys.begin()
     yield shared_with_keys
     shared_with_keys.settle()
@@ -55,14 +56,14 @@ def bird() -> Iterator[Canary]:
 
 
 def went_nowhere_else(place: Probed) -> None:
-    """Every connection went to the upstream of the configuration, and to its one path."""
+    """Every connection went to the configured upstream, and to its one path."""
     assert set(place.network.asked) <= {f"{place.upstream.base_url}/chat/completions"}
     assert {received.path for received in place.seen} <= {"/v1/chat/completions"}
     assert {received.headers["host"] for received in place.seen} <= {f"127.0.0.1:{place.upstream.port}"}
 
 
-def test_the_canary_notices_who_calls() -> None:
-    """Else its silence would prove nothing."""
+def test_canary_counts_its_callers() -> None:
+    """Otherwise a test without callers would prove nothing."""
     bird = Canary()
     try:
         assert bird.callers() == 0
@@ -72,7 +73,7 @@ def test_the_canary_notices_who_calls() -> None:
         bird.close()
 
 
-# Nothing in a request chooses a host
+# No part of a request chooses a host
 
 FIELDS = [
     "base_url",
@@ -109,7 +110,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_field_that_names_a_host_leads_nowhere(place: Probed, bird: Canary, field: str) -> None:
+def test_field_that_names_a_host_opens_no_connection(place: Probed, bird: Canary, field: str) -> None:
     """Security: any field that names a host."""
     url = f"http://127.0.0.1:{bird.port}/v1"
     for value in (url, {"base_url": url, "url": url}, [url]):
@@ -117,8 +118,8 @@ def test_a_field_that_names_a_host_leads_nowhere(place: Probed, bird: Canary, fi
     went_nowhere_else(place)
 
 
-def test_fields_that_may_hold_anything_lead_nowhere(place: Probed, bird: Canary) -> None:
-    """Security: the same, in places that are the client's own."""
+def test_free_form_fields_open_no_connection(place: Probed, bird: Canary) -> None:
+    """Security: the same, in fields that belong to the client."""
     url = f"http://127.0.0.1:{bird.port}/v1"
     for members in (
         {"metadata": {"base_url": url, "api_base": url}},
@@ -180,8 +181,8 @@ MODELS = [
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model[:40])
-def test_a_model_that_names_a_host_is_only_a_name(place: Probed, bird: Canary, model: str) -> None:
-    """Security: a model name that names a host. It stands in the body for the upstream, as it came, and nowhere else."""
+def test_model_that_names_a_host_opens_no_connection(place: Probed, bird: Canary, model: str) -> None:
+    """Security: a model name that names a host. It is sent in the body to the upstream, unchanged, and nowhere else."""
     name = model.format(port=bird.port)
     assert place.post({**ASKED, "model": name}).status in (200, 400, 404)
     went_nowhere_else(place)
@@ -226,7 +227,7 @@ HEADERS = [
 ]
 
 
-def test_headers_that_name_a_host_lead_nowhere(place: Probed, bird: Canary) -> None:
+def test_headers_that_name_a_host_open_no_connection(place: Probed, bird: Canary) -> None:
     """Security: any header that names a host."""
     for name in HEADERS:
         for value in (f"127.0.0.1:{bird.port}", f"http://127.0.0.1:{bird.port}/v1", f"host=127.0.0.1:{bird.port}"):
@@ -234,8 +235,9 @@ def test_headers_that_name_a_host_lead_nowhere(place: Probed, bird: Canary) -> N
     went_nowhere_else(place)
 
 
-def test_a_target_that_names_a_host_leads_nowhere(place: Probed, bird: Canary) -> None:
-    """Security: the absolute form of a request's target. This is no proxy: what it names is a name of ours, or refused."""
+def test_target_that_names_a_host_opens_no_connection(place: Probed, bird: Canary) -> None:
+    """Security: the absolute form of a request's target. The gateway is not a proxy: the target is a path of ours, or
+    refused."""
     own = f"http://127.0.0.1:{bird.port}/v1/responses"
     answer = place.ask("POST", own, ("content-type", "application/json"), body=msgspec.json.encode(ASKED))
     assert answer.status == 200
@@ -298,7 +300,7 @@ SPELLINGS = [
 
 
 def parts(url: str) -> list[dict[str, Any]]:
-    """Every part of content that can name a place."""
+    """Every content part that can contain an address."""
     return [
         {"type": "input_image", "image_url": url},
         {"type": "input_file", "file_url": url},
@@ -310,8 +312,9 @@ def parts(url: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_no_image_and_no_file_is_ever_fetched(place: Probed, bird: Canary, spelling: str) -> None:
-    """Security: `image_url` and `file_url` at inner addresses in every spelling. The URL is text for the upstream, or refused."""
+def test_images_and_files_are_never_fetched(place: Probed, bird: Canary, spelling: str) -> None:
+    """Security: `image_url` and `file_url` at internal addresses in every spelling. The URL is text for the upstream,
+    or refused."""
     url = spelling.format(port=bird.port)
     for part in parts(url):
         asked = [{"role": "user", "content": [{"type": "input_text", "text": "hi"}, part]}]
@@ -338,7 +341,7 @@ def named(path: str) -> str:
 
 
 def asked_at(path: str) -> bytes:
-    """A turn in the form of whose path it is."""
+    """A turn in the form of the API that the path belongs to."""
     if dialect_at_path(path).name == "vscode":
         return msgspec.json.encode(
             {"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False}
@@ -365,7 +368,7 @@ def with_key(key: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(("path", "method"), every_call())
-def test_only_what_is_documented_as_public_answers_without_a_key(guarded: Probed, path: str, method: str) -> None:
+def test_only_public_routes_answer_without_a_key(guarded: Probed, path: str, method: str) -> None:
     """HTTP-6. Security: every route × no key, wrong key. The list of routes is the server's own."""
     no_key = answer_to(guarded, method, path)
     wrong_key = answer_to(guarded, method, path, with_key("sk-wrong"))
@@ -377,8 +380,8 @@ def test_only_what_is_documented_as_public_answers_without_a_key(guarded: Probed
     assert guarded.seen == []
 
 
-def test_on_one_connection_every_key_is_its_owner_s(guarded: Probed) -> None:
-    """Security: every request is judged by its own key, whatever other keys came before on the same connection."""
+def test_requests_on_one_connection_are_authenticated_separately(guarded: Probed) -> None:
+    """Security: every request is checked with its own key, whatever keys came before on the same connection."""
     wrong = "c" + ALICE[1:]
     asked = [ALICE, ALICE, BOB, BOB, wrong, wrong, ALICE, ALICE]
     served = []
@@ -395,10 +398,11 @@ def test_on_one_connection_every_key_is_its_owner_s(guarded: Probed) -> None:
 
 @pytest.mark.parametrize(("path", "method"), every_call())
 @pytest.mark.parametrize(("key", "owner"), [(ALICE, "alice"), (BOB, "bob")])
-def test_each_tenant_is_served_under_its_own_name(
+def test_request_is_logged_under_the_owner_of_its_key(
     guarded: Probed, path: str, method: str, key: str, owner: str
 ) -> None:
-    """Security: every route × another tenant's key. A key is good for its owner's things only, so the owner must be right."""
+    """Security: every route × another tenant's key. A key opens only the resources of its owner, so the owner must be
+    right."""
     before = len(guarded.gateway.requests(0))
     assert answer_to(guarded, method, path, with_key(key))[0] == (404 if path in KEPT else 200)
     line = guarded.gateway.requests(before + 1)[before]
@@ -406,7 +410,7 @@ def test_each_tenant_is_served_under_its_own_name(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_without_a_key_a_path_that_exists_is_like_one_that_does_not(guarded: Probed, method: str) -> None:
+def test_unauthenticated_request_cannot_tell_which_paths_exist(guarded: Probed, method: str) -> None:
     """Security: routes fail closed, whatever the method."""
     paths = [
         "/v1/responses",
@@ -451,13 +455,13 @@ ODD_PATHS = [
 
 
 @pytest.mark.parametrize("path", ODD_PATHS)
-def test_no_spelling_of_a_path_gets_around_the_key(guarded: Probed, path: str) -> None:
-    """Security: a path is looked up as it is. What is not in the table letter by letter is no public route."""
+def test_path_spellings_do_not_bypass_the_key(guarded: Probed, path: str) -> None:
+    """Security: a path is looked up exactly. A path that is not in the table letter by letter is no public route."""
     assert answer_to(guarded, "GET", path)[0] == 401
     assert guarded.network.asked == []
 
 
-def test_a_new_route_fails_closed(guarded: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_route_requires_a_key(guarded: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security: new routes fail closed."""
     monkeypatch.setitem(app.ROUTES, "/v1/new", Route(methods={"GET": health}))
     assert answer_to(guarded, "GET", "/v1/new")[0] == 401
@@ -503,28 +507,26 @@ ODD_KEYS: dict[str, list[tuple[str, str | bytes]]] = {
 
 
 @pytest.mark.parametrize("headers", ODD_KEYS.values(), ids=ODD_KEYS)
-def test_every_odd_key_gets_the_one_answer_that_all_get(
-    guarded: Probed, headers: list[tuple[str, str | bytes]]
-) -> None:
+def test_malformed_keys_all_get_the_same_401(guarded: Probed, headers: list[tuple[str, str | bytes]]) -> None:
     """HTTP-6. Security: odd `Authorization` values, non-ASCII, two headers: 401, one body for all."""
     assert answer_to(guarded, "POST", "/v1/responses", *headers) == answer_to(guarded, "POST", "/v1/responses")
     assert answer_to(guarded, "POST", "/v1/responses")[0] == 401
     assert guarded.seen == []
 
 
-def test_a_key_in_the_query_is_none_and_is_not_in_the_log(guarded: Probed) -> None:
-    """Security: the query stands in no log (`settle` looks for the key there)."""
+def test_key_in_the_query_is_rejected_and_not_logged(guarded: Probed) -> None:
+    """Security: the query is in no log (`settle` looks for the key there)."""
     assert answer_to(guarded, "POST", f"/v1/responses?api_key={ALICE}&key={ALICE}&access_token={ALICE}")[0] == 401
 
 
-def test_a_key_with_a_nul_is_no_http_and_one_of_a_megabyte_is_too_large(guarded: Probed) -> None:
-    """Security: NUL, a megabyte. HTTP itself forbids the one and our limit the other, so neither is looked at as a key."""
+def test_key_with_nul_is_400_and_oversized_key_is_431(guarded: Probed) -> None:
+    """Security: NUL, a megabyte. HTTP forbids the first and our limit the second, so neither is checked as a key."""
     assert answer_to(guarded, "POST", "/v1/responses", ("authorization", f"Bearer {ALICE}\x00"))[0] == 400
     assert answer_to(guarded, "POST", "/v1/responses", ("authorization", "Bearer " + "x" * 1_000_000))[0] == 431
     assert guarded.seen == []
 
 
-def test_a_public_address_without_keys_is_refused_with_what_to_do() -> None:
+def test_config_with_public_address_and_no_keys_is_refused() -> None:
     """Security: bound to a public address with no keys."""
     for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.example"):
         with pytest.raises(ConfigError) as caught:
@@ -533,7 +535,7 @@ def test_a_public_address_without_keys_is_refused_with_what_to_do() -> None:
         assert "127.0.0.1" in str(caught.value)
 
 
-# Hosts and pages
+# Hosts and origins
 
 ODD_HOSTS = [
     "",
@@ -566,14 +568,15 @@ ODD_HOSTS = [
 
 
 @pytest.mark.parametrize("host", ODD_HOSTS)
-def test_an_odd_host_is_refused_on_every_route(place: Probed, host: str) -> None:
-    """Security: odd `Host` values, public routes included: a page that points its name at this machine learns nothing."""
+def test_unknown_host_header_is_refused_on_every_route(place: Probed, host: str) -> None:
+    """Security: odd `Host` values, public routes included: a page that points its DNS name at this machine learns
+    nothing."""
     for path, method in every_call():
         place.ask(method, path, host=host).tells(403, "forbidden_host")
     assert place.seen == []
 
 
-def test_a_host_must_come_and_come_once(place: Probed) -> None:
+def test_missing_or_repeated_host_header_is_refused(place: Probed) -> None:
     """Security: odd `Host` values."""
     place.raw(head("GET", "/health", ("connection", "close"))).tells(403, "forbidden_host")
     twice = head("GET", "/health", ("host", "localhost"), ("host", "localhost"), ("connection", "close"))
@@ -600,8 +603,8 @@ ORIGINS = [
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
-def test_a_foreign_page_is_refused_and_gets_no_cors_header(guarded: Probed, origin: str) -> None:
-    """Security: foreign `Origin` on POST, with a key that is right, and on every other route."""
+def test_foreign_origin_is_refused_without_cors_headers(guarded: Probed, origin: str) -> None:
+    """Security: foreign `Origin` on POST, with a valid key, and on every other route."""
     for path, method in every_call():
         body = msgspec.json.encode(ASKED) if method == "POST" else b""
         answer = guarded.ask(method, path, ("origin", origin), ("content-type", "application/json"), body=body)
@@ -613,7 +616,7 @@ def test_a_foreign_page_is_refused_and_gets_no_cors_header(guarded: Probed, orig
     assert guarded.seen == []
 
 
-def test_two_origins_are_foreign_though_both_are_ours(guarded: Probed) -> None:
+def test_repeated_origin_header_is_refused(guarded: Probed) -> None:
     twice = [("origin", "https://page.example")] * 2
     guarded.post(ASKED, *twice).tells(403, "forbidden_origin")
     assert guarded.seen == []
@@ -622,7 +625,7 @@ def test_two_origins_are_foreign_though_both_are_ours(guarded: Probed) -> None:
 # WebSockets
 
 
-def test_a_websocket_is_for_those_who_may_ask(guarded: Probed) -> None:
+def test_websocket_opens_with_a_valid_key_and_origin(guarded: Probed) -> None:
     """Security: the same keys, hosts and origins as for every other request; each turn is its owner's."""
     for headers in ([with_key(ALICE)], [("x-api-key", ALICE)], [with_key(ALICE), ("origin", "https://page.example")]):
         with open_websocket(guarded.gateway.port, "/v1/responses", *headers) as client:
@@ -652,10 +655,11 @@ def test_a_websocket_is_for_those_who_may_ask(guarded: Probed) -> None:
         (400, "invalid_value", [with_key(ALICE), ("sec-websocket-key", "short")]),
     ],
 )
-def test_a_websocket_is_refused_to_all_others(
+def test_websocket_with_bad_key_host_or_origin_is_refused(
     guarded: Probed, status: int, code: str, headers: list[tuple[str, str]]
 ) -> None:
-    """Security: foreign `Origin` on the WebSocket upgrade, no key, another host; told in plain HTTP, and no CORS header."""
+    """Security: foreign `Origin` on the WebSocket upgrade, no key, another host; refused in plain HTTP, without CORS
+    headers."""
     with pytest.raises(Refused) as refused, open_websocket(guarded.gateway.port, "/v1/responses", *headers):
         pass
     assert (refused.value.status, refused.value.error["code"]) == (status, code)
@@ -663,7 +667,7 @@ def test_a_websocket_is_refused_to_all_others(
     assert guarded.seen == []
 
 
-def test_without_a_key_a_websocket_that_exists_is_like_one_that_does_not(guarded: Probed) -> None:
+def test_unauthenticated_websocket_cannot_tell_which_paths_exist(guarded: Probed) -> None:
     """Security: routes fail closed, whatever the protocol."""
     answers = []
     for path in ("/v1/responses", "/v1/nothing", "/health", "/v1/responses/resp_1"):
@@ -678,8 +682,8 @@ def test_without_a_key_a_websocket_that_exists_is_like_one_that_does_not(guarded
 
 
 @pytest.mark.parametrize("key", [None, ALICE])
-def test_a_websocket_that_is_switched_off_is_426(key: str | None) -> None:
-    """WS: `websocket = false`; whoever asks is sent to HTTP."""
+def test_disabled_websocket_is_426(key: str | None) -> None:
+    """WS: `websocket = false`; the client is referred to HTTP."""
     with probed(keys=True, websocket=False) as place:
         headers = [with_key(key)] if key else []
         with pytest.raises(Refused) as refused, open_websocket(place.gateway.port, "/v1/responses", *headers):
@@ -719,8 +723,8 @@ CLIENTS_OWN = [
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_upstream_gets_exactly_the_headers_on_the_list(guarded: Probed, stream: bool) -> None:
-    """Security: client's `Authorization`, cookies, hop-by-hop headers. The whole of what is sent, to the letter."""
+def test_upstream_receives_exactly_the_listed_headers(guarded: Probed, stream: bool) -> None:
+    """Security: client's `Authorization`, cookies, hop-by-hop headers. All headers that are sent, exactly."""
     body = msgspec.json.encode({**ASKED, "stream": stream})
     lines = [
         ("host", "localhost"),
@@ -741,8 +745,8 @@ def test_the_upstream_gets_exactly_the_headers_on_the_list(guarded: Probed, stre
     assert received.path == "/v1/chat/completions"
 
 
-def test_a_list_of_models_is_asked_for_with_the_same_headers() -> None:
-    """Security: the same for `GET /v1/models`, which asks the upstream too."""
+def test_model_list_request_sends_only_the_listed_headers() -> None:
+    """Security: the same for `GET /v1/models`, which calls the upstream too."""
     with probed(keys=True) as place:
         assert place.ask("GET", "/v1/models", ("cookie", "session=1"), ("x-custom", "x")).status == 200
         [received] = place.seen
@@ -774,21 +778,21 @@ AMBIGUOUS: dict[str, list[tuple[str, str | bytes]]] = {
 
 
 @pytest.mark.parametrize("framing", AMBIGUOUS.values(), ids=AMBIGUOUS)
-def test_ambiguous_framing_is_refused_and_the_connection_closed(
+def test_ambiguous_framing_is_refused_and_closes_the_connection(
     place: Probed, framing: list[tuple[str, str | bytes]]
 ) -> None:
-    """Security: ambiguous framing: 400 and close; nothing behind it is a request."""
+    """Security: ambiguous framing: 400 and close; the bytes behind it are not a request."""
     answer = place.raw(head("POST", "/v1/responses", *JSON_POST, *framing) + b"0\r\n\r\n" + SMUGGLED)
     answer.tells(400, "invalid_value")
     assert answer.headers["connection"] == "close"
     assert place.seen == []
 
 
-# What an error says
+# Content of errors
 
 
-def test_no_error_shows_a_key_though_the_client_puts_it_everywhere(guarded: Probed) -> None:
-    """ERR-5: what came is shown in an error, unless it looks like a key; and none of it is in the log (`settle`)."""
+def test_errors_never_contain_a_key(guarded: Probed) -> None:
+    """ERR-5: an error shows the received value unless it looks like a key; and none of it is in the log (`settle`)."""
     secret = "sk-live-0123456789abcdef"
     for asked in (
         {**ASKED, "temperature": secret},
@@ -803,8 +807,8 @@ def test_no_error_shows_a_key_though_the_client_puts_it_everywhere(guarded: Prob
     assert secret not in str(guarded.gateway.log)
 
 
-def test_no_header_of_an_answer_can_be_written_by_the_client(guarded: Probed) -> None:
-    """Security: what comes from the client and goes into a header (losses name paths) cannot begin a new line."""
+def test_client_text_cannot_inject_response_headers(guarded: Probed) -> None:
+    """Security: client text that goes into a header (losses name paths) cannot start a new line."""
     asked = {**ASKED, "acme\r\nx-evil: 1": 1, "acme\u2028x": 2, "ключ": 3}
     answer = guarded.post(asked)
     assert answer.status == 200

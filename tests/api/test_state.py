@@ -1,8 +1,7 @@
-"""What a gateway remembers, over sockets: continuation, references, lone outputs, retrieval, and what is kept before it is told.
+"""Stored responses over sockets: continuation, references, lone outputs, retrieval, and storage before delivery.
 
-PREV-1 to PREV-5, API-1, D-3, ITEM-6, on both stores. Whose is what stands in `test_tenants.py`, WebSockets in
-`test_responses_socket.py`.
-"""
+PREV-1 to PREV-5, API-1, D-3, ITEM-6, on both stores. Ownership is tested in `test_tenants.py`, WebSockets in
+`test_responses_websocket.py`."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture
 def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing."""
+    """A gateway with a store; the upstream servers must have refused no request."""
     shared.begin()
     yield shared
     assert shared.chat.refusals == shared.other.refusals == []
@@ -66,7 +65,7 @@ def here(shared: Lab) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("how", ["told", "streamed"])
-def test_a_chain_is_sent_whole_and_in_its_order(here: Lab, how: str) -> None:
+def test_chain_is_sent_upstream_whole_and_in_order(here: Lab, how: str) -> None:
     """PREV-1: previous input, previous output, new input, however long the chain."""
     ask = getattr(here, how)
     wanted: list[tuple[str, str]] = []
@@ -81,7 +80,7 @@ def test_a_chain_is_sent_whole_and_in_its_order(here: Lab, how: str) -> None:
     assert here.kept(previous["id"]) == previous
 
 
-def test_a_deleted_response_ends_every_chain_that_goes_through_it(here: Lab) -> None:
+def test_deleted_response_breaks_every_chain_through_it(here: Lab) -> None:
     """PREV-3: also where a chain was continued a moment ago."""
     first = here.told("Hello. " * 100)
     for _ in range(4):
@@ -94,16 +93,16 @@ def test_a_deleted_response_ends_every_chain_that_goes_through_it(here: Lab) -> 
         assert here.refused("Go on.", previous_response_id=gone["id"])["code"] == "previous_response_not_found"
 
 
-def test_a_chain_may_branch(here: Lab) -> None:
-    """PREV-1: two answers to one response know nothing of each other."""
+def test_chain_can_branch(here: Lab) -> None:
+    """PREV-1: two continuations of one response are independent."""
     root = here.told("root")
     here.told("left", previous_response_id=root["id"])
     here.told("right", previous_response_id=root["id"])
     assert here.messages == [("user", "root"), ("assistant", "Hello."), ("user", "right")]
 
 
-def test_calls_and_their_outputs_are_continued_in_their_order(here: Lab) -> None:
-    """PREV-1: the server behind takes outputs right after the turn that called, and nothing else."""
+def test_chain_keeps_calls_and_outputs_in_order(here: Lab) -> None:
+    """PREV-1: the upstream accepts outputs only right after the turn with their calls."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
     here.says += [turn(testing.reasoning("Hm."), testing.text("Let me see."), calls), turn(testing.text("Both."))]
     first = here.streamed("Go.", tools=TOOLS)
@@ -117,7 +116,7 @@ def test_calls_and_their_outputs_are_continued_in_their_order(here: Lab) -> None
     assert [role for role, _ in here.messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
 
 
-def test_instructions_are_not_carried_over(here: Lab) -> None:
+def test_continuation_does_not_inherit_settings(here: Lab) -> None:
     """PREV-2: those of the new request count, and none if it has none."""
     first = here.told("One", instructions="Speak French.", temperature=0.5, max_output_tokens=50, tools=TOOLS)
     second = here.told("Two", previous_response_id=first["id"], instructions="Speak Dutch.")
@@ -129,16 +128,16 @@ def test_instructions_are_not_carried_over(here: Lab) -> None:
     assert (third["instructions"], third["tools"]) == (None, [])
 
 
-def test_system_messages_of_the_input_are_part_of_the_conversation(here: Lab) -> None:
-    """PREV-2 speaks of `instructions`; what stands in the input is input (PREV-1)."""
+def test_chain_includes_system_messages_of_the_input(here: Lab) -> None:
+    """PREV-2 is about `instructions`; system messages of the input are input (PREV-1)."""
     first = here.told([message("system", "Be brief."), message("user", "One")])
     here.told("Two", previous_response_id=first["id"])
     assert here.messages[0] == ("system", "Be brief.")
     assert len(here.messages) == 4
 
 
-def test_an_id_that_never_was_is_gone_or_is_somebody_elses_is_one_and_the_same(here: Lab) -> None:
-    """PREV-3: the same answer for all four, but for the id itself."""
+def test_unknown_deleted_expired_and_foreign_ids_get_the_same_answer(here: Lab) -> None:
+    """PREV-3: the same answer for all four, except for the id itself."""
     deleted, expired = here.told("One"), here.told("One")
     assert here.delete(deleted["id"]).status_code == 200
     here.run(here.store.prune(before=int(time.time()) + 100, keep=None, step=10_000))
@@ -163,11 +162,11 @@ def test_an_id_that_never_was_is_gone_or_is_somebody_elses_is_one_and_the_same(h
         "previous_response_id",
     )
     assert error["type"] == "invalid_request"
-    assert len(here.chat.received) == before  # nobody was asked
+    assert len(here.chat.received) == before  # no upstream call was made
 
 
-def test_a_chain_with_a_hole_is_not_continued(here: Lab) -> None:
-    """PREV-3: what was deleted in the middle is not made up for."""
+def test_chain_with_a_deleted_response_is_refused(here: Lab) -> None:
+    """PREV-3: a response that was deleted in the middle is not replaced."""
     first = here.told("One")
     second = here.told("Two", previous_response_id=first["id"])
     here.delete(first["id"])
@@ -176,14 +175,14 @@ def test_a_chain_with_a_hole_is_not_continued(here: Lab) -> None:
 
 
 @pytest.mark.parametrize("none", [None, ""])
-def test_no_previous_response_is_none_however_it_is_spelled(here: Lab, none: str | None) -> None:
+def test_null_or_empty_previous_response_starts_a_chain(here: Lab, none: str | None) -> None:
     first = here.told("One", previous_response_id=none)
     here.told("Two", previous_response_id=first["id"])
     assert len(here.messages) == 3
 
 
-def test_store_false_leaves_nothing_in_storage() -> None:
-    """PREV-4: the file, its log, and every row of every table are as they were; on both ways to ask, whatever comes of it."""
+def test_store_false_writes_nothing_to_storage() -> None:
+    """PREV-4: the file, its log, and every row of every table are unchanged; plain and streamed, successful and failed."""
     with lab() as here:
         first = here.told("One")
         before = everything_in(here)
@@ -219,7 +218,7 @@ def everything_in(here: Lab) -> tuple[list[Any], list[bytes]]:
     return rows, [file.read_bytes(), log.read_bytes() if log.exists() else b""]
 
 
-def test_a_chain_moves_from_one_server_to_another_and_back(here: Lab) -> None:
+def test_chain_moves_between_servers_of_two_dialects(here: Lab) -> None:
     """PREV-5: with calls and reasoning, each turn valid for a strict server of the other dialect."""
     here.says += [
         turn(testing.reasoning("A chat thought."), testing.text("One."), testing.tool_call("c1", "f", '{"a":1}')),
@@ -249,8 +248,8 @@ def test_a_chain_moves_from_one_server_to_another_and_back(here: Lab) -> None:
     assert [here.kept(turn["id"])["model"] for turn in (one, two, three)] == ["mock-1", "other-1", "mock-2"]
 
 
-def test_a_response_that_was_cut_off_can_be_continued(here: Lab) -> None:
-    """PREV-1: half a call was never made; the server behind would refuse it, and so would it refuse an output for it."""
+def test_incomplete_response_can_be_continued(here: Lab) -> None:
+    """PREV-1: an incomplete call was never made; the upstream would refuse it and an output for it."""
     here.says.append(turn(testing.text("Well"), testing.tool_call("c1", "f", '{"a":'), testing.finish("length")))
     first = here.streamed("Go.", tools=TOOLS)
     assert first["status"] == "incomplete"
@@ -261,7 +260,7 @@ def test_a_response_that_was_cut_off_can_be_continued(here: Lab) -> None:
     assert here.messages == [("user", "Go."), ("assistant", "Well"), ("user", "Go on.")]
 
 
-def test_a_stream_that_failed_is_kept_as_it_was_told(here: Lab) -> None:
+def test_failed_stream_is_stored_as_sent(here: Lab) -> None:
     """Invariant 2."""
     here.says.append(turn(testing.text("Hel"), testing.end("rst")))
     failed = here.streamed("Go.")
@@ -272,7 +271,7 @@ def test_a_stream_that_failed_is_kept_as_it_was_told(here: Lab) -> None:
 # References and lone outputs
 
 
-def test_an_item_that_was_sent_or_told_can_be_referred_to(here: Lab) -> None:
+def test_input_and_output_items_can_be_referenced(here: Lab) -> None:
     """ITEM-6: `item_reference` finds items of a response's input and of its output, without a chain."""
     here.says.append(turn(testing.text("Blue."), testing.tool_call("c1", "f", "{}")))
     first = here.told([message("user", "Which colour?", id="msg_mine"), message("user", "Quickly.")], tools=TOOLS)
@@ -286,8 +285,8 @@ def test_an_item_that_was_sent_or_told_can_be_referred_to(here: Lab) -> None:
     assert here.messages[2] == ("assistant", "Blue.")
 
 
-def test_output_items_can_be_sent_back_untouched(here: Lab) -> None:
-    """ITEM-6: every shape that output has is taken as input, stored, and found again."""
+def test_output_items_are_accepted_as_input_unchanged(here: Lab) -> None:
+    """ITEM-6: every output shape is accepted as input, stored, and found again."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Yes."), testing.tool_call("c1", "f", "{}")))
     first = here.told("Go.", model="other-1", tools=TOOLS)
     back = [message("user", "Go."), *first["output"], output("c1")]
@@ -298,7 +297,7 @@ def test_output_items_can_be_sent_back_untouched(here: Lab) -> None:
     assert [item["type"] for item in here.items if item["type"] == "function_call"] == ["function_call"]
 
 
-def test_a_reference_to_nothing_says_which(here: Lab) -> None:
+def test_unknown_item_reference_is_refused_with_its_path(here: Lab) -> None:
     """ITEM-6."""
     error = here.refused([message("user", "Hi"), {"type": "item_reference", "id": "msg_never"}])
     assert (error["status"], error["param"]) == (400, "input[1].id")
@@ -306,7 +305,7 @@ def test_a_reference_to_nothing_says_which(here: Lab) -> None:
     assert here.chat.received == []
 
 
-def test_a_lone_output_gets_its_call_back(here: Lab) -> None:
+def test_lone_tool_output_is_matched_with_its_stored_call(here: Lab) -> None:
     """D-3: without a chain, from the owner's store, where exactly one call has this id."""
     calls = testing.interleaved(testing.tool_call("call_a", "f", "{}"), testing.tool_call("call_b", "g", "{}"))
     here.says.append(turn(testing.text("Wait."), calls))
@@ -315,15 +314,15 @@ def test_a_lone_output_gets_its_call_back(here: Lab) -> None:
     sent = here.chat.received[-1].json["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "tool"]
     assert {call["function"]["name"] for call in sent[1]["tool_calls"]} == {"f", "g"}
-    # What was restored is part of the new response, which can be continued by itself.
+    # The restored call is part of the new response, which can be continued by itself.
     here.told("And?", previous_response_id=answered["id"])
     assert [role for role, _ in here.messages] == ["user", "assistant", "tool", "tool", "assistant", "user"]
-    # The call is still one call: the copy does not count as a second.
+    # The call still counts once: the copy is not a second call.
     here.told([message("user", "Once more:"), output("call_a", "a")], tools=TOOLS)
 
 
-def test_a_lone_output_whose_call_is_not_one_is_refused(here: Lab) -> None:
-    """D-3: a call nobody made, and one that two made: `orphan_tool_output`, and nobody is asked."""
+def test_lone_tool_output_with_unknown_or_ambiguous_call_is_refused(here: Lab) -> None:
+    """D-3: an unknown call and an ambiguous call: `orphan_tool_output` without an upstream call."""
     here.says += [turn(testing.tool_call("call_0", "f", "{}")), turn(testing.tool_call("call_0", "f", "{}"))]
     here.told("One", tools=TOOLS)
     here.told("Two", tools=TOOLS)
@@ -336,8 +335,8 @@ def test_a_lone_output_whose_call_is_not_one_is_refused(here: Lab) -> None:
     assert here.chat.received == []
 
 
-def test_in_a_chain_only_calls_of_the_chain_count(here: Lab) -> None:
-    """D-3, WS-13: an output for a call that some other response made is as lone as one for none."""
+def test_tool_output_in_a_chain_needs_a_call_of_the_chain(here: Lab) -> None:
+    """D-3, WS-13: inside a chain, calls of other responses do not count."""
     here.says.append(turn(testing.tool_call("call_elsewhere", "f", "{}")))
     here.told("One", tools=TOOLS)
     other = here.told("Two", tools=TOOLS)
@@ -345,17 +344,18 @@ def test_in_a_chain_only_calls_of_the_chain_count(here: Lab) -> None:
     assert error["code"] == "orphan_tool_output"
 
 
-# Kept before it is told
+# Stored before sent
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_no_end_is_told_before_the_response_is_kept(stream: bool) -> None:
-    """What a client saw finished is never lost: no terminal event and no JSON while the store has not said that it is safe."""
+def test_completion_is_sent_only_after_the_response_is_stored(stream: bool) -> None:
+    """A response that a client saw completed is never lost: no terminal event and no JSON before the store confirmed
+    the write."""
     with lab(wrap=Hesitant) as here, here.gateway.connect() as connection:
         store: Any = here.store
         connection.sendall(request(stream=stream))
         assert store.asked.wait(BOUND)
-        here.gateway.get("/health")  # the gateway has had every chance to say it
+        here.gateway.get("/health")  # the gateway has had time to send an end
         connection.setblocking(False)
         came = b""
         try:
@@ -382,8 +382,8 @@ def request(**settings: Any) -> bytes:
     return b"POST /v1/responses HTTP/1.1\r\n" + head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body
 
 
-def test_what_cannot_be_kept_is_not_completed() -> None:
-    """Storage: the client learns it, in the stream or by the status; `store: false` goes on."""
+def test_storage_failure_fails_the_response() -> None:
+    """Storage: the client is informed, in the stream or by the status; `store: false` still works."""
     with lab(wrap=Full, has_a_fault=True) as here:
         error = here.refused("Go.")
         assert (error["status"], error["code"], error["type"]) == (503, "storage_unavailable", "server_error")
@@ -398,7 +398,7 @@ def test_what_cannot_be_kept_is_not_completed() -> None:
         assert here.count() == 0
 
 
-def test_a_failure_is_told_though_not_even_that_can_be_kept() -> None:
+def test_upstream_failure_is_reported_while_storage_fails() -> None:
     """Invariant 1: one end, and it is the upstream's."""
     with lab(wrap=Full, has_a_fault=True) as here:
         here.says.append(turn(testing.text("Hel"), testing.end("rst")))
@@ -406,8 +406,8 @@ def test_a_failure_is_told_though_not_even_that_can_be_kept() -> None:
         assert events[-1]["response"]["error"]["code"] == "upstream_disconnected"
 
 
-def test_nothing_is_lost_of_what_a_slow_client_was_to_read_when_the_server_stops() -> None:
-    """STR-5: no gap, though the end comes while a piece waits for the client."""
+def test_shutdown_delivers_all_buffered_events_to_a_slow_client() -> None:
+    """STR-5: no gap, although the end comes while a piece waits for the client."""
     gate = Gate()
     with lab() as here, here.gateway.connect() as connection:
         here.says.append(turn(*[testing.text("x" * 65536)] * 250, testing.wait(gate)))
@@ -425,7 +425,7 @@ def protocols() -> list[HttpProtocol]:
     return [found for found in gc.get_objects() if isinstance(found, HttpProtocol) and hasattr(found, "flow")]
 
 
-# Clients that leave
+# Client disconnects
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -438,10 +438,8 @@ def protocols() -> list[HttpProtocol]:
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
-def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
-    here: Lab, stream: bool, said: Any, seen: bytes
-) -> None:
-    """Client: the upstream is cancelled; afterwards there is one record with a terminal status, with what had come."""
+def test_disconnect_cancels_the_upstream_and_stores_one_record(here: Lab, stream: bool, said: Any, seen: bytes) -> None:
+    """Client: the upstream is cancelled; afterwards there is one record with a terminal status and the output so far."""
     gate = Gate()
     here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never"), stream=True))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
@@ -462,12 +460,12 @@ def test_a_client_that_leaves_ends_the_call_and_leaves_one_record(
         [item] = kept["output"]
         assert item["status"] == "incomplete"
         assert ("Hel" in text_of(kept)) or item["arguments"] == '{"a":'
-    here.told("Go on.", previous_response_id=kept["id"])  # it has an end, so it can be continued
+    here.told("Go on.", previous_response_id=kept["id"])  # it has a terminal status, so it can be continued
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_while_its_response_is_being_kept_leaves_one_record(stream: bool) -> None:
-    """The upstream had come to its end, so it is kept as it ended, and once."""
+def test_disconnect_during_storage_leaves_one_record(stream: bool) -> None:
+    """The upstream had completed, so the response is stored as it ended, and once."""
     with lab(wrap=Hesitant) as here:
         store: Any = here.store
         with here.gateway.connect() as connection:
@@ -479,8 +477,8 @@ def test_a_client_that_leaves_while_its_response_is_being_kept_leaves_one_record
         assert here.kept(line["response_id"])["status"] == "completed"
 
 
-def test_the_upstream_of_a_client_that_left_does_not_wait_for_the_store() -> None:
-    """Client: cancelled within a second, also where keeping takes its time."""
+def test_disconnect_cancels_the_upstream_before_a_slow_store_finishes() -> None:
+    """Client: cancelled within a second, also where storing is slow."""
     gate = Gate()
     with lab(wrap=Hesitant) as here:
         store: Any = here.store
@@ -499,7 +497,7 @@ def test_the_upstream_of_a_client_that_left_does_not_wait_for_the_store() -> Non
 # Retrieval
 
 
-def test_what_is_kept_is_what_was_told(here: Lab) -> None:
+def test_stored_response_equals_the_sent_response(here: Lab) -> None:
     """API-1, invariant 2: plain and streamed, with everything a response can have."""
     said = turn(
         testing.reasoning("H", "m"),
@@ -516,8 +514,8 @@ def test_what_is_kept_is_what_was_told(here: Lab) -> None:
         assert here.kept(told["id"]) == told
 
 
-def test_a_stream_can_be_had_again_from_anywhere(here: Lab) -> None:
-    """API-1: `?stream=true` tells the kept response; `starting_after=N` what comes after event N, for every N."""
+def test_stored_stream_can_be_replayed_from_any_event(here: Lab) -> None:
+    """API-1: `?stream=true` replays the stored response; `starting_after=N` the events after event N, for every N."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi"), calls))
     told = here.streamed("Go.", tools=TOOLS)
@@ -533,7 +531,7 @@ def test_a_stream_can_be_had_again_from_anywhere(here: Lab) -> None:
 
 
 @pytest.mark.parametrize("ending", [testing.finish("length"), testing.end("rst"), testing.finish("content_filter")])
-def test_a_stream_that_ended_otherwise_is_told_again_likewise(here: Lab, ending: Any) -> None:
+def test_replay_of_an_incomplete_or_failed_stream_ends_the_same(here: Lab, ending: Any) -> None:
     """API-1."""
     here.says.append(turn(testing.text("Hel"), ending))
     told = here.streamed("Go.")
@@ -541,8 +539,8 @@ def test_a_stream_that_ended_otherwise_is_told_again_likewise(here: Lab, ending:
     assert events_in(here.get(f"{told['id']}?stream=true"))[-1]["response"] == told
 
 
-def test_a_stream_is_told_again_in_the_style_that_the_client_reads(here: Lab) -> None:
-    """API-1, API-6; and padded if that is asked for (STR-13)."""
+def test_replayed_stream_has_the_requested_style(here: Lab) -> None:
+    """API-1, API-6; and padded on request (STR-13)."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     told = here.streamed("Go.")
     path = f"{here.url}/v1/responses/{told['id']}?stream=true"
@@ -561,15 +559,15 @@ SEALED = "reasoning.encrypted_content"
 
 
 def sealed(here: Lab) -> tuple[str, str]:
-    """A response whose server sealed its reasoning, which the client had asked for: its id, and what was sealed."""
+    """A response whose server sealed its reasoning, which the client requested: its id, and the sealed content."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
     told = here.told("Go.", model="other-1", include=[SEALED])
     found = told["output"][0]["encrypted_content"]
     return str(told["id"]), str(found)
 
 
-def test_sealed_reasoning_is_shown_only_to_who_asks_for_it(here: Lab) -> None:
-    """RSN-2, API-1: `include` on GET, plain and as a stream; and it is there whatever was asked for at first."""
+def test_sealed_reasoning_is_returned_only_on_request(here: Lab) -> None:
+    """RSN-2, API-1: `include` on GET, plain and streamed; independent of the original request."""
     id, found = sealed(here)
     assert "encrypted_content" not in here.get(id).text
     assert "encrypted_content" not in here.get(f"{id}?stream=true").text
@@ -577,7 +575,7 @@ def test_sealed_reasoning_is_shown_only_to_who_asks_for_it(here: Lab) -> None:
         assert here.kept(f"{id}?{spelled}={SEALED}")["output"][0]["encrypted_content"] == found
     events = events_in(here.get(f"{id}?stream=true&include={SEALED}&include=x"))
     assert events[-1]["response"]["output"][0]["encrypted_content"] == found
-    # It goes back to the server that made it, asked for or not, and that server knows its own.
+    # It returns to the server that made it, requested or not, and that server accepts it.
     here.told("And?", previous_response_id=id, model="other-1")
     envelope = unseal_reasoning(found)
     assert envelope is not None
@@ -586,7 +584,7 @@ def test_sealed_reasoning_is_shown_only_to_who_asks_for_it(here: Lab) -> None:
     ]
 
 
-def test_sealed_reasoning_among_input_items_is_shown_likewise(here: Lab) -> None:
+def test_sealed_reasoning_in_input_items_is_returned_only_on_request(here: Lab) -> None:
     """RSN-2, API-1."""
     id, found = sealed(here)
     first = here.kept(f"{id}?include={SEALED}")
@@ -595,8 +593,8 @@ def test_sealed_reasoning_among_input_items_is_shown_likewise(here: Lab) -> None
     assert found in here.get(f"{second['id']}/input_items?include={SEALED}").text
 
 
-def test_deleted_is_gone(here: Lab) -> None:
-    """API-1: it cannot be fetched, listed, continued, referred to or deleted again."""
+def test_deleted_response_is_unusable_everywhere(here: Lab) -> None:
+    """API-1: it cannot be fetched, listed, continued, referenced or deleted again."""
     here.says.append(turn(testing.text("Hi"), testing.tool_call("call_gone", "f", "{}")))
     told = here.told("Go.", tools=TOOLS)
     answer = here.delete(told["id"])
@@ -610,8 +608,8 @@ def test_deleted_is_gone(here: Lab) -> None:
     assert here.refused([output("call_gone")], tools=TOOLS)["code"] == "orphan_tool_output"
 
 
-def test_input_items_are_paged_in_both_orders_from_everywhere(here: Lab) -> None:
-    """API-1: what the request itself brought, and nothing of what it continued."""
+def test_input_items_are_paged_in_both_orders_from_any_item(here: Lab) -> None:
+    """API-1: the input of the request itself, without the chain that it continued."""
     first = here.told("Not listed.")
     items = [message("user", f"{number}", id=f"msg_{number}") for number in range(7)]
     told = here.told(items, previous_response_id=first["id"])
@@ -633,7 +631,7 @@ def test_input_items_are_paged_in_both_orders_from_everywhere(here: Lab) -> None
     ]  # the newest first
 
 
-def test_a_page_has_twenty_items_unless_asked_otherwise(here: Lab) -> None:
+def test_input_items_page_has_20_items_by_default(here: Lab) -> None:
     """API-1."""
     told = here.told([message("user", str(number)) for number in range(25)])
     page = here.get(f"{told['id']}/input_items").json()
@@ -643,8 +641,8 @@ def test_a_page_has_twenty_items_unless_asked_otherwise(here: Lab) -> None:
     assert len({item["id"] for item in page["data"] + rest["data"]}) == 25
 
 
-def test_listed_items_look_as_the_specification_has_them(here: Lab) -> None:
-    """API-1: a message that came as text has parts, each item an id."""
+def test_listed_input_items_have_the_form_of_the_specification(here: Lab) -> None:
+    """API-1: a message that was sent as text has parts, each item an id."""
     told = here.told("Hi")
     [item] = here.get(f"{told['id']}/input_items").json()["data"]
     assert item.pop("id").startswith("msg_")
@@ -686,7 +684,7 @@ def test_listed_items_look_as_the_specification_has_them(here: Lab) -> None:
         ("&".join(["include=x"] * 60), None),
     ],
 )
-def test_a_query_that_cannot_be_meant_is_refused(here: Lab, query: str, param: str | None) -> None:
+def test_invalid_retrieve_query_is_refused(here: Lab, query: str, param: str | None) -> None:
     """API-1, ERR-3."""
     error = error_in(here.get(f"{NEVER}?{query}"))
     assert (error["status"], error["param"]) == (400, param)
@@ -707,7 +705,7 @@ def test_a_query_that_cannot_be_meant_is_refused(here: Lab, query: str, param: s
         ("stream=true", "stream"),
     ],
 )
-def test_a_page_that_cannot_be_meant_is_refused(here: Lab, query: str, param: str) -> None:
+def test_invalid_input_items_query_is_refused(here: Lab, query: str, param: str) -> None:
     """API-1, ERR-3."""
     told = here.told("Hi")
     error = error_in(here.get(f"{told['id']}/input_items?{query}"))
@@ -738,7 +736,7 @@ ODD_IDS = [
 
 
 @pytest.mark.parametrize("id", ODD_IDS, ids=lambda id: id[:20])
-def test_no_id_is_so_odd_that_it_is_more_than_unknown(here: Lab, id: str) -> None:
+def test_odd_response_ids_are_answered_as_unknown(here: Lab, id: str) -> None:
     """API-1: NUL, slashes, very long, beyond ASCII: never a 500, never another route."""
     path = id if id.isascii() else quote(id)
     for method, tail in (("GET", ""), ("GET", "?stream=true"), ("DELETE", ""), ("GET", "/input_items")):
@@ -756,8 +754,8 @@ def raw(here: Lab, method: str, target: str) -> bytes:
     return here.gateway.raw(head.encode())
 
 
-def test_ids_of_the_clients_own_items_may_be_anything(here: Lab) -> None:
-    """ITEM-6: what a client calls its items is kept to the letter, NUL included, on both stores."""
+def test_item_ids_of_clients_may_be_any_text(here: Lab) -> None:
+    """ITEM-6: item ids of clients are stored exactly, NUL included, on both stores."""
     for id in ("\0", "msg_\0_\u2028", "日本語", "'; DROP TABLE responses; --", "x" * 3000):
         told = here.told([message("user", "mine", id=id), message("user", "too")])
         listed = here.get(f"{told['id']}/input_items?order=asc").json()["data"]
@@ -767,8 +765,8 @@ def test_ids_of_the_clients_own_items_may_be_anything(here: Lab) -> None:
         assert here.messages == [("user", "mine")]
 
 
-def test_methods_that_a_response_does_not_know(here: Lab) -> None:
-    """API-1: HEAD is GET without its body; OPTIONS and the rest are 405 with what there is."""
+def test_response_path_answers_head_and_refuses_other_methods(here: Lab) -> None:
+    """API-1: HEAD is GET without its body; OPTIONS and the rest are 405 with the allowed methods."""
     told = here.told("Hi")
     path = f"/v1/responses/{told['id']}"
     got, asked = here.call("GET", path), here.call("HEAD", path)
@@ -784,8 +782,8 @@ def test_methods_that_a_response_does_not_know(here: Lab) -> None:
     assert here.kept(told["id"]) == told
 
 
-def test_many_at_once_are_each_their_own(here: Lab) -> None:
-    """PREV-1 under load: no chain ever sees another's."""
+def test_concurrent_chains_do_not_mix(here: Lab) -> None:
+    """PREV-1 under load: no chain ever contains items of another."""
 
     def chain(name: int) -> None:
         previous: dict[str, Any] = {}
@@ -801,8 +799,8 @@ def test_many_at_once_are_each_their_own(here: Lab) -> None:
         assert len(names) == 1
 
 
-def test_a_gateway_without_a_store_says_so() -> None:
-    """API-1: nothing is kept, nothing can be fetched, and whoever asks to be kept is told of it (F-4)."""
+def test_gateway_without_store_reports_store_as_a_loss() -> None:
+    """API-1: nothing is stored, nothing can be fetched, and a request to store is reported as a loss (F-4)."""
     with lab("off") as here:
         answer = here.ask("Hi", store=True)
         assert (answer.json()["store"], answer.headers["antiphon-losses"]) == (False, "1; store")
@@ -812,8 +810,8 @@ def test_a_gateway_without_a_store_says_so() -> None:
         assert here.refused("Hi", previous_response_id=answer.json()["id"])["code"] == "previous_response_not_found"
 
 
-def test_events_decode_as_what_they_are(here: Lab) -> None:
-    """API-1: a replayed stream is one of ours to the letter."""
+def test_replayed_events_are_named_by_their_type(here: Lab) -> None:
+    """API-1: a replayed stream has valid frames."""
     told = here.told("Hi")
     frames = sse.Decoder().feed(here.get(f"{told['id']}?stream=true").content)
     assert [frame.event for frame in frames[:-1]] == [json.loads(frame.data)["type"] for frame in frames[:-1]]

@@ -1,4 +1,5 @@
-"""`losses = "strict"`: a turn that cannot be told whole is refused before its upstream sees any of it, however it was asked."""
+"""`losses = "strict"`: a turn that cannot be translated without loss is refused before its upstream receives any of it,
+on every transport."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ LOSSY: dict[str, Any] = {**ASKED, "tools": [{"type": "web_search"}], "metadata":
 HELLO = turn(testing.text("Hello."), testing.usage(5, 2))
 
 
-def test_every_loss_is_named_with_its_place_and_reason() -> None:
+def test_strict_error_names_every_loss_with_path_and_reason() -> None:
     """REQ-6, F-4."""
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
         for body in (LOSSY, {**LOSSY, "stream": True}):
@@ -34,7 +35,7 @@ def test_every_loss_is_named_with_its_place_and_reason() -> None:
         assert len(upstream.received) == 1
 
 
-def test_a_great_many_losses_are_not_all_told() -> None:
+def test_strict_error_names_at_most_20_losses() -> None:
     body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(50)]}
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         told = gateway.post(body, antiphon_losses="strict").json()["error"]["message"]
@@ -43,7 +44,7 @@ def test_a_great_many_losses_are_not_all_told() -> None:
     assert "tools[20]" not in told
 
 
-def test_losses_beyond_the_bound_are_counted_and_refused_like_others() -> None:
+def test_losses_over_the_list_limit_are_counted_and_refused() -> None:
     """Faults: the list is bounded, the header says that there are more, and strict mode refuses the turn."""
     body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(MAX_LISTED + 500)]}
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
@@ -57,7 +58,7 @@ def test_losses_beyond_the_bound_are_counted_and_refused_like_others() -> None:
     assert len(upstream.received) == 2
 
 
-def test_what_a_client_has_cut_off_itself_is_no_loss_of_translation() -> None:
+def test_truncation_by_the_client_is_not_refused_in_strict_mode() -> None:
     """REQ-2."""
     items = [{"role": "user", "content": f"{number} " * 200} for number in range(30)]
     body = {**ASKED, "input": items, "truncation": "auto"}
@@ -70,7 +71,7 @@ def test_what_a_client_has_cut_off_itself_is_no_loss_of_translation() -> None:
     assert "input" in answer.headers["antiphon-losses"]
 
 
-def test_a_websocket_chooses_for_all_its_turns() -> None:
+def test_losses_header_of_a_websocket_applies_to_all_its_turns() -> None:
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses", ("antiphon-losses", "strict")) as socket:
             socket.send({"type": "response.create", **LOSSY})
@@ -79,8 +80,8 @@ def test_a_websocket_chooses_for_all_its_turns() -> None:
         assert upstream.received == []
 
 
-def test_what_runs_in_the_background_was_asked_before(tmp_path: Path) -> None:
-    """API-2: the client's word counts more than the setting, also for who runs it later."""
+def test_background_turn_is_checked_for_losses_when_queued(tmp_path: Path) -> None:
+    """API-2: the client's header overrides the setting, also for the worker that runs the turn later."""
     with ChatServer(lambda _: HELLO) as upstream:
         config = one_upstream(upstream.base_url, losses="strict")
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))

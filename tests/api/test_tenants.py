@@ -1,6 +1,5 @@
-"""The tenant matrix: bob with alice's ids, in every operation, on HTTP and on WebSocket. Each answer is the one that he gets for an
-id that never was: not one byte tells him that there is something (PREV-3; docs/errors.md, "Security").
-"""
+"""The tenant matrix: bob with alice's ids, in every operation, on HTTP and on WebSocket. Each answer is the same as for
+an unknown id: no byte reveals that the resource exists (PREV-3; docs/errors.md, "Security")."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from antiphon.testing import turn
 
 
 class Hers(dict[str, str]):
-    """Ids by what they are of."""
+    """Ids by the kind of resource."""
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -27,7 +26,7 @@ def here(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def hers(here: Lab) -> Hers:
-    """What alice has: a chain of two, with a call, and an item of her own naming."""
+    """Alice's resources: a chain of two, with a call, and an item with an id of her choice."""
     here.says.append(turn(testing.text("A secret."), testing.tool_call("call_of_alice", "f", '{"secret":1}')))
     first = here.told([message("user", "Alice's secret.", id="msg_of_alice")], tools=TOOLS)
     second = here.told([output("call_of_alice")], previous_response_id=first["id"], tools=TOOLS)
@@ -42,7 +41,7 @@ def hers(here: Lab) -> Hers:
 
 
 def never(id: str) -> str:
-    """An id that never was, as long as this one."""
+    """An unknown id, as long as this one."""
     prefix = id[: id.index("_") + 1]
     return prefix + "0" * (len(id) - len(prefix))
 
@@ -73,7 +72,7 @@ def spoken(of: Callable[[str], dict[str, Any]], **settings: Any) -> Ask:
 
 
 def plain(answer: httpx2.Response) -> Any:
-    """All of an answer that could tell anything."""
+    """Every part of an answer that could reveal something."""
     headers = sorted((name, value) for name, value in answer.headers.items() if name != "x-request-id")
     return answer.status_code, headers, answer.text
 
@@ -139,8 +138,10 @@ MATRIX = [
 
 
 @pytest.mark.parametrize(("name", "of", "ask"), MATRIX, ids=[f"{name}: {of}" for name, of, _ in MATRIX])
-def test_what_is_alices_is_for_bob_what_never_was(here: Lab, hers: Hers, name: str, of: str, ask: Ask) -> None:
-    """PREV-3: one answer; nothing is asked of anybody, and nothing of hers changes."""
+def test_resources_of_another_owner_are_answered_as_unknown(
+    here: Lab, hers: Hers, name: str, of: str, ask: Ask
+) -> None:
+    """PREV-3: one answer; no upstream call is made, and nothing of hers changes."""
     del name
     id = hers[of]
     unknown = never(id)
@@ -161,8 +162,8 @@ def alices(here: Lab, hers: Hers) -> list[str]:
     ]
 
 
-def test_the_matrix_would_notice(here: Lab, hers: Hers) -> None:
-    """Else it would prove nothing: each id is good for her who has it."""
+def test_resources_are_available_to_their_owner(here: Lab, hers: Hers) -> None:
+    """Otherwise the matrix would prove nothing: each id works for its owner."""
     assert here.get(hers["response"], key=ALICE).status_code == 200
     assert here.ask("Go on.", previous_response_id=hers["latest"], key=ALICE).status_code == 200
     for of in ("sent", "said"):
@@ -172,8 +173,8 @@ def test_the_matrix_would_notice(here: Lab, hers: Hers) -> None:
         talk.told("Go on.", previous_response_id=hers["latest"])
 
 
-def test_two_may_call_their_things_the_same(here: Lab, hers: Hers) -> None:
-    """Ids that clients and servers choose are each owner's own: the same item and call ids, other contents."""
+def test_two_owners_may_use_the_same_ids(here: Lab, hers: Hers) -> None:
+    """Ids chosen by clients and servers belong to each owner: the same item and call ids, other contents."""
     here.says.append(turn(testing.text("Bob's."), testing.tool_call(hers["call"], "g", "{}")))
     his = here.told([message("user", "Bob's own.", id=hers["sent"])], tools=TOOLS, key=BOB)
     for key, text, name in ((ALICE, "Alice's secret.", "f"), (BOB, "Bob's own.", "g")):
@@ -185,8 +186,8 @@ def test_two_may_call_their_things_the_same(here: Lab, hers: Hers) -> None:
     here.told([output(hers["call"])], tools=TOOLS, key=ALICE)
 
 
-def test_the_memory_of_a_connection_is_of_its_owner(here: Lab) -> None:
-    """WS-5, WS-6: what alice's connection remembers is nothing that bob's could continue."""
+def test_connection_memory_is_private_to_its_owner(here: Lab) -> None:
+    """WS-5, WS-6: bob's connection cannot continue a response in the memory of alice's connection."""
     with here.socket(key=ALICE) as hers, here.socket(key=BOB) as his:
         first = hers.told("One", store=False)
         for store in (True, False):

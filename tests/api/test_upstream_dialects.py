@@ -1,7 +1,7 @@
-"""Upstreams of every dialect behind one gateway, over sockets: asked at their own address, with their own headers, by any client.
+"""Upstreams of every dialect behind one gateway, over sockets: called at their own address, with their own headers, for
+any client.
 
-What their bodies mean is proved in `tests/dialects`; every cell of clients and servers, in the matrix.
-"""
+The translation of bodies is tested in `tests/dialects`; every pair of client and server, in the matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ each = pytest.mark.parametrize("dialect", SERVERS)
 
 @contextmanager
 def meeting(dialect: str, script: Any = lambda _: HELLO, **settings: Any) -> Iterator[tuple[Running, FakeServer]]:
-    """A gateway before a strict server, which wants a key. What it refuses fails the test."""
+    """A gateway before a strict server that requires a key. A request that the server refuses fails the test."""
     with SERVERS[dialect](script, key=KEY) as upstream:
         config = one_upstream(upstream.base_url, dialect=dialect, api_key_env="LAB_KEY", **settings)
         with running(config, environ={"LAB_KEY": KEY}) as gateway:
@@ -36,7 +36,7 @@ def meeting(dialect: str, script: Any = lambda _: HELLO, **settings: Any) -> Ite
 
 @each
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
-def test_a_client_of_any_dialect_is_answered(dialect: str, asker: Asker) -> None:
+def test_upstream_of_any_dialect_answers_clients_of_any_dialect(dialect: str, asker: Asker) -> None:
     with meeting(dialect) as (gateway, upstream):
         assert asker.text_in(asker.ask(gateway).json()) == "Hello."
         assert asker.text_of(asker.stream(gateway)) == "Hello."
@@ -48,14 +48,14 @@ def test_a_client_of_any_dialect_is_answered(dialect: str, asker: Asker) -> None
 
 
 @each
-def test_a_response_is_made_of_its_answer(dialect: str) -> None:
+def test_upstream_answer_becomes_a_response_with_usage(dialect: str) -> None:
     with meeting(dialect) as (gateway, _):
         told = gateway.post({"model": "mock-1", "input": "Say hello."}).json()
         assert (told["output"][0]["content"][0]["text"], told["usage"]["input_tokens"]) == ("Hello.", 5)
 
 
 @each
-def test_its_models_are_listed(dialect: str) -> None:
+def test_upstream_models_are_listed(dialect: str) -> None:
     """API-5."""
     with SERVERS[dialect](key=KEY, models=["mock-1", "mock-2"]) as upstream:
         config = one_upstream(upstream.base_url, dialect=dialect, api_key_env="LAB_KEY")
@@ -65,8 +65,8 @@ def test_its_models_are_listed(dialect: str) -> None:
 
 @pytest.mark.parametrize(("dialect", "profile"), [("messages", "anthropic"), ("gemini", "google")])
 @pytest.mark.parametrize("asker", [MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
-def test_it_counts_tokens_itself_where_it_can(dialect: str, profile: str, asker: Asker) -> None:
-    """API-3: with everything that makes a prompt longer, and nothing else."""
+def test_upstream_token_count_is_used_where_it_exists(dialect: str, profile: str, asker: Asker) -> None:
+    """API-3: with every field that makes a prompt longer, and no other."""
     with meeting(dialect, profile=profile) as (gateway, upstream):
         answer = gateway.post({**asker.asked, **asker.tools}, asker.count_path)
         assert answer.status_code == 200, answer.text
@@ -86,7 +86,7 @@ def test_it_counts_tokens_itself_where_it_can(dialect: str, profile: str, asker:
 # Betas
 
 
-def test_names_of_betas_go_from_messages_clients_to_messages_servers_and_to_nobody_else() -> None:
+def test_beta_headers_pass_only_from_messages_clients_to_messages_servers() -> None:
     betas = {
         "anthropic-beta": "context-management-2025-06-27,interleaved-thinking-2025-05-14",
         "anthropic-version": "2023-06-01",
@@ -106,7 +106,7 @@ def test_names_of_betas_go_from_messages_clients_to_messages_servers_and_to_nobo
         assert not [name for name in chat.received[0].headers if name.startswith("anthropic")]
 
 
-def test_a_beta_of_the_profile_stands_beside_those_of_the_client(tmp_path: Any) -> None:
+def test_beta_of_the_profile_is_joined_with_those_of_the_client(tmp_path: Any) -> None:
     profile = tmp_path / "mine.toml"
     profile.write_text('about = "x; facts from y"\nextends = "anthropic"\n[headers]\nanthropic-beta = "own-1"\n')
     with meeting("messages", profile=str(profile)) as (gateway, upstream):
@@ -115,10 +115,10 @@ def test_a_beta_of_the_profile_stands_beside_those_of_the_client(tmp_path: Any) 
         assert [received.headers["anthropic-beta"] for received in upstream.received] == ["own-1,theirs-1", "own-1"]
 
 
-# What a client may make of an address
+# Model names in upstream addresses
 
 
-def test_a_model_that_leads_elsewhere_reaches_nobody() -> None:
+def test_model_with_path_traversal_is_refused() -> None:
     """Security: the path of an upstream is chosen by its configuration."""
     with meeting("gemini") as (gateway, upstream):
         for model in ("../files", "a/../../b", ".."):
@@ -127,11 +127,11 @@ def test_a_model_that_leads_elsewhere_reaches_nobody() -> None:
         assert upstream.received == []
 
 
-# Losses on the way back
+# Losses of answers
 
 
-def test_what_an_answer_loses_is_told_under_any_setting() -> None:
-    """REQ-6: the answer exists; refusing it would help nobody."""
+def test_losses_of_the_answer_are_reported_even_in_strict_mode() -> None:
+    """REQ-6: the answer exists already, so it is not refused."""
     logprobs = {"token": "Hello.", "logprob": -0.1, "bytes": None, "top_logprobs": []}
     choice = {
         "index": 0,

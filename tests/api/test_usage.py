@@ -1,4 +1,4 @@
-"""`GET /v1/usage`: what an owner has used, and nobody else (C-5)."""
+"""`GET /v1/usage`: each owner sees its own usage only (C-5)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def used(here: Lab, query: str = "", key: str = ALICE) -> dict[str, Any]:
     return told
 
 
-def test_an_owner_sees_what_it_used_and_nobody_else_does(here: Lab) -> None:
+def test_usage_lists_only_the_requests_of_the_owner(here: Lab) -> None:
     """C-5: tokens by model, of turns that stream and of turns that do not."""
     here.says.append(turn(testing.text("a"), testing.usage(5, 2)))
     day = datetime.now(UTC).date().isoformat()
@@ -54,20 +54,20 @@ def test_an_owner_sees_what_it_used_and_nobody_else_does(here: Lab) -> None:
     assert used(here, "?until=2020-01-01")["data"] == []
 
 
-def test_a_day_that_is_none_and_a_key_that_is_none_are_refused(here: Lab) -> None:
+def test_usage_refuses_invalid_days_groupings_and_keys(here: Lab) -> None:
     answer = here.call("GET", "/v1/usage?since=yesterday")
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "since")
     assert here.call("GET", "/v1/usage?by=colour").status_code == 400
     assert here.call("GET", "/v1/usage", key="wrong").status_code == 401
 
 
-def test_a_gateway_that_keeps_nothing_knows_of_no_usage() -> None:
+def test_usage_without_store_is_404() -> None:
     with lab("off") as here:
         assert here.call("GET", "/v1/usage").status_code == 404
 
 
-def test_what_was_used_last_is_kept_when_the_gateway_stops(tmp_path: Path) -> None:
-    """C-5: nothing waits for the next writing."""
+def test_usage_is_persisted_at_shutdown(tmp_path: Path) -> None:
+    """C-5: pending usage is written at shutdown."""
     url = f"sqlite:///{tmp_path}/kept.db"
     with lab(url) as here:
         here.told("Hi")
@@ -75,8 +75,8 @@ def test_what_was_used_last_is_kept_when_the_gateway_stops(tmp_path: Path) -> No
         assert [entry["requests"] for entry in used(here)["data"]] == [1]
 
 
-def test_work_in_the_background_counts_once(here: Lab) -> None:
-    """C-5: what was asked and what was made of it are one request."""
+def test_usage_counts_a_background_response_once(here: Lab) -> None:
+    """C-5: queueing and running a background response are one request."""
     id = here.told("Hi", background=True)["id"]
     until(lambda: here.kept(id)["status"] == "completed")
     until(lambda: bool(used(here)["data"]))

@@ -1,4 +1,4 @@
-"""The endpoints of editors, over sockets: a running gateway before strict servers, asked as the extension asks."""
+"""The endpoints of editors, over sockets: a running gateway before strict servers, called as the extension calls it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "vscode.md"
 KEY = "alice-key-that-nobody-may-see-0123456789"
 
 
-def test_an_editor_reads_parts_as_lines_and_how_it_ended() -> None:
+def test_chat_stream_is_lines_of_parts_with_a_final_status() -> None:
     """A-8, C-4."""
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(ASKED, CHAT)
@@ -48,7 +48,7 @@ def test_an_editor_reads_parts_as_lines_and_how_it_ended() -> None:
     assert (line["path"], line["model"], line["input_tokens"]) == (CHAT, "mock-1", 5)
 
 
-def test_a_conversation_with_a_system_prompt_tools_and_results_reaches_a_strict_server() -> None:
+def test_conversation_with_system_prompt_tools_and_results_reaches_a_strict_server() -> None:
     """A-1 … A-7, C-1: in one body, as an editor's agent sends it."""
     asked = {
         "model": "mock-1",
@@ -74,7 +74,7 @@ def test_a_conversation_with_a_system_prompt_tools_and_results_reaches_a_strict_
     assert answer.headers["antiphon-losses"] == "1; messages[1].name"
 
 
-def test_thinking_comes_with_a_seal_that_its_maker_gets_back() -> None:
+def test_thinking_is_sealed_and_returned_to_its_server() -> None:
     """A-8, RSN-2."""
     thought = turn(testing.reasoning("Hm."), testing.text("So."), testing.usage(5, 2))
     with (
@@ -91,7 +91,7 @@ def test_thinking_comes_with_a_seal_that_its_maker_gets_back() -> None:
     assert (back[0]["type"], back[0]["thinking"], back[1]["text"]) == ("thinking", "Hm.", "So.")
 
 
-def test_an_answer_in_one_piece_has_the_same_parts() -> None:
+def test_plain_answer_has_the_same_parts_as_the_stream() -> None:
     """A-8, STR-14."""
     with ChatServer([CALLING]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post({**ASKED, "stream": False, "options": {"tools": [TOOL]}}, CHAT).json()
@@ -99,7 +99,7 @@ def test_an_answer_in_one_piece_has_the_same_parts() -> None:
     assert answer["end"]["status"] == "completed"
 
 
-def test_silence_is_filled_with_blank_lines() -> None:
+def test_keepalive_is_a_blank_line() -> None:
     """HTTP-7."""
     gate = Gate()
     with ChatServer([turn(testing.wait(gate), testing.text("Hello."))]) as upstream:
@@ -117,7 +117,7 @@ def test_silence_is_filled_with_blank_lines() -> None:
     assert b": waiting" not in told
 
 
-def test_a_failure_in_the_middle_is_the_last_line() -> None:
+def test_failure_during_the_stream_is_the_last_line() -> None:
     """STR-8."""
     with (
         ChatServer([turn(testing.text("Hel"), testing.end("mid-chunk"))]) as upstream,
@@ -135,7 +135,7 @@ def test_a_failure_in_the_middle_is_the_last_line() -> None:
         ({"model": "mock-1", "messages": []}, 400, None),
     ],
 )
-def test_refusals_have_the_editors_own_names(asked: Any, status: int, name: str | None) -> None:
+def test_refusals_have_the_error_names_of_the_editor(asked: Any, status: int, name: str | None) -> None:
     """ERR-1: at both endpoints."""
     with ChatServer() as upstream:
         config = one_upstream(upstream.base_url)
@@ -146,7 +146,7 @@ def test_refusals_have_the_editors_own_names(asked: Any, status: int, name: str 
                 assert (answer.status_code, answer.json()["error"].get("name")) == (status, name)
 
 
-def test_a_key_is_asked_for() -> None:
+def test_vscode_endpoints_require_a_key() -> None:
     """HTTP-6."""
     with ChatServer([HELLO]) as upstream:
         config = replace(one_upstream(upstream.base_url), keys=[KeyConfig(name="alice", env="ALICE")])
@@ -156,7 +156,7 @@ def test_a_key_is_asked_for() -> None:
             assert gateway.post(ASKED, CHAT, authorization=f"Bearer {KEY}").status_code == 200
 
 
-def test_losses_can_be_refused() -> None:
+def test_strict_mode_refuses_lossy_messages() -> None:
     """F-4, REQ-6."""
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         named = {**ASKED, "messages": [{**message(USER, "hi"), "name": "ann"}]}
@@ -164,7 +164,7 @@ def test_losses_can_be_refused() -> None:
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "lossy_translation")
 
 
-def test_models_are_listed_with_all_that_the_editor_shows() -> None:
+def test_model_list_has_the_fields_of_the_editor() -> None:
     """A-8."""
     with ChatServer(models=["mock-1"]) as upstream:
         big = UpstreamConfig(
@@ -208,8 +208,8 @@ def test_models_are_listed_with_all_that_the_editor_shows() -> None:
         message(SYSTEM, "You are an expert."),
     ],
 )
-def test_a_text_or_a_message_alone_is_estimated_and_no_upstream_is_asked(text: Any) -> None:
-    """An editor counts every message by itself, a result without its call too."""
+def test_count_of_one_text_or_message_is_estimated_without_an_upstream_call(text: Any) -> None:
+    """An editor counts every message alone, a result without its call too."""
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post({"model": "mock-1", "text": text}, COUNT)
         assert upstream.received == []
@@ -217,7 +217,7 @@ def test_a_text_or_a_message_alone_is_estimated_and_no_upstream_is_asked(text: A
     assert answer.headers["antiphon-estimated"] == "true"
 
 
-def test_a_whole_conversation_is_counted_as_it_would_be_sent() -> None:
+def test_count_of_a_conversation_uses_the_upstream_count() -> None:
     """API-3."""
     with (
         MessagesServer() as upstream,
@@ -231,7 +231,7 @@ def test_a_whole_conversation_is_counted_as_it_would_be_sent() -> None:
     assert "antiphon-estimated" not in answer.headers
 
 
-def test_what_cannot_be_counted_is_refused() -> None:
+def test_count_refuses_invalid_bodies() -> None:
     """ERR-3."""
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         assert (
@@ -244,7 +244,7 @@ def test_what_cannot_be_counted_is_refused() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_recorded_turn_gives_the_same_again(stream: bool, tmp_path: Path) -> None:
+def test_replayed_trace_has_no_differences(stream: bool, tmp_path: Path) -> None:
     with ChatServer([CALLING]) as upstream:
         config = replace(one_upstream(upstream.base_url), trace=TraceConfig(dir=str(tmp_path)))
         with running(config) as gateway:
@@ -253,7 +253,7 @@ def test_a_recorded_turn_gives_the_same_again(stream: bool, tmp_path: Path) -> N
     assert replay_trace(read_trace(tmp_path, "last")).differences == []
 
 
-def test_what_the_page_asks_is_answered_with_the_lines_that_it_tells_of() -> None:
+def test_documented_example_is_answered_with_the_documented_lines() -> None:
     """A-8."""
     page = PAGE.read_text(encoding="utf-8")
     [asked] = re.findall(r"-d '(.*?)'", page, flags=re.DOTALL)

@@ -1,4 +1,5 @@
-"""The cases: a good server passes them all, and for each there is a broken one that it finds, by the row it names."""
+"""The cases: a good server passes them all, and each case finds a server that is broken in its way, by the row it
+names."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from antiphon.check.findings import level_of
 from antiphon.config import Config, KeyConfig, UpstreamConfig
 from antiphon.testing import ChatServer, ResponsesServer
 
-# What no server here does: fail in the middle of a stream, refuse or cite, keep responses.
+# What no server here does: fail in the middle of a stream, refuse or cite, store responses.
 NOT_TO_BE_SEEN = {"stream.errors", "stream.annotations", "previous.chain"}
 
 
@@ -24,13 +25,13 @@ def _told(outcomes: dict[str, CaseOutcome], verdict: str) -> dict[str, list[str]
     return {outcome.case.id: [f"{each.row}: {each.message}" for each in outcome.findings] for outcome in found}
 
 
-def test_there_are_enough_cases_and_each_has_a_name_of_its_own_and_a_row() -> None:
+def test_cases_have_unique_ids_titles_and_rows() -> None:
     assert len(CASES) >= 40
     assert len(CASES_BY_ID) == len(CASES)
     assert all(case.rows and case.title for case in CASES)
 
 
-def test_a_good_server_passes_every_case_that_it_can_show() -> None:
+def test_good_server_passes_every_applicable_case() -> None:
     with JudgedServer(key=KEY) as server:
         outcomes = check(server.base_url, key=KEY)
     assert _told(outcomes, "fail") | _told(outcomes, "warn") == {}
@@ -38,8 +39,8 @@ def test_a_good_server_passes_every_case_that_it_can_show() -> None:
     assert is_conformant(list(outcomes.values()))
 
 
-def test_a_gateway_over_a_chat_server_passes_every_case_that_it_can_show() -> None:
-    """B-10. HTTP-1 to HTTP-6, STR-1 to STR-14, ERR-1 to ERR-3 and the rest, as a stranger sees them."""
+def test_gateway_over_a_chat_server_passes_every_applicable_case() -> None:
+    """B-10. HTTP-1 to HTTP-6, STR-1 to STR-14, ERR-1 to ERR-3 and the rest, seen from outside."""
     with ChatServer() as upstream:
         lab = UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url, models=["mock-1"])
         config = Config(upstreams=[lab], keys=[KeyConfig(name="alice", env="ALICE")])
@@ -50,7 +51,7 @@ def test_a_gateway_over_a_chat_server_passes_every_case_that_it_can_show() -> No
     assert set(_told(outcomes, "skip")) == NOT_TO_BE_SEEN
 
 
-def test_a_server_with_the_older_names_of_errors_fails_by_that_row_only() -> None:
+def test_server_with_older_error_names_fails_only_those_rows() -> None:
     """ERR-2; and HTTP-8, which is a warning."""
     with ResponsesServer(models=["mock-1"]) as server:
         outcomes = check(server.base_url)
@@ -75,7 +76,7 @@ def _renames_reasoning(name: str, text: str | None = None) -> Break:
 
 @pytest.mark.parametrize("name", ["response.reasoning", "response.reasoning_text"])
 def test_case_stream_reasoning_accepts_both_names(name: str) -> None:
-    """STR-10; and reasoning is held to STR-6 under either name."""
+    """STR-10; and reasoning must follow STR-6 under either name."""
     ids = ["stream.reasoning", "stream.deltas", "stream.items"]
     with JudgedServer(_renames_reasoning(name)) as server:
         outcomes = check(server.base_url, ids, model="mock-1")
@@ -90,7 +91,7 @@ def test_every_case_has_a_broken_server() -> None:
 
 
 @pytest.mark.parametrize("id", BROKEN)
-def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
+def test_case_fails_for_its_broken_server(id: str) -> None:
     breaks, row = BROKEN[id]
     with JudgedServer(breaks, key=KEY) as server:
         outcome = check(server.base_url, [id], key=KEY, model="mock-1")[id]
@@ -103,7 +104,7 @@ def test_a_case_finds_the_server_that_is_broken_in_its_way(id: str) -> None:
 
 
 @pytest.mark.parametrize(("id", "breaks", "row", "words"), MORE)
-def test_a_case_looks_at_every_side_of_its_row(id: str, breaks: Break, row: str, words: str) -> None:
+def test_case_checks_every_aspect_of_its_row(id: str, breaks: Break, row: str, words: str) -> None:
     with JudgedServer(breaks) as server:
         outcome = check(server.base_url, [id], model="mock-1")[id]
     assert [finding for finding in outcome.findings if finding.row == row and words in finding.message], outcome
@@ -125,7 +126,7 @@ def _turns_without_calls(told: Told) -> None:
 
 
 def _ends_in_time(told: Told) -> None:
-    """A model that needs no more than it is given, whatever that is."""
+    """A model that accepts everything."""
     if told.is_turn and not told.is_stream:
         told.json = {**told.json, "status": "completed", "usage": {**told.json["usage"], "output_tokens": 3}}
     elif told.is_turn:
@@ -173,19 +174,19 @@ def test_case_is_skipped_if_the_model_does_not_show_the_behaviour(id: str, break
     assert why in outcome.skipped
 
 
-def test_a_server_that_takes_any_model_cannot_show_an_unknown_one() -> None:
+def test_unknown_model_case_is_skipped_if_any_model_is_accepted() -> None:
     with JudgedServer(models=None) as server:
         outcome = check(server.base_url, ["error.unknown-model"])["error.unknown-model"]
     assert outcome.verdict == "skip"
 
 
-def test_a_turn_that_fails_for_a_forbidden_call_keeps_to_the_allowed_tools() -> None:
+def test_allowed_tools_case_accepts_a_failed_turn() -> None:
     """TOOL-3"""
     with JudgedServer(_fails_forbidden_calls) as server:
         assert check(server.base_url, ["tools.allowed"], model="mock-1")["tools.allowed"].verdict == "pass"
 
 
-def test_an_unknown_model_may_be_a_400_of_its_type() -> None:
+def test_unknown_model_case_accepts_status_400() -> None:
     def breaks(told: Told) -> None:
         if told.status == 404:
             told.status = 400
@@ -195,7 +196,7 @@ def test_an_unknown_model_may_be_a_400_of_its_type() -> None:
         assert check(server.base_url, ["error.unknown-model"])["error.unknown-model"].verdict == "pass"
 
 
-def test_a_chain_that_goes_on_passes() -> None:
+def test_chain_case_passes_for_a_server_that_continues_chains() -> None:
     """PREV-1"""
 
     def keeps(told: Told) -> None:
@@ -207,7 +208,7 @@ def test_a_chain_that_goes_on_passes() -> None:
         assert check(server.base_url, ["previous.chain"], model="mock-1")["previous.chain"].verdict == "pass"
 
 
-def test_an_item_that_ended_before_the_cut_may_be_complete() -> None:
+def test_incomplete_case_accepts_items_that_ended_before_the_cut() -> None:
     """ITEM-3"""
 
     def thinks_first(body: dict[str, Any]) -> None:
@@ -217,8 +218,8 @@ def test_an_item_that_ended_before_the_cut_may_be_complete() -> None:
         assert check(server.base_url, ["output.incomplete"], model="mock-1")["output.incomplete"].verdict == "pass"
 
 
-def test_reasoning_of_which_only_the_sealed_form_exists_is_kept_where_it_is_asked_for() -> None:
-    """RSN-1, RSN-2: who does not ask for it gets an item with nothing in it, by whose id the server finds it again."""
+def test_reasoning_cases_accept_reasoning_in_sealed_form_only() -> None:
+    """RSN-1, RSN-2: a client that does not request it gets an empty item, by whose id the server finds it again."""
 
     def seals(told: Told) -> None:
         if told.is_turn and not told.is_stream:
@@ -234,7 +235,7 @@ def test_reasoning_of_which_only_the_sealed_form_exists_is_kept_where_it_is_aske
     assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "pass"]
 
 
-def test_the_response_is_looked_for_in_the_last_event_that_has_one() -> None:
+def test_same_response_case_reads_the_last_event_with_a_response() -> None:
     """STR-14, whatever comes after it under STR-7."""
     ping = {"type": "acme:ping", "sequence_number": 99}
     with JudgedServer(events(lambda frames: [*frames, ping])) as server:
@@ -242,7 +243,7 @@ def test_the_response_is_looked_for_in_the_last_event_that_has_one() -> None:
     assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "fail"]
 
 
-def test_turns_that_the_server_refuses_are_not_judged_as_answers() -> None:
+def test_refused_turns_are_not_checked_as_answers() -> None:
     with JudgedServer(refuses(lambda asked: "tools" in asked)) as server:
         ids = ["http.whole-answer", "http.stream", "output.items", "usage.whole", "stream.errors"]
         outcomes = check(server.base_url, ids, model="mock-1")

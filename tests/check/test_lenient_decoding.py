@@ -1,4 +1,4 @@
-"""Reading goes on where the shapes refuse, and names every flaw."""
+"""Lenient decoding continues where the strict shapes refuse, and names every problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_decoding_a_valid_object_reports_no_problems() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name != "object"])
-def test_each_required_field_is_missed_and_something_stands_in_for_it(name: str) -> None:
+def test_missing_required_field_is_reported_and_replaced(name: str) -> None:
     """HTTP-2"""
     response, problems = decode_with_problems(
         msgspec.json.encode({key: value for key, value in WHOLE.items() if key != name}), decode_response
@@ -37,7 +37,7 @@ def test_each_required_field_is_missed_and_something_stands_in_for_it(name: str)
     assert _paths(problems) == [name]
 
 
-def test_everything_that_is_missing_is_named_and_nothing_inside_what_stands_in() -> None:
+def test_missing_fields_are_all_reported_except_inside_replacements() -> None:
     response, problems = decode_with_problems(
         b'{"object":"response","output":[{"type":"message","role":"assistant","content":[]}]}', decode_response
     )
@@ -46,7 +46,7 @@ def test_everything_that_is_missing_is_named_and_nothing_inside_what_stands_in()
     assert set(_paths(problems)) == {*WHOLE, "output[0].id", "output[0].status"} - {"object", "output"}
 
 
-def test_wrong_types_are_named_too() -> None:
+def test_wrong_types_are_reported() -> None:
     response, problems = decode_with_problems(
         msgspec.json.encode({**WHOLE, "created_at": "now", "tools": None, "usage": []}), decode_response
     )
@@ -54,7 +54,7 @@ def test_wrong_types_are_named_too() -> None:
     assert set(_paths(problems)) == {"created_at", "tools", "usage"}
 
 
-def test_a_stand_in_of_its_own_comes_first() -> None:
+def test_given_default_replaces_a_missing_field() -> None:
     event, problems = decode_with_problems(
         b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a"}',
         decode_event,
@@ -75,12 +75,12 @@ def test_decoding_fails_without_a_known_type(data: bytes) -> None:
     "value",
     [{"type": 5}, {}, {"type": "response.output_item.added", "sequence_number": 0, "output_index": 0, "item": "x"}],
 )
-def test_an_event_that_cannot_be_read_is_a_problem(value: dict[str, Any]) -> None:
+def test_undecodable_event_is_reported(value: dict[str, Any]) -> None:
     _, problems = decode_with_problems(msgspec.json.encode(value), decode_event)
     assert problems
 
 
-def test_a_place_that_is_not_there_cannot_be_filled() -> None:
+def test_problem_at_a_missing_path_ends_decoding() -> None:
     def refuses(data: bytes) -> None:
         raise InvalidValue(f"no: {len(data)}", param="a[3].b")
 
@@ -88,14 +88,14 @@ def test_a_place_that_is_not_there_cannot_be_filled() -> None:
 
 
 @pytest.mark.parametrize("depth", range(900, 1100, 7))
-def test_no_depth_breaks_the_reading(depth: int) -> None:
+def test_decoding_accepts_any_nesting_depth(depth: int) -> None:
     decode_with_problems(
         msgspec.json.encode({**WHOLE, "metadata": 5}).replace(b":5", b":" + b"[" * depth + b"]" * depth),
         decode_response,
     )
 
 
-def test_a_few_problems_are_told_in_full_and_the_rest_by_name() -> None:
+def test_join_problems_shows_three_in_full_and_names_the_rest() -> None:
     problems = [ShapeProblem(name, f"{name} is missing") for name in "abcde"]
     assert join_problems(problems[:1]) == "a is missing"
     assert join_problems(problems) == "a is missing; b is missing; c is missing; likewise d, e"

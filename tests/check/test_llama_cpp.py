@@ -1,7 +1,6 @@
-"""A real server of this API, and a poor one: llama.cpp's own endpoint by itself, and the same through the gateway.
+"""A real but incomplete server of this API: llama.cpp's own endpoint alone, and the same through the gateway.
 
-A real model answers, so only cases that ask little of it are run.
-"""
+A real model answers, so only cases with small requests are run."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
     model.stop()
 
 
-def test_by_itself_it_fails_with_messages_that_can_be_acted_on(llama_cpp: EmbeddedModel) -> None:
+def test_llama_cpp_alone_fails_with_actionable_messages(llama_cpp: EmbeddedModel) -> None:
     """STR-5, HTTP-4, STR-2, ERR-1, ERR-3, TOOL-1, PREV-3"""
     flaws = [f"{flaw.row}: {flaw.message}" for flaw in _stream_flaws(llama_cpp.base_url, llama_cpp.key)]
     assert "HTTP-4: the stream ends without `data: [DONE]`; wanted that as its last line" in flaws
@@ -52,7 +51,7 @@ def test_by_itself_it_fails_with_messages_that_can_be_acted_on(llama_cpp: Embedd
     assert all(finding.sent and finding.received for outcome in outcomes.values() for finding in outcome.findings)
 
 
-def test_through_the_gateway_it_passes(llama_cpp: EmbeddedModel) -> None:
+def test_llama_cpp_through_the_gateway_passes(llama_cpp: EmbeddedModel) -> None:
     config = one_upstream(llama_cpp.base_url, dialect="responses", profile="llama.cpp", api_key_env="LLAMA_KEY")
     with running(config, environ={"LLAMA_KEY": llama_cpp.key}) as gateway:
         assert _stream_flaws(f"{gateway.url}/v1", "any") == []
@@ -61,7 +60,7 @@ def test_through_the_gateway_it_passes(llama_cpp: EmbeddedModel) -> None:
         )
         image = check(f"{gateway.url}/v1", ["input.image"], model="local")["input.image"]
     assert {id: outcome.findings for id, outcome in outcomes.items() if outcome.verdict != "pass"} == {}
-    assert (image.verdict, image.findings) == ("skip", [])  # it cannot see, and says so
+    assert (image.verdict, image.findings) == ("skip", [])  # it does not support images, and reports that
 
 
 def _stream_flaws(url: str, key: str) -> list[Flaw]:

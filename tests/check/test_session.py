@@ -1,4 +1,4 @@
-"""How cases talk to a server: equal requests once, faults in words, no key in a finding."""
+"""How cases call a server: equal requests are sent once, faults are described, findings contain no key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CUT = UpstreamFault("cut", code="upstream_disconnected")
 
 
 class Endless:
-    """An answer that never stops, until it is made to."""
+    """An answer that never ends until it is aborted."""
 
     status = 200
     headers: Mapping[str, str] = JSON
@@ -71,7 +71,7 @@ def test_requests_carry_the_key_and_findings_do_not() -> None:
     assert KEY not in repr(outcome.findings)
 
 
-def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
+def test_missing_answer_is_a_finding_with_the_sent_request() -> None:
     async def asks(session: CaseSession) -> None:
         await session.post({"input": "hi"})
 
@@ -83,7 +83,7 @@ def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
     assert '"input":"hi"' in finding.sent
 
 
-def test_a_body_that_breaks_off_is_kept_as_far_as_it_came() -> None:
+def test_truncated_body_is_recorded_up_to_the_cut() -> None:
     async def ask() -> CheckExchange:
         network = CheckedServer(TARGET, FakeNetwork(responses=FakeAnswer(b'{"id":', CUT, headers=JSON)))
         return await network.exchange("POST", "/responses", b"{}")
@@ -93,7 +93,7 @@ def test_a_body_that_breaks_off_is_kept_as_far_as_it_came() -> None:
     assert "broke off" in exchange.answer_summary
 
 
-def test_an_endless_body_is_given_up() -> None:
+def test_endless_body_is_aborted() -> None:
     network = EndlessNetwork()
     exchange = asyncio.run(CheckedServer(TARGET, network).exchange("GET", "/models"))
     assert "more than" in exchange.broken
@@ -110,18 +110,18 @@ def test_an_endless_body_is_given_up() -> None:
         (FakeAnswer(b'{"data":[{"id":"a"}]}', status=404), None),
     ],
 )
-def test_the_first_model_is_the_first_that_is_listed(answer: FakeAnswer, model: str | None) -> None:
+def test_first_model_is_the_first_listed_model(answer: FakeAnswer, model: str | None) -> None:
     assert asyncio.run(first_model(CheckedServer(TARGET, FakeNetwork(models=answer)))) == model
 
 
-def test_no_server_is_no_list_of_models() -> None:
+def test_first_model_raises_without_a_server() -> None:
     network = CheckedServer(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
     with pytest.raises(NoAnswer, match="cannot be reached"):
         asyncio.run(first_model(network))
     assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
 
 
-def test_a_thing_is_told_once() -> None:
+def test_session_reports_equal_findings_once() -> None:
     session = CaseSession(CheckedServer(TARGET, FakeNetwork()), "HTTP-1")
     session.report("no")
     session.report("no")
@@ -130,7 +130,7 @@ def test_a_thing_is_told_once() -> None:
     assert [finding.row for finding in session.findings] == ["HTTP-1", "HTTP-2"]
 
 
-def test_verdicts_follow_from_the_rows() -> None:
+def test_verdict_follows_from_the_level_of_the_rows() -> None:
     async def nothing(session: CaseSession) -> None:
         raise SkipCase(session.row)
 
@@ -147,7 +147,7 @@ def test_verdicts_follow_from_the_rows() -> None:
     assert (case.level, msgspec.structs.replace(case, rows=("HTTP-5", "HTTP-1")).level) == ("should", "must")
 
 
-def test_an_answer_that_is_no_json_has_nothing_in_it() -> None:
+def test_exchange_without_json_has_no_output_and_no_error() -> None:
     exchange = CheckExchange("GET /", 200, {"content-type": "text/html; charset=utf-8"}, b"<html>")
     assert (exchange.json, exchange.output, exchange.error, exchange.error_field("code")) == ({}, [], None, None)
     assert exchange.answer_summary == "200 text/html: <html>"

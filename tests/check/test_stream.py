@@ -1,4 +1,4 @@
-"""Recorded streams, judged without a server: form, shapes and grammar in one report."""
+"""Recorded streams, checked without a server: form, shapes and grammar in one report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.protocol.writer import ResponseWriter
 
 
 def recorded(*pieces: str, fails: bool = False) -> bytes:
-    """A stream as a good server writes it."""
+    """A stream in the form of a good server."""
     frames: list[bytes] = []
     request = Request(model="m", input="hi", stream=True)
     writer = ResponseWriter(
@@ -38,7 +38,7 @@ def _rows(flaws: list[Flaw]) -> set[str]:
 
 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
-def test_a_good_stream_has_no_flaw_whatever_ends_its_lines(ending: bytes) -> None:
+def test_valid_stream_has_no_flaws_with_any_line_ending(ending: bytes) -> None:
     stream = judge_stream(
         b"\xef\xbb\xbf: comment\n\n".replace(b"\n", ending) + recorded("Hel", "lo").replace(b"\n", ending)
     )
@@ -47,26 +47,26 @@ def test_a_good_stream_has_no_flaw_whatever_ends_its_lines(ending: bytes) -> Non
     assert stream.response.status == "completed"
 
 
-def test_an_error_in_the_stream_is_fine_in_its_form() -> None:
+def test_valid_error_event_has_no_flaws() -> None:
     """STR-8"""
     assert judge_stream(recorded("Hel", fails=True)).flaws == []
 
 
-def test_line_separators_inside_text_are_text() -> None:
+def test_unicode_line_separators_in_text_have_no_flaws() -> None:
     assert judge_stream(recorded("a\u2028b", "c\u0085d")).flaws == []
 
 
-def test_a_last_event_without_its_blank_line_counts() -> None:
+def test_last_event_without_blank_line_is_read() -> None:
     assert judge_stream(recorded("Hel").rstrip(b"\n")).flaws == []
 
 
-def test_an_empty_recording_says_what_is_missing() -> None:
+def test_empty_recording_reports_missing_start_and_end() -> None:
     """STR-1, HTTP-4"""
     stream = judge_stream(b"")
     assert (_rows(stream.flaws), stream.response) == ({"HTTP-4", "STR-1"}, None)
 
 
-def test_one_mistake_in_every_delta_is_told_once() -> None:
+def test_same_flaw_in_every_delta_is_reported_once() -> None:
     body = recorded(*"abcdefgh").replace(b',"output_index":0,"content_index":0,"delta"', b',"content_index":0,"delta"')
     flaws = judge_stream(body).flaws
     assert [(flaw.row, flaw.message) for flaw in flaws] == [
@@ -76,14 +76,14 @@ def test_one_mistake_in_every_delta_is_told_once() -> None:
 
 
 def test_undecodable_event_ends_the_grammar_but_not_the_report() -> None:
-    """HTTP-3: what follows an unreadable event is not held against the server, what follows is still read."""
+    """HTTP-3: events after an unreadable event are read, but not checked by the grammar."""
     body = b'event: x\ndata: {"type":5}\n\n' + recorded("Hel")
     stream = judge_stream(body)
     assert _rows(stream.flaws) == {"HTTP-3"}
     assert stream.response is not None
 
 
-def test_the_older_style_is_found() -> None:
+def test_older_error_style_is_reported() -> None:
     """HTTP-4, STR-7, STR-8: a flat error, no response.failed after it, and no [DONE]."""
     flat = {"type": "error", "code": "server_error", "message": "no", "param": None, "sequence_number": 2}
     begun = recorded("Hel").split(b"event: response.output_item.added")[0]
@@ -107,13 +107,13 @@ def test_the_older_style_is_found() -> None:
         ("error", "STR-8"),
     ],
 )
-def test_an_event_without_its_fields_is_a_flaw_of_its_row(kind: str, row: str) -> None:
+def test_event_without_fields_is_reported_under_its_row(kind: str, row: str) -> None:
     data = msgspec.json.encode({"type": kind, "sequence_number": 0})
     flaws = judge_stream(sse.encode(kind, data) + sse.DONE_FRAME).flaws
     assert [flaw for flaw in flaws if flaw.row == row and flaw.message.startswith(f"{kind}: ")]
 
 
-def test_ids_are_counted_and_comments_and_unknown_fields_passed_over() -> None:
+def test_event_ids_are_counted_and_comments_ignored() -> None:
     """HTTP-5"""
     blocks = parse_blocks(b'retry: 5\n: hi\nid: 1\nevent: a:b\ndata: {"type":"a:b"}\n\nid\n\ndata: [DONE]\n\n')
     assert [flaw.row for flaw in judge_form(blocks)] == ["HTTP-3", "HTTP-5"]

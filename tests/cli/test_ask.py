@@ -40,30 +40,30 @@ def _ask(
     return Asked(code, out.getvalue(), err.getvalue(), network)
 
 
-def test_an_answer_is_printed_with_its_usage() -> None:
+def test_ask_prints_the_answer_and_its_usage() -> None:
     asked = _ask("Say hello.")
     assert asked[:3] == (0, "Hello\n", "12 tokens in, 34 out\n")
     assert asked.body == {"model": "local", "input": "Say hello.", "stream": True}
     assert asked.network.closed
 
 
-def test_the_free_model_is_preferred_then_the_first_is_asked() -> None:
+def test_ask_prefers_the_local_model_over_the_first_listed() -> None:
     assert _ask("hi").body["model"] == "local"
     assert _ask("hi", models=b'{"data":[{"id":"b"},{"id":"a"}]}').body["model"] == "b"
 
 
-def test_a_named_model_is_asked_without_looking_at_the_list() -> None:
+def test_ask_with_model_does_not_fetch_the_list() -> None:
     asked = _ask("hi", "--model", "mock-1")
     assert asked.body["model"] == "mock-1"
     assert len(asked.network.sent) == 1
 
 
-def test_a_gateway_of_patterns_alone_needs_a_named_model() -> None:
+def test_ask_requires_model_if_none_are_listed() -> None:
     with pytest.raises(InvalidUsage, match="lists no models; choose one with --model"):
         _ask("hi", models=b'{"data":[]}')
 
 
-def test_words_without_quotes_are_one_question() -> None:
+def test_ask_joins_words_to_one_question() -> None:
     assert _ask("what", "is", "2+2?").body["input"] == "what is 2+2?"
 
 
@@ -76,22 +76,22 @@ def test_ask_appends_standard_input_at_a_dash() -> None:
     assert _ask("Review this:", "-", stdin=io.StringIO("+x\n")).body["input"] == "Review this:\n\n+x"
 
 
-def test_a_pipe_is_not_touched_when_the_question_is_there() -> None:
-    """A loop over lines of a file must not lose them to the first question."""
+def test_ask_does_not_read_standard_input_if_a_question_is_given() -> None:
+    """A shell loop over the lines of a file must not lose its input to the first question."""
     piped = io.StringIO("another line\n")
     assert _ask("hi", stdin=piped).body["input"] == "hi"
     assert piped.read() == "another line\n"
 
 
 @pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])
-def test_nothing_to_ask_is_said_before_anything_is_sent(stdin: io.StringIO) -> None:
+def test_ask_without_a_question_is_invalid_usage(stdin: io.StringIO) -> None:
     with pytest.raises(InvalidUsage, match="no prompt given"):
         _ask(stdin=stdin)
 
 
-def test_a_question_that_is_no_utf_8_is_refused() -> None:
+def test_ask_refuses_questions_that_are_not_utf_8() -> None:
     with pytest.raises(InvalidUsage, match="the prompt is not valid UTF-8"):
-        _ask("caf\udce9")  # how Python reads a stray byte of an argument
+        _ask("caf\udce9")  # how Python decodes an invalid byte of an argument
     with pytest.raises(InvalidUsage, match="the model name is not valid UTF-8"):
         _ask("hi", "--model", "caf\udce9")
     latin = io.TextIOWrapper(io.BytesIO("café".encode("latin-1")), encoding="utf-8")
@@ -99,7 +99,7 @@ def test_a_question_that_is_no_utf_8_is_refused() -> None:
         _ask(stdin=latin)
 
 
-def test_images_go_along_as_data(tmp_path: Path) -> None:
+def test_ask_sends_images_as_data_urls(tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n")
     asked = _ask("What is this?", "--image", str(tmp_path / "a.png"), "--image", str(tmp_path / "b.png"))
@@ -108,7 +108,7 @@ def test_images_go_along_as_data(tmp_path: Path) -> None:
     assert asked.body["input"] == [{"type": "message", "role": "user", "content": content}]
 
 
-def test_json_prints_every_event_and_nothing_around_it() -> None:
+def test_ask_json_prints_only_events() -> None:
     asked = _ask("hi", "--json", answer=stream(says("Hel", "lo"), antiphon_losses="1; tools[0]"))
     events = [json.loads(line) for line in asked.out.splitlines()]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -116,12 +116,12 @@ def test_json_prints_every_event_and_nothing_around_it() -> None:
     assert asked.err == ""
 
 
-def test_losses_are_told() -> None:
+def test_ask_prints_losses() -> None:
     asked = _ask("hi", answer=stream(says("Hello", usage=None), antiphon_losses="1; input[0].content[1]"))
     assert asked.err == "1 lost in translation: input[0].content[1]\n"
 
 
-def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> None:
+def test_ask_reports_a_stream_failure_with_the_request_id() -> None:
     """HTTP-8: with the id, the request can be found in the gateway's log."""
 
     def write(writer: ResponseWriter) -> None:
@@ -138,26 +138,26 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
     assert network.closed
 
 
-def test_a_connection_that_breaks_is_told_with_the_request() -> None:
+def test_ask_reports_a_broken_connection_with_the_request_id() -> None:
     begun = stream(says("Hello"))
     pieces = [*begun._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
     with pytest.raises(CommandFailed, match="closed the connection before the end of its answer\nrequest id req_7"):
         _ask("hi", answer=FakeAnswer(*pieces, headers=begun.headers))
 
 
-def test_a_stream_without_an_id_or_an_end_is_told_without_an_id() -> None:
+def test_ask_reports_a_truncated_stream_without_request_id() -> None:
     with pytest.raises(CommandFailed) as raised:
         _ask("hi", answer=FakeAnswer(headers={"content-type": "text/event-stream"}))
     assert str(raised.value) == "the answer is incomplete: the stream ended without a terminal event"
 
 
-def test_no_gateway_is_told_with_what_to_do() -> None:
+def test_ask_without_a_gateway_names_the_serve_command() -> None:
     with pytest.raises(
         CommandFailed, match=r"no gateway answers at http://127\.0\.0\.1:8080; start one with `antiphon serve`"
     ):
         _ask("hi", "--model", "m", answer=nobody())
 
 
-def test_a_refused_request_is_told_as_it_was() -> None:
+def test_ask_prints_the_error_of_a_refused_request() -> None:
     with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: missing or invalid key"):
         _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))

@@ -1,4 +1,4 @@
-"""`antiphon bridge`: an agent's lines in, a stream of any of three APIs out, live."""
+"""`antiphon bridge`: an agent's lines in, a stream of one of three APIs out, live."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_bridge_makes_a_conformant_stream_of_codex_lines(name: str) -> None:
     assert (code, "the turn failed" in err) == ((FAILED, True) if name == "refused" else (OK, False))
 
 
-def test_lines_of_json_are_the_same_events_without_their_frames() -> None:
+def test_bridge_ndjson_prints_the_events_of_sse_without_frames() -> None:
     _, framed, _ = run(recorded("text"), "--from", "codex", "--sse")
     _, plain, _ = run(recorded("text"), "--from", "codex", "--ndjson", "--model", "mine")
     events = [msgspec.json.decode(line) for line in plain.splitlines()]
@@ -59,7 +59,7 @@ def test_lines_of_json_are_the_same_events_without_their_frames() -> None:
     ("target", "end"),
     [("chat", {"choices": [], "object": "chat.completion.chunk"}), ("messages", {"type": "message_stop"})],
 )
-def test_other_apis_are_told_too_and_what_they_have_no_place_for_is_said(target: str, end: dict[str, Any]) -> None:
+def test_bridge_writes_other_apis_and_reports_losses(target: str, end: dict[str, Any]) -> None:
     """E-6, F-4."""
     code, out, err = run(recorded("command_and_patch"), "--from", "codex", "--to", target, "--ndjson")
     last = msgspec.json.decode(out.splitlines()[-1])
@@ -70,7 +70,7 @@ def test_other_apis_are_told_too_and_what_they_have_no_place_for_is_said(target:
     assert "codex:command_execution" in err
 
 
-def test_lines_of_vt_code_are_understood() -> None:
+def test_bridge_reads_vtcode_lines() -> None:
     """B-3."""
     line = {"type": "item.completed", "item": {"id": "0", "type": "file_change", "changes": [], "status": "completed"}}
     data = msgspec.json.encode(line) + b'\n{"type":"turn.completed"}'
@@ -84,13 +84,13 @@ class Interrupted(io.BytesIO):
         raise KeyboardInterrupt
 
 
-def test_an_interruption_ends_the_stream_properly() -> None:
+def test_bridge_interruption_ends_the_stream_with_an_error() -> None:
     code, out, _ = run(Interrupted(), "--from", "codex", "--ndjson")
     assert code == INTERRUPTED
     assert msgspec.json.decode(out.splitlines()[-1])["response"]["error"]["code"] == "cancelled"
 
 
-def test_a_line_beyond_all_measure_fails_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bridge_line_over_the_limit_fails_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
     class Short(JsonLines):
         def __init__(self) -> None:
             super().__init__(max_length=10)
@@ -102,8 +102,8 @@ def test_a_line_beyond_all_measure_fails_the_response(monkeypatch: pytest.Monkey
     assert "the turn failed: the agent wrote a line longer than 10 bytes" in err
 
 
-def test_events_come_out_while_the_agent_still_works() -> None:
-    """Live: each line is told before the next one is there, in UTF-8 whatever the terminal's encoding is."""
+def test_bridge_prints_events_while_the_agent_runs() -> None:
+    """Live: each line is printed before the next one is read, in UTF-8 whatever the terminal's encoding is."""
     command = [sys.executable, "-m", "antiphon", "bridge", "--from", "codex", "--ndjson"]
     environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as process:

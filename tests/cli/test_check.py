@@ -1,4 +1,4 @@
-"""`antiphon check`: what people see, what scripts read, and how it ends."""
+"""`antiphon check`: output for people, output for scripts, and exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-def test_a_good_server_is_conformant_and_ends_with_0() -> None:
+def test_check_of_a_good_server_exits_with_0() -> None:
     with JudgedServer(key=KEY) as server:
         code, out, err = _run(
             server.base_url, "--key-env", "LAB", "--case", "http.done", "--case", "previous.chain", LAB=KEY
@@ -47,7 +47,7 @@ def test_a_good_server_is_conformant_and_ends_with_0() -> None:
     assert out.endswith("\n1 passed, 1 skipped\nconformant in all cases that were run\n")
 
 
-def test_a_broken_server_is_told_what_to_mend_and_ends_with_1() -> None:
+def test_check_of_a_broken_server_prints_findings_and_exits_with_1() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(
             server.base_url.removesuffix("/v1"), "--case", "http.done", "--model", "mock-1", "--timeout", "20"
@@ -60,7 +60,7 @@ def test_a_broken_server_is_told_what_to_mend_and_ends_with_1() -> None:
     assert out.endswith("\n1 failed\nnot conformant: HTTP-4\n")
 
 
-def test_a_warning_is_no_failure() -> None:
+def test_check_with_warnings_exits_with_0() -> None:
     """HTTP-5 is a should."""
     with JudgedServer(BROKEN["http.no-event-ids"][0]) as server:
         code, out, _ = _run(server.base_url, "--case", "http.no-event-ids")
@@ -69,7 +69,7 @@ def test_a_warning_is_no_failure() -> None:
     assert out.endswith("1 warned\nconformant in all cases that were run: HTTP-5\n")
 
 
-def test_colours_are_for_terminals() -> None:
+def test_check_uses_colours_only_on_terminals() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         _, painted, _ = _run(server.base_url, "--case", "http.done", out=Terminal())
         _, plain, _ = _run(server.base_url, "--case", "http.done", out=Terminal(), NO_COLOR="1")
@@ -77,7 +77,7 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b" not in plain
 
 
-def test_json_is_one_object_for_scripts() -> None:
+def test_check_json_prints_one_object() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(server.base_url, "--case", "http.done", "--case", "http.stream", "--json")
     told = _json(out)
@@ -91,7 +91,7 @@ def test_json_is_one_object_for_scripts() -> None:
     assert set(told["cases"][0]["findings"][0]) == {"level", "row", "message", "sent", "came"}
 
 
-def test_every_case_is_listed_with_its_rows() -> None:
+def test_check_list_prints_every_case_with_its_rows() -> None:
     code, out, _ = _run("--list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == [case.id for case in CASES]
@@ -101,7 +101,7 @@ def test_every_case_is_listed_with_its_rows() -> None:
     ]
 
 
-def test_a_recorded_stream_is_judged_without_a_network(tmp_path: Path) -> None:
+def test_check_reads_a_recorded_stream_from_a_file(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.sse", tmp_path / "bad.sse"
     good.write_bytes(recorded("Hel", "lo"))
     bad.write_bytes(
@@ -139,26 +139,26 @@ def test_check_rejects_invalid_usage_before_any_request(tmp_path: Path) -> None:
         assert told in str(refused.value)
 
 
-def test_a_password_in_the_address_is_not_shown() -> None:
+def test_check_does_not_print_a_password_of_the_url() -> None:
     with pytest.raises(InvalidUsage) as refused:
         _run("http://me:secret@x")
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "1e9", "nan"])
-def test_a_timeout_is_a_time(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_rejects_invalid_timeouts(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "http://x", "--timeout", seconds]) == 2
     assert "--timeout" in capsys.readouterr().err
 
 
-def test_a_server_that_is_not_there_ends_with_1() -> None:
+def test_check_of_an_unreachable_server_fails() -> None:
     nobody = FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable"))
     with pytest.raises(CommandFailed, match="http://x/v1: the server cannot be reached"):
         _run("x", transport=nobody)
     assert nobody.closed
 
 
-def test_without_a_list_of_models_one_has_to_be_named() -> None:
+def test_check_requires_model_if_none_are_listed() -> None:
     with pytest.raises(InvalidUsage, match="--model"):
         _run("x", transport=FakeNetwork(models=FakeAnswer(b"{}", status=404)))
 
@@ -172,5 +172,5 @@ def test_without_a_list_of_models_one_has_to_be_named() -> None:
         ("https://h/api/v1", "https://h/api/v1"),
     ],
 )
-def test_an_address_may_have_its_version_or_not(written: str, url: str) -> None:
+def test_server_url_accepts_addresses_with_and_without_version(written: str, url: str) -> None:
     assert server_url(written) == url

@@ -1,4 +1,5 @@
-"""The way in: help, exit codes, and what real processes print. Every exit code that the help names has its test here."""
+"""The entry point: help, exit codes, and output of real processes. Every exit code that the help names has its test
+here."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0
 
 
 def _environ(more: dict[str, str] | None = None) -> dict[str, str]:
-    """The surroundings of a process, without what the machine's owner has set for this command."""
+    """The environment of a process, without the owner's settings for this command."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name != "NO_COLOR"
     }
@@ -40,7 +41,7 @@ def _environ(more: dict[str, str] | None = None) -> dict[str, str]:
 def _started(
     *words: str, cwd: Path | None = None, out: int = PIPE, err: int = PIPE, more: dict[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process of the command, which does not outlive the test."""
+    """A process of the command, which ends with the test."""
     with subprocess.Popen(
         [*ANTIPHON, *words], stdout=out, stderr=err, text=True, cwd=cwd, env=_environ(more)
     ) as process:
@@ -56,24 +57,24 @@ def _run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[st
     )
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     ended = _run("--version")
     assert (ended.returncode, ended.stdout) == (0, f"antiphon {antiphon.__version__}\n")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"antiphon {antiphon.__version__}\n"
 
 
-def test_importing_the_module_behind_python_m_runs_nothing() -> None:
+def test_importing_main_module_runs_no_command() -> None:
     assert importlib.import_module("antiphon.__main__").main is main
 
 
-def test_streams_of_any_kind_will_do() -> None:
+def test_main_writes_to_redirected_output() -> None:
     with redirect_stdout(io.StringIO()) as out:
         assert main(["--version"]) == 0
     assert out.getvalue() == f"antiphon {antiphon.__version__}\n"
 
 
-def test_a_terminal_that_lacks_a_character_shows_another(tmp_path: Path) -> None:
+def test_output_replaces_characters_the_terminal_lacks(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB.replace('"mock-1"', '{ from = "fast", to = "mock-1" }'))
     command = [*ANTIPHON, "config", "check"]
     environ = _environ({"PYTHONIOENCODING": "ascii"})
@@ -82,7 +83,7 @@ def test_a_terminal_that_lacks_a_character_shows_another(tmp_path: Path) -> None
     assert "fast ? mock-1" in ended.stdout
 
 
-def test_the_installed_command_is_this_one() -> None:
+def test_installed_command_prints_the_version() -> None:
     command = Path(sys.executable).with_name("antiphon")
     ended = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (0, f"antiphon {antiphon.__version__}\n")
@@ -96,14 +97,14 @@ def test_help_names_every_command_and_every_exit_code() -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "ask", "models", "config check"])
-def test_the_help_of_a_command_has_examples_and_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_a_command_has_examples_and_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
     told = capsys.readouterr().out
     assert f"examples:\n  antiphon {command}" in told
     assert EXIT_CODES in told
 
 
-def test_no_command_is_answered_with_help_and_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_command_prints_help_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     told = capsys.readouterr()
     assert told.out == ""
@@ -111,14 +112,12 @@ def test_no_command_is_answered_with_help_and_2(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("words", [["sreve"], ["serve", "--prot", "1"], ["config"], ["ask", "hi", "--mod", "x"]])
-def test_a_command_line_that_is_not_understood_ends_with_2(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_command_line_exits_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert "usage: antiphon" in capsys.readouterr().err
 
 
-def test_a_good_configuration_ends_with_0_and_a_bad_one_with_2_and_no_traceback(tmp_path: Path) -> None:
+def test_config_check_exits_with_0_or_2_without_traceback(tmp_path: Path) -> None:
     (tmp_path / "good.toml").write_text(LAB)
     good = _run("config", "check", "good.toml", cwd=tmp_path)
     assert (good.returncode, good.stderr) == (0, "")
@@ -131,21 +130,21 @@ def test_a_good_configuration_ends_with_0_and_a_bad_one_with_2_and_no_traceback(
     assert "Traceback" not in bad.stderr
 
 
-def test_a_gateway_that_is_not_there_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_gateway_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     with _listening() as (_, url):
-        pass  # and then no more
+        pass  # then it is closed
     assert main(["ask", "hi", "--url", url]) == 1
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", f"antiphon: no gateway answers at {url}; start one with `antiphon serve`\n")
     assert main(["models", "--url", url]) == 1
 
 
-def test_an_address_that_is_none_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_url_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--url", "ftp://x"]) == 2
     assert capsys.readouterr().err.startswith("antiphon: invalid gateway URL 'ftp://x'")
 
 
-def test_a_port_in_use_is_told_plainly(tmp_path: Path) -> None:
+def test_port_in_use_exits_with_2_and_names_the_option(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB)
     with _listening() as (taken, _):
         ended = _run("serve", "--port", str(taken.getsockname()[1]), cwd=tmp_path)
@@ -155,7 +154,7 @@ def test_a_port_in_use_is_told_plainly(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_an_interrupted_question_ends_with_130_and_no_traceback() -> None:
+def test_interrupted_ask_exits_with_130_without_traceback() -> None:
     with _listening() as (silent, url), _started("ask", "hi", "--url", url) as process:
         connection, _ = silent.accept()
         with connection:
@@ -166,8 +165,8 @@ def test_an_interrupted_question_ends_with_130_and_no_traceback() -> None:
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_a_reader_that_has_enough_is_no_cause_for_complaint() -> None:
-    """Exit code 1: what `| head` leaves unread was not printed."""
+def test_closed_output_pipe_exits_with_1_without_message() -> None:
+    """Exit code 1: output that `| head` did not read was not printed."""
     read_end, write_end = os.pipe()
     os.close(read_end)
     with _listening() as (server, url), _started("models", "--url", url, out=write_end) as process:
@@ -178,7 +177,7 @@ def test_a_reader_that_has_enough_is_no_cause_for_complaint() -> None:
 
 
 @pytest.mark.parametrize(("more", "painted"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_colours_are_for_terminals_that_take_them(more: dict[str, str], painted: bool) -> None:
+def test_colours_are_used_only_on_terminals_that_support_them(more: dict[str, str], painted: bool) -> None:
     ours, theirs = pty.openpty()
     with _listening() as (server, url), _started("models", "--url", url, out=theirs, err=theirs, more=more) as process:
         os.close(theirs)
@@ -191,8 +190,8 @@ def test_colours_are_for_terminals_that_take_them(more: dict[str, str], painted:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_a_real_server_greets_and_stops_in_order(stop: signal.Signals, tmp_path: Path) -> None:
-    """Exit code 0: that is how a server is stopped."""
+def test_server_process_prints_a_greeting_and_stops_on_signal(stop: signal.Signals, tmp_path: Path) -> None:
+    """Exit code 0: the normal end of a server."""
     (tmp_path / "antiphon.toml").write_text(LAB)
     with _started("serve", "--port", "0", cwd=tmp_path) as process:
         assert process.stdout is not None
@@ -226,13 +225,13 @@ def _answer_once(server: socket.socket, body: bytes) -> None:
 
 
 def _all_of(terminal: int) -> str:
-    """What is written to a terminal until nobody holds its other end."""
+    """Everything written to a terminal until its other end is closed."""
     shown = b""
     try:
         while piece := os.read(terminal, 4096):
             shown += piece
     except OSError:
-        pass  # how Linux says that the other end is closed
+        pass  # the error with which Linux reports that the other end is closed
     finally:
         os.close(terminal)
     return shown.decode()

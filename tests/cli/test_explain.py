@@ -32,7 +32,7 @@ def run(data: Any, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
     return explain.run(args, out, io.StringIO(), stdin=stdin, environ={}, cwd=cwd), out.getvalue()
 
 
-def test_a_nested_tool_is_recognised_and_explained() -> None:
+def test_explain_reports_a_nested_tool() -> None:
     """C-3, C-6."""
     code, told = run(NESTED)
     assert code == FAILED
@@ -40,7 +40,7 @@ def test_a_nested_tool_is_recognised_and_explained() -> None:
     assert "wrong  tools[0]: this tool is nested, with its name and its schema under `function`" in told
 
 
-def test_a_body_without_fault_says_so() -> None:
+def test_explain_reports_that_a_valid_body_has_no_findings() -> None:
     assert run(GOOD) == (OK, "read as a responses request\nno known problems\n")
 
 
@@ -51,8 +51,8 @@ def test_explain_succeeds_for_uncertain_findings() -> None:
     assert "    profile setting: quirks: developer_as_system" in told
 
 
-def test_a_body_is_held_against_a_profile(tmp_path: Path) -> None:
-    """C-6, D-2: with a file for the body, as people have it."""
+def test_explain_checks_a_body_against_a_profile(tmp_path: Path) -> None:
+    """C-6, D-2: with a file for the body, like users do."""
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     file = tmp_path / "body.json"
@@ -64,7 +64,7 @@ def test_a_body_is_held_against_a_profile(tmp_path: Path) -> None:
         run(GOOD, "--against", "nobody")
 
 
-def test_programs_get_one_object() -> None:
+def test_explain_json_prints_one_object() -> None:
     code, told = run(NESTED, "--json", "--against", "chat")
     found = json.loads(told)
     assert code == FAILED
@@ -73,13 +73,13 @@ def test_programs_get_one_object() -> None:
 
 
 def test_explain_uses_the_text_of_the_refusal_first() -> None:
-    """C-6: the place it names comes first."""
+    """C-6: findings at the path that it names come first."""
     _, told = run(GOOD, "--said", '{"error":{"message":"no","param":"model"}}', "--json")
     assert json.loads(told)["findings"][0]["path"] == "model"
 
 
-def test_a_trace_has_the_body_that_went_out_and_what_was_said_to_it(tmp_path: Path) -> None:
-    """C-6: short in the error, whole in the trace, and again on demand."""
+def test_explain_reads_body_and_refusal_from_a_trace(tmp_path: Path) -> None:
+    """C-6: short in the error, complete in the trace, and again on demand."""
     answer = record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
     message = json.loads(answer)["error"]["message"]
     assert message.startswith("Unexpected role Diagnosis: input[0].role: not every server knows the role `developer`; ")
@@ -95,14 +95,14 @@ def test_a_trace_has_the_body_that_went_out_and_what_was_said_to_it(tmp_path: Pa
     assert "quirks: developer_as_system" in first["settings"]
 
 
-def test_a_trace_of_a_profile_that_is_gone_is_explained_without_it(tmp_path: Path) -> None:
+def test_explain_reads_a_trace_whose_profile_was_removed(tmp_path: Path) -> None:
     record(tmp_path, ASKED, ScriptedAnswer([REFUSAL], JSON, 400), dialect="responses")
     for file in tmp_path.iterdir():
         file.write_bytes(file.read_bytes().replace(b'"profile":"open-responses"', b'"profile":"gone"'))
     assert json.loads(run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")[1])["profile"] is None
 
 
-def test_a_trace_without_an_upstream_cannot_be_explained(tmp_path: Path) -> None:
+def test_explain_rejects_a_trace_without_an_upstream_request(tmp_path: Path) -> None:
     record(tmp_path, {"model": "nobody's", "input": "Hi"})
     with pytest.raises(InvalidUsage, match="no request to an upstream"):
         run(b"", "--trace", "last", "--dir", str(tmp_path), cwd=tmp_path.parent)

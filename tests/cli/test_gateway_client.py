@@ -1,4 +1,4 @@
-"""Where the gateway is, with which key it is called, and what people are told when it does not answer."""
+"""The gateway's address, the key it is called with, and the messages when it does not answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def _told(gateway: GatewayClient) -> list[ReceivedEvent]:
         ("http://[::1]:8080/v1", "http://[::1]:8080"),
     ],
 )
-def test_an_address_is_taken_with_and_without_its_ending(given: str, meant: str) -> None:
+def test_gateway_url_accepts_addresses_with_and_without_version(given: str, meant: str) -> None:
     assert gateway_url(given, {}) == meant
 
 
@@ -83,20 +83,20 @@ def test_gateway_url_rejects_invalid_addresses(given: str) -> None:
         gateway_url(given, {})
 
 
-def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+def test_gateway_url_rejects_a_password_without_showing_it() -> None:
     with pytest.raises(InvalidUsage, match=r"set the key in \$ANTIPHON_API_KEY") as raised:
         gateway_url("http://me:secret@gateway", {})
     assert "secret" not in str(raised.value)
 
 
-def test_the_address_comes_from_the_option_then_the_environment_then_the_usual_place() -> None:
+def test_gateway_url_prefers_option_then_environment_then_default() -> None:
     environ = {"ANTIPHON_URL": "http://there:1/v1"}
     assert gateway_url("http://here:2", environ) == "http://here:2"
     assert gateway_url(None, environ) == "http://there:1"
     assert gateway_url(None, {"ANTIPHON_URL": ""}) == "http://127.0.0.1:8080"
 
 
-def test_the_key_is_sent_if_there_is_one() -> None:
+def test_gateway_client_sends_the_key_if_set() -> None:
     network = FakeNetwork(models=FakeAnswer(MODELS))
     _call(network, GatewayClient.models, {"ANTIPHON_API_KEY": " sk-1\n"})
     assert network.sent[0].headers["authorization"] == "Bearer sk-1"
@@ -106,13 +106,13 @@ def test_the_key_is_sent_if_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("key", ["a\r\nb: c", "schlüssel", "a\x00b"])
-def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(key: str) -> None:
+def test_gateway_key_rejects_invalid_characters_without_showing_them(key: str) -> None:
     with pytest.raises(InvalidUsage) as raised:
         gateway_key({"ANTIPHON_API_KEY": key})
     assert key not in str(raised.value)
 
 
-def test_models_are_read_and_the_network_is_closed() -> None:
+def test_gateway_client_reads_models_and_closes_the_transport() -> None:
     network = FakeNetwork(models=FakeAnswer(MODELS[:20], MODELS[20:]))
     assert _call(network, GatewayClient.models) == [
         ListedModel(id="mock-1", owned_by="lab"),
@@ -123,19 +123,19 @@ def test_models_are_read_and_the_network_is_closed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"data":[1]}', b"[" * 100_000])
-def test_another_server_is_no_gateway(body: bytes) -> None:
+def test_gateway_client_rejects_a_model_list_of_another_form(body: bytes) -> None:
     with pytest.raises(CommandFailed, match="the server at http://gateway:8080 is not an Antiphon gateway"):
         _call(FakeNetwork(models=FakeAnswer(body)), GatewayClient.models)
 
 
-def test_a_list_without_end_is_cut() -> None:
+def test_gateway_client_aborts_an_oversized_model_list() -> None:
     answer = FakeAnswer(*[bytes(MAX_BODY // 2)] * 3)
     with pytest.raises(CommandFailed, match="its answer is larger than 16777216 bytes"):
         _call(FakeNetwork(models=answer), GatewayClient.models)
     assert answer.aborted
 
 
-def test_events_come_with_the_bytes_they_came_in_and_end_with_done() -> None:
+def test_gateway_client_yields_events_with_their_bytes_until_done() -> None:
     network = FakeNetwork(responses=stream(says("Hel", "lo")))
     told = _call(network, _told)
     assert [event.delta for _, event in told if isinstance(event, OutputTextDelta)] == ["Hel", "lo"]
@@ -148,7 +148,7 @@ def test_events_come_with_the_bytes_they_came_in_and_end_with_done() -> None:
 
 
 @pytest.mark.parametrize("end", [b"", b"data: [DONE]"])
-def test_the_last_event_counts_also_without_its_blank_line(end: bytes) -> None:
+def test_gateway_client_reads_a_last_event_without_blank_line(end: bytes) -> None:
     body = b"".join(piece for piece in stream(says("Hello"))._pieces if isinstance(piece, bytes)).removesuffix(
         b"data: [DONE]\n\n"
     )
@@ -157,19 +157,19 @@ def test_the_last_event_counts_also_without_its_blank_line(end: bytes) -> None:
     assert isinstance(told[-1].event, ResponseCompleted)
 
 
-def test_a_stream_may_end_without_done() -> None:
+def test_gateway_client_accepts_a_stream_without_done() -> None:
     empty = FakeAnswer(b": hello\n\n", headers={"content-type": "text/event-stream; charset=utf-8"})
     assert _call(FakeNetwork(responses=empty), _told) == []
 
 
-def test_an_answer_that_is_no_stream_is_no_gateways() -> None:
+def test_gateway_client_rejects_an_answer_that_is_no_stream() -> None:
     answer = FakeAnswer(b"{}", headers={"content-type": "application/json"})
     with pytest.raises(CommandFailed, match="expected a stream of events, got something else"):
         _call(FakeNetwork(responses=answer), _told)
     assert answer.aborted
 
 
-def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
+def test_gateway_client_reports_an_undecodable_event() -> None:
     answer = FakeAnswer(
         b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"}
     )
@@ -195,7 +195,7 @@ def test_an_event_that_cannot_be_read_is_said_to_be_so() -> None:
         ),
     ],
 )
-def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, told: str) -> None:
+def test_gateway_client_reports_network_faults_of_head_and_body(fault: UpstreamFault, told: str) -> None:
     in_the_head = FakeNetwork(models=fault)
     with pytest.raises(CommandFailed) as raised:
         _call(in_the_head, GatewayClient.models)
@@ -207,7 +207,7 @@ def test_faults_of_the_network_are_told_as_the_gateways(fault: UpstreamFault, to
     assert str(raised.value) == told
 
 
-def test_an_error_is_told_with_its_type_code_field_and_request() -> None:
+def test_gateway_client_reports_type_code_field_and_request_of_an_error() -> None:
     """HTTP-8, ERR-1: with the id, the request can be found in the gateway's log."""
     answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
     with pytest.raises(CommandFailed) as raised:
@@ -215,17 +215,17 @@ def test_an_error_is_told_with_its_type_code_field_and_request() -> None:
     assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest id req_7"
 
 
-def test_a_gateway_that_is_busy_says_when_to_come_back() -> None:
+def test_gateway_client_reports_retry_after() -> None:
     answer = refusal(429, "too_many_requests", None, "slow down", retry_after="7")
     with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _told)
     assert str(raised.value) == "too_many_requests: slow down\nretry after 7 s"
 
 
-def test_an_error_that_nobody_can_read_is_told_by_its_status() -> None:
+def test_gateway_client_reports_the_status_of_an_unreadable_error() -> None:
     with pytest.raises(CommandFailed, match="is not an Antiphon gateway: it sent status 502 without a valid error"):
         _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _told)
 
 
-def test_no_word_of_a_server_steers_the_terminal() -> None:
+def test_describe_error_removes_control_characters() -> None:
     assert describe_error("a\x1b[2J", None, "b\n\x9bc", "d\x07") == "a[2J: b c (at d)"

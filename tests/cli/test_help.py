@@ -1,4 +1,4 @@
-"""How help looks."""
+"""The format of help texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from antiphon.cli.help import HELP_FORMAT
 
 
-def test_paragraphs_are_wrapped_and_examples_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_wraps_paragraphs_but_not_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     example = "examples:\n  antiphon ask --model local --image cat.png 'What is this?'"
     parser = argparse.ArgumentParser(

@@ -22,13 +22,13 @@ HEADS = {
 
 
 @pytest.mark.parametrize("media_type", HEADS)
-def test_the_first_bytes_say_what_an_image_is_whatever_its_name(media_type: str, tmp_path: Path) -> None:
+def test_data_url_takes_the_media_type_from_the_first_bytes(media_type: str, tmp_path: Path) -> None:
     file = tmp_path / "picture.txt"
     file.write_bytes(HEADS[media_type])
     assert data_url(file) == f"data:{media_type};base64,{base64.b64encode(HEADS[media_type]).decode()}"
 
 
-def test_the_name_says_it_where_the_bytes_do_not(tmp_path: Path) -> None:
+def test_data_url_falls_back_to_the_media_type_of_the_name(tmp_path: Path) -> None:
     file = tmp_path / "drawing.svg"
     file.write_bytes(b"<svg/>")
     assert data_url(file).startswith("data:image/svg+xml;base64,")
@@ -42,12 +42,12 @@ def test_data_url_rejects_files_that_are_no_images(name: str, data: bytes, tmp_p
         data_url(file)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_data_url_names_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidUsage, match=r"cannot read the image .*nowhere\.png: No such file"):
         data_url(tmp_path / "nowhere.png")
 
 
-def test_an_image_beyond_the_limit_of_the_protocol_is_refused_before_it_is_sent(tmp_path: Path) -> None:
+def test_data_url_rejects_images_over_the_limit(tmp_path: Path) -> None:
     """REQ-8: an image URL has at most 20 MiB."""
     file = tmp_path / "large.png"
     file.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(15 * 1024 * 1024))

@@ -21,32 +21,32 @@ def _models(*words: str, body: bytes = MODELS, out: io.StringIO | None = None) -
     return out.getvalue(), err.getvalue()
 
 
-def test_each_model_is_listed_with_its_upstream() -> None:
+def test_models_prints_each_model_with_its_upstream() -> None:
     """API-5."""
     assert _models() == ("mock-1  lab\nlocal   embedded\n", "")
 
 
-def test_people_get_a_heading() -> None:
+def test_models_prints_a_heading_on_terminals() -> None:
     assert _models(out=Terminal())[0] == "\x1b[1mMODEL   UPSTREAM\x1b[0m\nmock-1  lab\nlocal   embedded\n"
 
 
-def test_scripts_get_the_answer_as_it_came() -> None:
+def test_models_json_prints_the_answer_unchanged() -> None:
     out, _ = _models("--json")
     assert json.loads(out) == json.loads(MODELS)
     assert out.count("\n") == 1
 
 
-def test_a_gateway_that_names_none_says_how_to_ask_all_the_same() -> None:
+def test_models_reports_an_empty_list() -> None:
     out, err = _models(body=b'{"object":"list","data":[]}')
     assert out == ""
     assert "lists no models" in err
 
 
-def test_names_cannot_steer_the_terminal() -> None:
+def test_models_removes_control_characters_from_names() -> None:
     assert _models(body=b'{"data":[{"id":"a\\u001b[2J\\nb"}]}')[0] == "a[2J b\n"
 
 
-def test_no_gateway_is_a_failure() -> None:
+def test_models_without_a_gateway_fails() -> None:
     args = make_parser().parse_args(["models", "--url", "http://nowhere:1"])
     with pytest.raises(CommandFailed, match="no gateway answers at http://nowhere:1"):
         models.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(models=nobody()))

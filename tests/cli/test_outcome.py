@@ -1,4 +1,4 @@
-"""What came of an answer."""
+"""The outcome of an answer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _fails(writer: ResponseWriter) -> None:
     writer.fail(UpstreamFault("it went away", code="upstream_disconnected"))
 
 
-def test_a_whole_answer_has_no_fault() -> None:
+def test_complete_answer_has_no_fault() -> None:
     outcome = _outcome(_events(says("hello")))
     assert outcome.fault() is None
     assert outcome.usage == USAGE
@@ -61,27 +61,29 @@ def test_a_whole_answer_has_no_fault() -> None:
         (_fails, "server_error/upstream_disconnected: it went away"),
     ],
 )
-def test_an_answer_that_is_none_or_not_whole_says_why(write: Callable[[ResponseWriter], None], fault: str) -> None:
+def test_failed_or_incomplete_answer_has_a_fault_with_its_reason(
+    write: Callable[[ResponseWriter], None], fault: str
+) -> None:
     assert _outcome(_events(write)).fault() == fault
 
 
-def test_a_failure_without_an_error_event_is_told_by_the_response() -> None:
+def test_failure_without_error_event_is_read_from_the_response() -> None:
     events = [event for event in _events(_fails) if not isinstance(event, ErrorEvent)]
     assert _outcome(events).fault() == "upstream_disconnected: it went away"
 
 
-def test_a_stream_that_stops_after_an_error_says_that_error() -> None:
+def test_stream_that_stops_after_an_error_has_that_fault() -> None:
     events = [event for event in _events(_fails) if not isinstance(event, ResponseFailed)]
     assert _outcome(events).fault() == "server_error/upstream_disconnected: it went away"
 
 
-def test_a_stream_that_just_stops_broke_off() -> None:
+def test_stream_without_an_end_has_a_fault() -> None:
     outcome = _outcome(_events(says("hello"))[:-1])
     assert outcome.fault() == "the answer is incomplete: the stream ended without a terminal event"
     assert outcome.usage is None
 
 
-def test_ends_without_a_reason_are_told_as_such() -> None:
+def test_end_without_a_reason_has_a_fault_that_says_so() -> None:
     assert (
         _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault()
         == "the answer failed; no reason was given"

@@ -1,4 +1,4 @@
-"""`docs/command-line.md` says what `--help` says."""
+"""`docs/command-line.md` matches the output of `--help`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tools.command_line_page import PAGE, page
 
 
 @pytest.mark.parametrize("columns", [None, "40"])
-def test_the_page_is_what_the_commands_say_of_themselves(columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_matches_the_help_of_every_command(columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if columns is None:
         monkeypatch.delenv("COLUMNS", raising=False)
     else:
         monkeypatch.setenv("COLUMNS", columns)
-    # Python's own versions break lines of usage in different places.
+    # Python versions break usage lines in different places.
     assert page().split() == PAGE.read_text(encoding="utf-8").split(), "run `python tools/command_line_page.py`"
     assert os.environ.get("COLUMNS") == columns

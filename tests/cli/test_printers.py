@@ -1,4 +1,4 @@
-"""An answer on its way to the terminal."""
+"""Printing an answer on a terminal."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def _thinks(writer: ResponseWriter) -> None:
     writer.complete(USAGE)
 
 
-def test_a_pipe_gets_the_text_and_one_line_end() -> None:
+def test_printer_writes_text_and_one_newline_to_a_pipe() -> None:
     assert _shown(says("Hel", "lo"), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
     assert _shown(says("Hel", "lo\n", ""), io.StringIO(), io.StringIO()) == ("Hello\n", "12 tokens in, 34 out\n")
 
 
-def test_every_piece_is_there_at_once() -> None:
+def test_printer_flushes_every_delta() -> None:
     flushed: list[str] = []
 
     class Watched(io.StringIO):
@@ -74,21 +74,21 @@ def test_every_piece_is_there_at_once() -> None:
     assert flushed == ["a", "ab", "ab\n"]
 
 
-def test_reasoning_is_dimmed_for_those_who_look_and_stands_apart() -> None:
+def test_printer_dims_reasoning_on_a_terminal() -> None:
     shown = _shown(_thinks, Terminal(), Terminal())
     assert shown == ("Four.\n", "\x1b[2mLet me \x1b[0m\x1b[2msee.\x1b[0m\n\n\x1b[2m12 tokens in, 34 out\x1b[0m\n")
 
 
-def test_reasoning_has_a_name_where_there_are_no_colours() -> None:
+def test_printer_labels_reasoning_without_colours() -> None:
     shown = _shown(_thinks, Terminal(), Terminal(), {"NO_COLOR": "1"})
     assert shown == ("Four.\n", "[reasoning] Let me see.\n\n12 tokens in, 34 out\n")
 
 
-def test_reasoning_is_left_out_where_nobody_looks() -> None:
+def test_printer_omits_reasoning_in_a_pipe() -> None:
     assert _shown(_thinks, io.StringIO(), io.StringIO()) == ("Four.\n", "12 tokens in, 34 out\n")
 
 
-def test_a_summary_of_reasoning_is_shown_as_reasoning() -> None:
+def test_printer_shows_reasoning_summaries_as_reasoning() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.summary("r", "In short", part=0)
         writer.summary("r", "and again", part=1)
@@ -100,7 +100,7 @@ def test_a_summary_of_reasoning_is_shown_as_reasoning() -> None:
     )
 
 
-def test_two_messages_stand_apart_also_in_a_pipe() -> None:
+def test_printer_separates_messages_by_a_blank_line() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.text("a", "one")
         writer.close("a")
@@ -113,7 +113,7 @@ def test_two_messages_stand_apart_also_in_a_pipe() -> None:
     assert _shown(write, io.StringIO(), Terminal(), {"NO_COLOR": "1"}) == ("one\n\ntwo\n", "\n[reasoning] hm\n")
 
 
-def test_calls_are_shown_on_a_line_of_their_own() -> None:
+def test_printer_shows_each_call_on_its_own_line() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.text("m", "I will look.")
         writer.close("m")
@@ -133,7 +133,7 @@ def test_calls_are_shown_on_a_line_of_their_own() -> None:
     assert err == '→ weather({"city": "Lima"})\n→ patch: *** Begin +x[2J\n→ web_search_call\n→ acme:thing\n'
 
 
-def test_a_refusal_is_no_answer_and_stays_out_of_a_pipe() -> None:
+def test_printer_writes_refusals_to_standard_error() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.refusal("m", "I won't.")
         writer.complete()
@@ -142,7 +142,7 @@ def test_a_refusal_is_no_answer_and_stays_out_of_a_pipe() -> None:
     assert _shown(write, io.StringIO(), Terminal()) == ("", "\x1b[31mI won't.\x1b[0m\n")
 
 
-def test_tokens_of_reasoning_are_counted_out() -> None:
+def test_printer_shows_reasoning_tokens() -> None:
     usage = replace(USAGE, output_tokens_details=OutputTokensDetails(reasoning_tokens=30))
     assert (
         _shown(says("x", usage=usage), io.StringIO(), io.StringIO())[1]
@@ -150,13 +150,13 @@ def test_tokens_of_reasoning_are_counted_out() -> None:
     )
 
 
-def test_losses_are_said_before_the_answer() -> None:
-    """REQ-6: what the gateway could not carry is told to the one who asked."""
+def test_printer_shows_losses_before_the_answer() -> None:
+    """REQ-6: losses of the gateway are printed for the user."""
     shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses="2; tools[0], input[1].content[0]")
     assert shown == ("x\n", "2 lost in translation: tools[0], input[1].content[0]\n")
 
 
-def test_events_are_printed_as_they_came_one_a_line() -> None:
+def test_event_printer_writes_one_event_per_line() -> None:
     events = _events(_thinks)
     out = io.StringIO()
     _print(EventPrinter(out), events, "1; tools[0]")
@@ -164,7 +164,7 @@ def test_events_are_printed_as_they_came_one_a_line() -> None:
 
 
 @pytest.mark.parametrize("delta", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\x08\x7f"])
-def test_escape_sequences_of_a_model_do_not_reach_the_terminal(delta: str) -> None:
+def test_printer_removes_escape_sequences(delta: str) -> None:
     def write(writer: ResponseWriter) -> None:
         writer.reasoning("r", delta)
         writer.text("m", delta)
@@ -177,7 +177,7 @@ def test_escape_sequences_of_a_model_do_not_reach_the_terminal(delta: str) -> No
 
 @settings(max_examples=30)
 @given(lives())
-def test_whatever_comes_standard_output_gets_the_text_alone(events: list[StreamEvent]) -> None:
+def test_printer_writes_only_text_to_standard_output(events: list[StreamEvent]) -> None:
     out = io.StringIO()
     _print(TextPrinter(out, Terminal(), {}), events)
     said = "".join(printable(event.delta) for event in events if isinstance(event, OutputTextDelta))

@@ -1,4 +1,4 @@
-"""`antiphon probe`: what people see, what scripts read, and how it ends."""
+"""`antiphon probe`: output for people, output for scripts, and exit codes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _run(*words: str, transport: Transport | None = None, **environ: str) -> tup
     return code, out.getvalue(), err.getvalue()
 
 
-def test_the_cost_is_told_first_then_every_finding_and_the_profile() -> None:
+def test_probe_prints_cost_findings_and_profile() -> None:
     """D-4."""
     with vercel() as server:
         code, out, err = _run(server.base_url)
@@ -51,8 +51,8 @@ def test_the_cost_is_told_first_then_every_finding_and_the_profile() -> None:
     assert '    "tool_history_as_text",\n' in out
 
 
-def test_the_profile_is_written_where_it_is_wanted(tmp_path: Path) -> None:
-    """D-4: and loads."""
+def test_probe_writes_the_profile_to_a_file(tmp_path: Path) -> None:
+    """D-4: and it can be loaded."""
     file = tmp_path / "mine.toml"
     with ChatServer() as server:
         code, out, _ = _run(server.base_url, "--dialect", "chat", "-o", str(file))
@@ -61,7 +61,7 @@ def test_the_profile_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     assert load_profile(file).dialect == "chat"
 
 
-def test_json_is_one_object_with_all_evidence() -> None:
+def test_probe_json_prints_one_object_with_evidence() -> None:
     """D-4."""
     with ResponsesServer(key="s3cret") as server:
         code, out, _ = _run(server.base_url, "--json", "--model", "m", "--key-env", "K", K="s3cret")
@@ -84,7 +84,7 @@ def test_probe_detects_the_dialect(make: type[ChatServer], dialect: str) -> None
     assert f"dialect {dialect}, model mock-1\n" in err
 
 
-def test_a_server_that_wants_its_limit_under_another_name_or_a_key_is_found_all_the_same() -> None:
+def test_probe_detects_servers_with_another_limit_field_or_a_key() -> None:
     constraints = [each for each in CONSTRAINTS["chat"] if each.name == "only max_completion_tokens"]
     with server_of("chat", constraints) as server:
         _, _, err = _run(server.base_url)
@@ -95,7 +95,7 @@ def test_a_server_that_wants_its_limit_under_another_name_or_a_key_is_found_all_
         _run(server.base_url, "--model", "m", "--key-env", "K", K="wrong")
 
 
-def test_a_server_that_stops_half_way_ends_with_1_and_what_was_found_is_told(tmp_path: Path) -> None:
+def test_probe_of_a_server_that_stops_prints_findings_and_exits_with_1(tmp_path: Path) -> None:
     file = tmp_path / "cut.toml"
     with ChatServer([*[turn(text("Hello."))] * 8, *[error(503, "down")] * 4]) as server:
         code, out, _ = _run(server.base_url, "--dialect", "chat", "--model", "m", "-o", str(file))
@@ -107,13 +107,13 @@ def test_a_server_that_stops_half_way_ends_with_1_and_what_was_found_is_told(tmp
 @pytest.mark.parametrize(
     ("reply", "words"), [(page(), "a login page, or no API at all"), (turn(end("hang")), "it did not answer in time")]
 )
-def test_a_login_page_and_a_hanging_server_are_a_clear_end(reply: Reply, words: str) -> None:
+def test_probe_fails_for_a_login_page_and_a_hanging_server(reply: Reply, words: str) -> None:
     """D-4."""
     with ChatServer(lambda _: reply) as server, pytest.raises(CommandFailed, match=words):
         _run(server.base_url, "--dialect", "chat", "--model", "m", "--timeout", "0.3")
 
 
-def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
+def test_probe_reports_unreachable_server_no_models_and_no_dialect() -> None:
     with pytest.raises(CommandFailed, match="it cannot be reached"):
         _run("127.0.0.1:9", transport=FakeNetwork(models=nobody()))
     with pytest.raises(CommandFailed, match=r"lists no models \(200\); name a model with --model"):
@@ -127,15 +127,15 @@ def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_probe_reports_an_unwritable_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidUsage, match="there is no folder"):
         _run("127.0.0.1:9", "-o", str(tmp_path / "none" / "a.toml"))
     with ChatServer() as server, pytest.raises(CommandFailed, match=r"cannot write .*: Is a directory"):
         _run(server.base_url, "--dialect", "chat", "-o", str(tmp_path))
 
 
-def test_a_profile_that_does_not_do_is_told() -> None:
-    """A server that takes nothing but the plainest turns: nothing in a profile mends that."""
+def test_probe_reports_turns_that_still_fail_with_the_profile() -> None:
+    """A server that accepts only the plainest turns: no profile setting helps."""
 
     def reply(received: ReceivedRequest) -> Reply:
         return turn(text("Hello.")) if len(received.json["messages"]) == 1 else error(400, "one message")
@@ -146,7 +146,7 @@ def test_a_profile_that_does_not_do_is_told() -> None:
     assert "with this profile the server still refuses 3 of the turns that the gateway would send\n" in out
 
 
-def test_an_interruption_keeps_what_was_found() -> None:
+def test_probe_prints_findings_when_interrupted() -> None:
     """Ctrl-C ends with 130."""
 
     class Interrupted(HttpTransport):
@@ -171,7 +171,7 @@ def test_an_interruption_keeps_what_was_found() -> None:
     assert (code, out) == (130, "")
 
 
-def test_addresses_are_taken_with_and_without_their_version() -> None:
+def test_base_url_accepts_addresses_with_and_without_version() -> None:
     assert base_url("example.org", "chat") == "http://example.org/v1"
     assert base_url("https://example.org/v1", "gemini") == "https://example.org/v1beta"
     assert base_url("https://example.org/v1beta", "gemini") == "https://example.org/v1beta"

@@ -1,4 +1,4 @@
-"""`antiphon serve`: which configuration, what is said at the start, how it ends. The server itself is a fake here."""
+"""`antiphon serve`: which configuration is read, what is printed at the start, how it ends. The server is a fake here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ URL = "http://127.0.0.1:8080"
 
 
 class FakeServer:
-    """Announces itself and does what it is told."""
+    """Announces itself and then runs the given action."""
 
     def __init__(self, url: str | None = URL, then: Callable[[], None] = lambda: None) -> None:
         self.config = Config()
@@ -58,7 +58,7 @@ def _serve(
     ), out.getvalue()
 
 
-def test_without_a_configuration_the_embedded_model_is_served(tmp_path: Path) -> None:
+def test_serve_without_a_configuration_serves_the_embedded_model(tmp_path: Path) -> None:
     server = FakeServer()
     code, told = _serve(server, tmp_path)
     assert code == 0
@@ -67,7 +67,7 @@ def test_without_a_configuration_the_embedded_model_is_served(tmp_path: Path) ->
     assert '"model":"local"' in told
 
 
-def test_the_configuration_is_the_named_one_then_the_environments_then_the_one_here(tmp_path: Path) -> None:
+def test_serve_reads_config_from_option_then_environment_then_folder(tmp_path: Path) -> None:
     for name in ("antiphon", "named", "variable"):
         (tmp_path / f"{name}.toml").write_text(LAB.replace('"lab"', f'"{name}"'))
     environ = {"ANTIPHON_CONFIG": "variable.toml"}
@@ -81,7 +81,7 @@ def test_the_configuration_is_the_named_one_then_the_environments_then_the_one_h
         assert server.config.upstreams[0].name == chosen
 
 
-def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
+def test_serve_options_override_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(f"[server]\nport = 9000\n[trace]\nmax_days = 1.0\n{LAB}")
     server = FakeServer()
     _serve(server, tmp_path, "--host", "::1", "--port", "0", "--trace", "seen", "--debug")
@@ -90,22 +90,22 @@ def test_the_command_line_counts_more_than_the_file(tmp_path: Path) -> None:
     assert server.config.trace.max_days == 1.0
 
 
-def test_a_public_address_without_keys_is_refused_also_when_the_command_line_names_it(tmp_path: Path) -> None:
-    """docs/errors.md, "Security": it refuses to start, and says what to do."""
+def test_serve_refuses_a_public_host_option_without_keys(tmp_path: Path) -> None:
+    """docs/errors.md, "Security": it refuses to start and names the remedy."""
     (tmp_path / "antiphon.toml").write_text(LAB)
     server = FakeServer(then=lambda: pytest.fail("it was started"))
     with pytest.raises(ConfigError, match="add a key"):
         _serve(server, tmp_path, "--host", "0.0.0.0")
 
 
-def test_a_public_address_with_keys_is_served(tmp_path: Path) -> None:
+def test_serve_accepts_a_public_host_with_keys(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
     server = FakeServer()
     _serve(server, tmp_path, "--host", "0.0.0.0", environ={"ALICE_KEY": "sk-alice"})
     assert server.config.server.host == "0.0.0.0"
 
 
-def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -> None:
+def test_greeting_names_address_upstreams_and_commands_to_try(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB)
     (tmp_path / "antiphon").touch(mode=0o755)
     _, told = _serve(FakeServer(), tmp_path, environ={"PATH": str(tmp_path)})
@@ -131,14 +131,14 @@ def test_the_start_says_what_is_served_where_and_how_to_try_it(tmp_path: Path) -
         ('url = "off"\n', "responses: not stored, because [store] url is off"),
     ],
 )
-def test_the_start_says_where_responses_are_kept(tmp_path: Path, settings: str, said: str) -> None:
+def test_greeting_names_the_store(tmp_path: Path, settings: str, said: str) -> None:
     (tmp_path / "antiphon.toml").write_text(f"{LAB}[store]\n{settings}")
     _, told = _serve(FakeServer(), tmp_path)
     assert f"  {said}\n" in told
     assert "sesame" not in told
 
 
-def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: Path) -> None:
+def test_greeting_commands_contain_address_but_no_key(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
     _, told = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
     assert '-H "Authorization: Bearer $YOUR_KEY"' in told
@@ -147,12 +147,12 @@ def test_another_place_and_keys_are_in_the_lines_to_try_and_no_key_is(tmp_path: 
     assert "sk-alice" not in told
 
 
-def test_patterns_alone_leave_the_model_to_be_filled_in(tmp_path: Path) -> None:
+def test_greeting_has_a_placeholder_if_no_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB.replace(', { from = "fast", to = "mock-1" }', ""))
     assert '"model":"MODEL"' in _serve(FakeServer(), tmp_path)[1]
 
 
-def test_the_start_is_coloured_on_a_terminal(tmp_path: Path) -> None:
+def test_greeting_is_coloured_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[1m" in _serve(FakeServer(), tmp_path, out=Terminal())[1]
 
 
@@ -165,19 +165,19 @@ def _terminate() -> None:
 
 
 @pytest.mark.parametrize("stop", [_interrupt, _terminate])
-def test_a_server_that_is_stopped_ends_well(stop: Callable[[], None], tmp_path: Path) -> None:
-    """Exit code 0; and SIGTERM unwinds, so that what was started is stopped."""
+def test_serve_exits_with_0_when_stopped(stop: Callable[[], None], tmp_path: Path) -> None:
+    """Exit code 0; and SIGTERM unwinds, so that everything that was started is stopped."""
     before = signal.getsignal(signal.SIGTERM)
     assert _serve(FakeServer(then=stop), tmp_path)[0] == 0
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_server_that_is_interrupted_before_it_listens_was_interrupted(tmp_path: Path) -> None:
+def test_serve_exits_with_130_if_interrupted_before_listening(tmp_path: Path) -> None:
     """Exit code 130."""
     assert _serve(FakeServer(url=None, then=_interrupt), tmp_path)[0] == 130
 
 
-def test_a_server_that_never_listened_failed(tmp_path: Path) -> None:
+def test_serve_fails_if_the_server_never_listened(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="did not start"):
         _serve(FakeServer(url=None), tmp_path)
 

@@ -1,4 +1,4 @@
-"""`antiphon serve --agent`: what is served, and what the greeting says of it."""
+"""`antiphon serve --agent`: what is served, and how the greeting describes it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "cli_agents", raising=False)
 
 
-def test_without_a_configuration_agents_are_all_that_is_served(tmp_path: Path) -> None:
+def test_agents_are_the_only_upstreams_without_a_configuration(tmp_path: Path) -> None:
     """F-5."""
     config, said = served(tmp_path, "--agent", "cli_agents:hello")
     assert [upstream.name for upstream in config.upstreams] == ["hello"]
@@ -53,12 +53,12 @@ def test_without_a_configuration_agents_are_all_that_is_served(tmp_path: Path) -
     assert "ask --model hello" in said
 
 
-def test_with_a_configuration_agents_come_first(tmp_path: Path) -> None:
+def test_agents_precede_the_configured_upstreams(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB)
     config, _ = served(tmp_path, "--agent", "cli_agents:hello")
     assert [upstream.name for upstream in config.upstreams] == ["hello", "lab"]
 
 
-def test_an_agent_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_missing_agent_module_is_refused_before_the_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no module 'nowhere', neither in"):
         served(tmp_path, "--agent", "nowhere:hello")

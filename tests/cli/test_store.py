@@ -1,4 +1,4 @@
-"""`antiphon store`: what people and scripts see of what is kept."""
+"""`antiphon store`: statistics, pruning and verification of the store, for people and scripts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def a_few_days(opened: Store) -> None:
         await opened.save("anna", record(f"resp_{days}", at=NOW - days * DAY), [f"msg_{days}"], [])
 
 
-def test_an_empty_store_has_nothing(cwd: Path) -> None:
+def test_store_stats_of_an_empty_store_are_zero(cwd: Path) -> None:
     code, out = run(cwd, "stats")
     lines = [line.split() for line in out.splitlines()]
     assert code == OK
@@ -69,7 +69,7 @@ def test_an_empty_store_has_nothing(cwd: Path) -> None:
     assert lines[6:] == [["oldest", "-"], ["newest", "-"], ["queue", "0", "waiting,", "0", "running"]]
 
 
-def test_the_figures_are_told_to_people(cwd: Path) -> None:
+def test_store_stats_prints_figures(cwd: Path) -> None:
     fill(cwd, a_few_days)
     _, out = run(cwd, "stats")
     lines = dict(line.split(None, 1) for line in out.splitlines())
@@ -79,7 +79,7 @@ def test_the_figures_are_told_to_people(cwd: Path) -> None:
     assert lines["size"].endswith(" MiB")
 
 
-def test_the_figures_are_told_to_programs(cwd: Path) -> None:
+def test_store_stats_json_prints_one_object(cwd: Path) -> None:
     fill(cwd, a_few_days)
     code, out = run(cwd, "stats", "--json")
     found = msgspec.json.decode(out)
@@ -104,8 +104,8 @@ async def some_work(opened: Store) -> None:
     await opened.append("runner", work.id, 0, [b"{}", b"{}"], "in_progress")
 
 
-def test_the_queue_is_visible(cwd: Path) -> None:
-    """API-2: how much work there is in the background."""
+def test_store_stats_shows_the_background_queue(cwd: Path) -> None:
+    """API-2: the number of queued and running background responses."""
     fill(cwd, some_work)
     _, out = run(cwd, "stats")
     lines = dict(line.split(None, 1) for line in out.splitlines())
@@ -120,7 +120,7 @@ def test_the_queue_is_visible(cwd: Path) -> None:
     [
         ([], "removed 3 responses\n"),
         (["--days", "0.5"], "removed 5 responses\n"),
-        (["--days", "5"], "removed 2 responses\n"),  # max_responses holds all the same
+        (["--days", "5"], "removed 2 responses\n"),  # max_responses still applies
         (["--days", "5", "--keep", "5"], "removed 1 response\n"),
         (["--days", "36500", "--keep", "0"], "removed 6 responses\n"),
     ],
@@ -131,7 +131,7 @@ def test_store_prune_removes_old_responses(argv: list[str], words: str, cwd: Pat
     assert run(cwd, "prune", *argv) == (OK, "removed 0 responses\n")
 
 
-def test_more_than_one_step_is_removed(cwd: Path) -> None:
+def test_store_prune_removes_more_than_one_batch(cwd: Path) -> None:
     async def many(opened: Store) -> None:
         await asyncio.gather(*(opened.save("anna", record(f"resp_{n}", at=1), [], []) for n in range(250)))
 
@@ -155,13 +155,13 @@ def test_store_verify_fails_for_a_damaged_store(tmp_path: Path) -> None:
     )
 
 
-def test_where_nothing_is_kept_there_is_nothing_to_do(tmp_path: Path) -> None:
+def test_store_commands_refuse_a_disabled_store(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
     with pytest.raises(InvalidUsage, match=r"the store is disabled: \[store\] url is off"):
         run(tmp_path, "stats")
 
 
-def test_without_a_configuration_it_is_the_users_own(tmp_path: Path) -> None:
+def test_store_without_configuration_is_in_the_data_folder_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match="neither HOME nor XDG_DATA_HOME is set"
     ):  # the environment of these tests is empty
@@ -171,6 +171,6 @@ def test_without_a_configuration_it_is_the_users_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "argv", [["--days", "-1"], ["--days", "nan"], ["--days", "soon"], ["--keep", "-1"], ["--keep", "1.5"]]
 )
-def test_a_limit_is_a_number(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_store_prune_rejects_invalid_limits(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "prune", *argv]) == INVALID_USAGE
     assert re.search(f"invalid number of .* {argv[1]!r}: expected", capsys.readouterr().err)

@@ -1,4 +1,4 @@
-"""Colours only where they are taken, and no control character from outside."""
+"""Colours only on terminals that support them, and no control characters from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.network import Terminal
 from antiphon.cli.terminal import TextStyler, one_line, printable, printable_json
 
 
-def test_text_is_painted_on_a_terminal_and_every_piece_is_closed() -> None:
+def test_styler_colours_text_on_a_terminal() -> None:
     paint = TextStyler(Terminal(), {"TERM": "xterm"})
     assert paint.is_on
     assert paint("dim", "a") == "\x1b[2ma\x1b[0m"
@@ -25,35 +25,35 @@ def test_text_is_painted_on_a_terminal_and_every_piece_is_closed() -> None:
     [(io.StringIO(), {"TERM": "xterm"}), (Terminal(), {"NO_COLOR": "1"}), (Terminal(), {"TERM": "dumb"})],
     ids=["no terminal", "NO_COLOR", "a dumb terminal"],
 )
-def test_text_stays_plain_elsewhere(stream: io.StringIO, environ: dict[str, str]) -> None:
+def test_styler_leaves_text_plain_elsewhere(stream: io.StringIO, environ: dict[str, str]) -> None:
     paint = TextStyler(stream, environ)
     assert not paint.is_on
     assert paint("red", "a") == "a"
 
 
-def test_an_empty_no_color_asks_for_nothing() -> None:
+def test_styler_ignores_an_empty_no_color() -> None:
     assert TextStyler(Terminal(), {"NO_COLOR": ""}).is_on
 
 
 @settings(max_examples=30)
 @given(st.text(st.characters(max_codepoint=0x2FF)))
-def test_nothing_that_steers_a_terminal_is_printable(text: str) -> None:
+def test_printable_removes_control_characters(text: str) -> None:
     kept = printable(text)
     assert all(char in "\n\t" or not (ord(char) < 32 or 127 <= ord(char) < 160) for char in kept)
     assert [char for char in text if char in kept] == list(kept)
 
 
-def test_line_ends_and_tabs_stay() -> None:
+def test_printable_keeps_newlines_and_tabs() -> None:
     assert printable("a\r\n\tb\x1b[2J\x9b31m\x07é") == "a\n\tb[2J31mé"
 
 
-def test_one_line_is_one_line() -> None:
+def test_one_line_joins_lines() -> None:
     assert one_line(" a\n\nb\x1b\tc ") == "a b c"
 
 
 @settings(max_examples=30)
 @given(st.dictionaries(st.text(max_size=3), st.text(st.characters(max_codepoint=0x2FF, exclude_categories=["Cs"]))))
-def test_json_for_a_terminal_means_the_same_on_one_line(value: dict[str, str]) -> None:
+def test_printable_json_is_equal_json_on_one_line(value: dict[str, str]) -> None:
     raw = json.dumps(value, ensure_ascii=False, indent=1).encode()
     shown = printable_json(raw)
     assert json.loads(shown) == value

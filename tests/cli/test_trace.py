@@ -1,4 +1,4 @@
-"""`antiphon trace`: what people and scripts see of traces that the real server wrote."""
+"""`antiphon trace`: output for people and scripts, from traces that the real server wrote."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(
 
 
 def recorded(cwd: Path) -> str:
-    """A trace in the usual folder, and its id."""
+    """A trace in the default folder, and its id."""
     record(cwd / "traces", ASKED, ScriptedAnswer(STREAM, SSE))
     return run(cwd, "list")[1].split("\n")[1].split()[2]
 
@@ -61,7 +61,7 @@ def headings(shown: str) -> list[str]:
     return re.findall(r"^ *[0-9.]+ s  (.*)$", shown, flags=re.MULTILINE)
 
 
-def test_a_list_has_a_line_for_each_trace_newest_last(tmp_path: Path) -> None:
+def test_trace_list_prints_one_line_per_trace_newest_last(tmp_path: Path) -> None:
     first = recorded(tmp_path)
     record(tmp_path / "traces", {**ASKED, "model": "unknown"})
     code, out, err = run(tmp_path, "list")
@@ -74,13 +74,13 @@ def test_a_list_has_a_line_for_each_trace_newest_last(tmp_path: Path) -> None:
     assert lines[2][-1] == "model_not_found"
 
 
-def test_an_empty_list_is_no_fault(tmp_path: Path) -> None:
+def test_trace_list_without_traces_exits_with_0(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "list")
     assert (code, out) == (OK, "")
     assert err == f"there are no traces in {tmp_path / 'traces'}; `antiphon serve --trace DIR` writes them\n"
 
 
-def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
+def test_trace_show_prints_records_in_order(tmp_path: Path) -> None:
     record(tmp_path / "traces", {**ASKED, "store": True, "input": f"key {KEY}"}, ScriptedAnswer(STREAM, SSE))
     code, out, err = run(tmp_path, "show", "last")
     assert (code, err) == (OK, "")
@@ -101,7 +101,7 @@ def test_a_trace_is_shown_in_the_order_of_what_happened(tmp_path: Path) -> None:
     assert out.endswith("\nlost\n    store: the response is not stored (this gateway stores no responses)\n")
 
 
-def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
+def test_trace_show_prints_malformed_records(tmp_path: Path) -> None:
     sent = UpstreamRequest(at=0.0, method="POST", url="http://lab", headers={}, body=RawData(b"{not json"))
     put(
         tmp_path / "traces",
@@ -129,12 +129,12 @@ def test_odd_traces_can_be_shown_too(tmp_path: Path) -> None:
     assert "\x1b" not in out, "what was recorded steers no terminal"
 
 
-def test_a_terminal_gets_colours(tmp_path: Path) -> None:
+def test_trace_show_uses_colours_on_a_terminal(tmp_path: Path) -> None:
     recorded(tmp_path)
     assert "\x1b[1mreq_" in run(tmp_path, "show", "last", out=Terminal())[1]
 
 
-def test_raw_shows_the_lines_of_the_file(tmp_path: Path) -> None:
+def test_trace_show_raw_prints_the_lines_of_the_file(tmp_path: Path) -> None:
     id = recorded(tmp_path)
     _, out, _ = run(tmp_path, "show", id, "--raw")
     lines = [msgspec.json.decode(line) for line in out.splitlines()]
@@ -145,7 +145,7 @@ def test_raw_shows_the_lines_of_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_a_replay_prints_the_answer_and_that_it_is_the_same(tmp_path: Path) -> None:
+def test_trace_replay_prints_the_answer_and_reports_equality(tmp_path: Path) -> None:
     code, out, err = run(tmp_path, "replay", recorded(tmp_path))
     assert code == OK
     assert out.startswith("event: response.created\n")
@@ -153,13 +153,13 @@ def test_a_replay_prints_the_answer_and_that_it_is_the_same(tmp_path: Path) -> N
     assert err == "identical to the recording\n"
 
 
-def test_a_replay_of_an_answer_that_broke_off_says_so(tmp_path: Path) -> None:
+def test_trace_replay_reports_a_truncated_recording(tmp_path: Path) -> None:
     record(tmp_path / "traces", ASKED, ScriptedAnswer([*STREAM[:1] * 3, *STREAM], SSE), leaves_after=1)
     code, _, err = run(tmp_path, "replay", "last")
     assert (code, err) == (OK, "identical to the recording up to the end of the recorded answer, which is incomplete\n")
 
 
-def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path) -> None:
+def test_trace_replay_with_differences_prints_both_and_exits_with_1(tmp_path: Path) -> None:
     recorded(tmp_path)
     (file,) = (tmp_path / "traces").iterdir()
     file.write_bytes(file.read_bytes().replace(b'\\"messages\\"', b'\\"texts\\"'))
@@ -172,19 +172,19 @@ def test_a_replay_that_differs_ends_with_one_and_shows_both_sides(tmp_path: Path
 
 
 @pytest.mark.parametrize("argv", [("show", "x"), ("replay", "x")])
-def test_a_trace_that_is_not_there_cannot_be_used(tmp_path: Path, argv: tuple[str, ...]) -> None:
+def test_trace_commands_reject_an_unknown_id(tmp_path: Path, argv: tuple[str, ...]) -> None:
     recorded(tmp_path)
     with pytest.raises(InvalidUsage, match=r"no trace in .* has an id that begins with 'x'"):
         run(tmp_path, *argv)
 
 
-def test_a_trace_that_cannot_be_replayed_says_why(tmp_path: Path) -> None:
+def test_trace_replay_rejects_a_trace_without_request(tmp_path: Path) -> None:
     put(tmp_path / "traces")
     with pytest.raises(InvalidUsage, match="no request was recorded"):
         run(tmp_path, "replay", "last")
 
 
-def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path: Path) -> None:
+def test_trace_folder_comes_from_option_then_configuration_then_default(tmp_path: Path) -> None:
     put(tmp_path / "given")
     put(tmp_path / "conf" / "kept")
     put(tmp_path / "traces")
@@ -202,9 +202,7 @@ def test_the_folder_is_the_given_one_then_the_configured_then_the_usual(tmp_path
     assert used() == "traces"
 
 
-def test_the_whole_command_ends_with_two_for_what_is_not_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_trace_command_exits_with_2_for_an_unknown_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", "x", "--dir", str(tmp_path)]) == INVALID_USAGE
     assert "there are no traces in" in capsys.readouterr().err
     assert main(["trace", "list", "--dir", str(tmp_path)]) == OK

@@ -1,4 +1,4 @@
-"""`antiphon translate`: requests, answers and recorded streams, from every dialect to every other, with what was lost."""
+"""`antiphon translate`: requests, answers and recorded streams, from every dialect to every other, with losses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
-# The same small request, as each dialect's client says it.
+# The same small request in each dialect.
 REQUESTS: dict[str, dict[str, Any]] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
     "responses": {"model": "m", "input": "Hi"},
     "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
 }
-# One answer that calls a tool in each dialect; the streams are beside the plain ones.
+# One answer with a tool call in each dialect; the streams are beside the plain ones.
 ANSWERS = {
     "chat": "call_with_finish_reason_in_one_chunk",
     "responses": "good_parallel_calls_interleaved_plain",
@@ -42,7 +42,7 @@ every_pair = pytest.mark.parametrize(
 
 
 class Piped(io.BytesIO):
-    """Standard input that somebody types at."""
+    """Standard input that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -78,11 +78,11 @@ def call_of(response: bytes) -> tuple[str, Any]:
     return call.name, msgspec.json.decode(call.arguments)
 
 
-# Each kind, from each dialect to each
+# Every kind, from every dialect to every other
 
 
 @every_pair
-def test_a_small_request_loses_nothing_on_its_way_to_any_dialect(source: str, target: str) -> None:
+def test_small_request_is_translated_without_loss_to_every_dialect(source: str, target: str) -> None:
     """F-4."""
     code, out, err = run(body(REQUESTS[source]), source, target, "--model", "m", "--strict")
     assert (code, err) == (OK, "to: POST /models/m:generateContent\n" if target == "gemini" else "")
@@ -92,7 +92,7 @@ def test_a_small_request_loses_nothing_on_its_way_to_any_dialect(source: str, ta
 
 
 @every_pair
-def test_an_answer_keeps_its_call_in_any_dialect(source: str, target: str) -> None:
+def test_answer_keeps_its_call_in_every_dialect(source: str, target: str) -> None:
     code, out, _ = run(answer(source), source, target)
     assert code == OK
     assert call_of(run(out.encode(), target, "responses")[1].encode()) == call_of(
@@ -101,8 +101,8 @@ def test_an_answer_keeps_its_call_in_any_dialect(source: str, target: str) -> No
 
 
 @every_pair
-def test_a_recorded_stream_is_the_same_answer_in_any_dialect(source: str, target: str) -> None:
-    """STR-14: read back, it gives the call that the plain answer gives."""
+def test_recorded_stream_gives_the_same_answer_in_every_dialect(source: str, target: str) -> None:
+    """STR-14: translated back, it contains the call of the plain answer."""
     code, out, _ = run(answer(source, streams=True), source, target)
     assert code == OK
     events = [
@@ -127,20 +127,20 @@ def test_translate_detects_the_kind_of_input(dialect: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_stream_may_come_as_an_object_a_line(dialect: str) -> None:
+def test_translate_reads_a_stream_of_one_object_per_line(dialect: str) -> None:
     recorded = answer(dialect, streams=True).read_bytes()
     lines = [frame.data for frame in frames(recorded.decode()) if frame.data != sse.DONE]
-    # A line alone may be an answer in one piece as well.
+    # A single line may also be a plain answer.
     as_lines = run(b"\n".join(lines) + b"\n", dialect, "responses", *(["--stream"] if len(lines) == 1 else []))
     assert as_lines == run(recorded, dialect, "responses")
 
 
-def test_a_single_event_is_a_stream_too() -> None:
+def test_translate_detects_a_single_event_as_a_stream() -> None:
     assert detect_kind(b'{"type":"response.created","sequence_number":0,"response":{}}', "responses") == "stream"
     assert detect_kind(b'{"type":"content_block_stop","index":0}\n', "messages") == "stream"
 
 
-def test_a_stream_may_come_as_an_array() -> None:
+def test_translate_reads_a_stream_as_an_array() -> None:
     recorded = answer("gemini", streams=True).read_bytes()
     array = b"[" + b",\n".join(frame.data for frame in frames(recorded.decode())) + b"]"
     assert run(array, "gemini", "chat") == run(recorded, "gemini", "chat")
@@ -156,13 +156,13 @@ def test_translate_takes_the_kind_from_an_option() -> None:
         run(b'{"choices":[]}', "chat", "messages", "--request")
 
 
-def test_standard_input_is_read_where_no_file_is_named_and_for_a_dash() -> None:
+def test_translate_reads_standard_input_without_a_file_and_for_a_dash() -> None:
     wanted = run(answer("chat"), "chat", "messages")
     assert run(answer("chat").read_bytes(), "chat", "messages") == wanted
     assert run(answer("chat").read_bytes(), "chat", "messages", "-") == wanted
 
 
-def test_a_byte_order_mark_is_no_part_of_the_input() -> None:
+def test_translate_ignores_a_byte_order_mark() -> None:
     assert run(sse.BOM + answer("chat").read_bytes(), "chat", "gemini") == run(answer("chat"), "chat", "gemini")
 
 
@@ -172,20 +172,20 @@ def test_a_byte_order_mark_is_no_part_of_the_input() -> None:
 TOP_K = body({**REQUESTS["messages"], "top_k": 5})
 
 
-def test_losses_are_told_with_their_place_and_their_reason() -> None:
+def test_translate_prints_losses_with_path_and_reason() -> None:
     """F-4."""
     code, out, err = run(TOP_K, "messages", "responses")
     assert (code, err) == (OK, "lost: top_k: the field 'top_k' (this API has no place for it)\n")
     assert "top_k" not in out
 
 
-def test_strict_ends_with_3_and_still_says_what_it_made() -> None:
+def test_translate_strict_exits_with_3_and_prints_the_result() -> None:
     relaxed = run(TOP_K, "messages", "responses")
     assert run(TOP_K, "messages", "responses", "--strict") == (LOSSY, *relaxed[1:])
     assert run(TOP_K, "messages", "gemini", "--strict", "--model", "m")[0] == OK
 
 
-def test_losses_are_told_to_programs() -> None:
+def test_translate_json_prints_losses_as_one_object() -> None:
     _, _, err = run(TOP_K, "messages", "responses", "--json")
     assert msgspec.json.decode(err) == {
         "kind": "request",
@@ -196,7 +196,7 @@ def test_losses_are_told_to_programs() -> None:
     assert msgspec.json.decode(err) == {"kind": "request", "path": "/models/m:generateContent", "losses": []}
 
 
-def test_losses_of_an_answer_are_told_from_both_halves() -> None:
+def test_translate_reports_losses_of_decoding_and_encoding() -> None:
     recording = RECORDINGS / "responses" / "contradicting_final_text.sse"
     assert "lost: output[0].content[0]: 8 characters" in run(recording, "responses", "chat")[2]
     searched = RECORDINGS / "messages" / "web_search_with_citations.json"
@@ -204,7 +204,7 @@ def test_losses_of_an_answer_are_told_from_both_halves() -> None:
 
 
 def test_translate_reports_gateway_fields_as_losses() -> None:
-    """PREV-1: no earlier turn is looked up here."""
+    """PREV-1: translate looks up no earlier turn."""
     asked = body({**REQUESTS["responses"], "previous_response_id": "resp_1", "store": True, "truncation": "disabled"})
     _, _, err = run(asked, "responses", "chat")
     assert [line.split(":")[1].strip() for line in err.splitlines()] == ["previous_response_id", "store"]
@@ -212,7 +212,7 @@ def test_translate_reports_gateway_fields_as_losses() -> None:
     assert (code, err, msgspec.json.decode(out)["previous_response_id"]) == (OK, "", "resp_1")
 
 
-def test_on_a_terminal_losses_stand_out() -> None:
+def test_translate_colours_losses_on_a_terminal() -> None:
     _, _, err = run(TOP_K, "messages", "responses", err=Terminal())
     assert err.startswith("\x1b[33mlost:\x1b[0m top_k")
 
@@ -220,7 +220,7 @@ def test_on_a_terminal_losses_stand_out() -> None:
 # Profiles and models
 
 
-def test_a_profile_says_what_the_server_of_a_request_takes() -> None:
+def test_translate_applies_the_profile_to_a_request() -> None:
     asked = body({**REQUESTS["chat"], "reasoning_effort": "high"})
     assert msgspec.json.decode(run(asked, "chat", "messages")[1])["thinking"]["type"] == "enabled"
     assert (
@@ -229,8 +229,8 @@ def test_a_profile_says_what_the_server_of_a_request_takes() -> None:
     )
 
 
-def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
-    """RSN-1: the envelope has the maker's name on it, so that it goes back to no other."""
+def test_translate_seals_reasoning_with_the_maker_of_the_profile() -> None:
+    """RSN-1: the envelope names its maker, so that it is returned to no other server."""
     thought = RECORDINGS / "messages" / "thinking_then_text.json"
     plain, named = (run(thought, "messages", "responses", *argv)[1] for argv in ([], ["--profile", "anthropic"]))
     back = {"model": "m", "input": msgspec.json.decode(named)["output"] + [{"role": "user", "content": "Go on."}]}
@@ -239,7 +239,7 @@ def test_a_profile_says_who_made_the_reasoning_of_an_answer() -> None:
     assert '"signature"' in run(body(back), "responses", "messages", "--profile", "anthropic")[1]
 
 
-def test_a_profile_of_another_dialect_is_refused() -> None:
+def test_translate_refuses_a_profile_of_another_dialect() -> None:
     with pytest.raises(
         InvalidUsage, match=r"'anthropic' is for servers of dialect 'messages'; expected a profile of dialect 'chat'"
     ):
@@ -247,7 +247,7 @@ def test_a_profile_of_another_dialect_is_refused() -> None:
     assert run(answer("messages"), "messages", "chat", "--profile", "anthropic")[0] == OK
 
 
-def test_the_model_is_the_one_that_is_named_else_the_one_that_the_input_names() -> None:
+def test_translate_takes_the_model_from_option_then_input() -> None:
     assert (
         msgspec.json.decode(run(body(REQUESTS["chat"]), "chat", "messages", "--model", "other")[1])["model"] == "other"
     )
@@ -262,24 +262,24 @@ def test_the_model_is_the_one_that_is_named_else_the_one_that_the_input_names() 
         assert (told, said != translate.NO_MODEL) == ({said}, True), source
 
 
-def test_a_request_that_names_no_model_has_no_address() -> None:
+def test_translate_prints_no_path_for_a_gemini_request_without_model() -> None:
     assert run(body(REQUESTS["gemini"]), "gemini", "gemini")[2] == ""
 
 
-def test_an_answer_that_names_no_model_is_given_a_name() -> None:
+def test_translate_names_the_model_unknown_if_the_answer_has_none() -> None:
     assert (
         msgspec.json.decode(run(b'{"candidates":[]}', "gemini", "chat", "--stream")[1].split("\n")[0][6:])["model"]
         == "unknown"
     )
 
 
-def test_the_same_input_gives_the_same_output() -> None:
+def test_translate_is_deterministic() -> None:
     assert run(answer("chat"), "chat", "responses") == run(answer("chat"), "chat", "responses")
 
 
 @pytest.mark.parametrize("target", DIALECTS)
-def test_an_answer_is_shown_with_all_that_a_request_could_have_asked_for(target: str) -> None:
-    """RSN-1, REQ-4: its thoughts, and what it cost."""
+def test_translate_keeps_reasoning_and_usage_of_an_answer(target: str) -> None:
+    """RSN-1, REQ-4: reasoning and usage."""
     for recording in ("thinking_then_text.json", "thinking_then_text.sse"):
         _, out, _ = run(RECORDINGS / "messages" / recording, "messages", target)
         again = run(out.encode(), target, "messages")[1]
@@ -291,14 +291,14 @@ def test_an_answer_is_shown_with_all_that_a_request_could_have_asked_for(target:
 
 
 @pytest.mark.parametrize("target", DIALECTS)
-def test_an_error_is_an_answer_too(target: str) -> None:
+def test_translate_converts_an_error_answer(target: str) -> None:
     code, out, _ = run(
         b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}', "messages", target
     )
     assert (code, msgspec.json.decode(out)["error"]["message"]) == (OK, "Slow down.")
 
 
-def test_an_error_in_a_stream_is_told_in_the_other() -> None:
+def test_translate_converts_an_error_event() -> None:
     code, out, _ = run(RECORDINGS / "messages" / "error_event.sse", "messages", "chat")
     assert code == OK
     assert "error" in msgspec.json.decode(frames(out)[-2].data)
@@ -319,23 +319,23 @@ def test_translate_refuses_input_of_another_kind(data: bytes, words: str) -> Non
         run(data, "gemini", "chat")
 
 
-def test_an_answer_that_is_none_is_refused() -> None:
+def test_translate_refuses_an_invalid_answer() -> None:
     with pytest.raises(ApiError, match="no response object"):
         run(b'{"id":"x"}', "responses", "chat", "--response")
 
 
-def test_nobody_waits_for_input_at_a_terminal() -> None:
+def test_translate_does_not_wait_for_terminal_input() -> None:
     args = make_parser().parse_args(["translate", "--from", "chat", "--to", "chat"])
     with pytest.raises(InvalidUsage, match="name a file, or pipe the input into the command"):
         translate.run(args, io.StringIO(), io.StringIO(), stdin=Piped())
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_translate_names_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidUsage, match=r"cannot read .*there\.json: No such file"):
         run(tmp_path / "there.json", "chat", "messages")
 
 
-def test_the_command_ends_as_the_others_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_translate_exit_codes_match_the_other_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "request.json"
     file.write_bytes(TOP_K)
     begin = ["translate", "--from", "messages", "--to"]
@@ -348,8 +348,8 @@ def test_the_command_ends_as_the_others_do(tmp_path: Path, capsys: pytest.Captur
     assert "antiphon: " in capsys.readouterr().err
 
 
-def test_nothing_that_steers_a_terminal_is_written() -> None:
-    """What a model says may hold DEL and the C1 controls; JSON says the same with escapes."""
+def test_translate_escapes_control_characters() -> None:
+    """A model's text may contain DEL and the C1 controls; the JSON escapes them."""
     asked = body({"model": "m", "input": "a\x9b31mb\x7f"})
     code, out, _ = run(asked, "responses", "chat")
     assert (code, "\x9b" in out, msgspec.json.decode(out)["messages"][0]["content"]) == (OK, False, "a\x9b31mb\x7f")

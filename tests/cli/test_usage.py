@@ -1,4 +1,4 @@
-"""`antiphon usage`: what people and scripts see of what was used (C-5)."""
+"""`antiphon usage`: the usage report for people and scripts (C-5)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int =
     )
 
 
-def test_a_table_has_a_row_for_each_and_bars_as_long_as_their_share(cwd: Path) -> None:
+def test_usage_table_has_rows_and_proportional_bars(cwd: Path) -> None:
     """C-5."""
     fill(
         cwd,
@@ -68,7 +68,7 @@ def test_a_table_has_a_row_for_each_and_bars_as_long_as_their_share(cwd: Path) -
     assert total.split()[:2] == ["total", "3"]
 
 
-def test_days_keys_and_upstreams_are_added_up_too(cwd: Path) -> None:
+def test_usage_groups_by_day_key_and_upstream(cwd: Path) -> None:
     fill(cwd, row(), row(owner="bob"), row(day=TODAY - 1), row(day=TODAY - 9))
     assert [line.split()[0] for line in run(cwd, "--by", "day", "--since", "7d")[1].splitlines()[1:-1]] == [
         "2023-11-13",
@@ -80,18 +80,18 @@ def test_days_keys_and_upstreams_are_added_up_too(cwd: Path) -> None:
     assert [(entry["upstream"], entry["requests"]) for entry in told["data"]] == [("lab", 2)]
 
 
-def test_where_nothing_was_used_it_says_so(cwd: Path) -> None:
+def test_usage_reports_an_empty_period(cwd: Path) -> None:
     fill(cwd)
     assert run(cwd) == (OK, "", "no usage since 2023-10-16\n")
 
 
-def test_where_nothing_is_kept_nothing_is_known(tmp_path: Path) -> None:
+def test_usage_refuses_a_disabled_store(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
     with pytest.raises(InvalidUsage, match="the store is disabled"):
         run(tmp_path)
 
 
 @pytest.mark.parametrize("since", ["yesterday", "0d", "x d", "2023-13-01"])
-def test_a_day_that_is_none_is_refused(since: str, cwd: Path) -> None:
+def test_usage_rejects_invalid_days(since: str, cwd: Path) -> None:
     with pytest.raises(SystemExit):
         run(cwd, "--since", since)

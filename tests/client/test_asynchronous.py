@@ -1,4 +1,4 @@
-"""`AsyncClient`: every call it has, against strict servers of every dialect and a running gateway."""
+"""`AsyncClient`: all of its calls, against strict servers of every dialect and a running gateway."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server_of(dialect: str, *script: Any) -> FakeServer:
 
 
 @pytest.mark.parametrize("dialect", SERVERS)
-def test_any_server_answers_whole_and_streaming(dialect: Any) -> None:
+def test_async_client_creates_and_streams_with_every_dialect(dialect: Any) -> None:
     """B-9: a server of any dialect as a backend, streaming and not."""
 
     async def work(client: AsyncClient) -> Response:
@@ -53,7 +53,7 @@ def test_any_server_answers_whole_and_streaming(dialect: Any) -> None:
     assert response.usage.output_tokens == 2
 
 
-def test_settings_are_the_fields_of_a_request_and_items_may_be_typed_or_not() -> None:
+def test_create_accepts_request_fields_and_typed_or_untyped_items() -> None:
     """B-9."""
 
     async def work(client: AsyncClient) -> None:
@@ -71,7 +71,7 @@ def test_settings_are_the_fields_of_a_request_and_items_may_be_typed_or_not() ->
     assert server.received[0].path == "/v1/responses"
 
 
-def test_a_setting_that_no_server_could_take_is_refused_at_once_with_its_place() -> None:
+def test_create_refuses_an_invalid_setting_before_sending() -> None:
     """ERR-3."""
 
     async def work(client: AsyncClient) -> None:
@@ -83,7 +83,7 @@ def test_a_setting_that_no_server_could_take_is_refused_at_once_with_its_place()
     assert not server.received
 
 
-def test_what_a_server_cannot_be_told_is_reported() -> None:
+def test_on_losses_reports_losses_of_create_and_stream() -> None:
     """F-4."""
     told: list[Losses] = []
 
@@ -98,7 +98,7 @@ def test_what_a_server_cannot_be_told_is_reported() -> None:
     assert [[loss.path for loss in losses] for losses in told] == [["tools[0]"], ["tools[0]"]]
 
 
-def test_what_a_gateway_could_not_tell_the_server_behind_it_is_reported_too() -> None:
+def test_on_losses_reports_losses_of_the_gateway() -> None:
     """F-4."""
     told: list[Losses] = []
     lossy: dict[str, Any] = {"tools": [{"type": "web_search"}]}
@@ -111,8 +111,8 @@ def test_what_a_gateway_could_not_tell_the_server_behind_it_is_reported_too() ->
     ] * 2
 
 
-def test_a_server_that_streams_unasked_and_one_that_never_does_are_read_all_the_same() -> None:
-    """B-9: poor servers."""
+def test_client_reads_answers_in_the_other_form() -> None:
+    """B-9: servers that ignore `stream`."""
 
     async def work(client: AsyncClient) -> None:
         assert output_text(await client.create("Hi.")) == "Hello."
@@ -128,7 +128,7 @@ def test_a_server_that_streams_unasked_and_one_that_never_does_are_read_all_the_
             asked(server.base_url, work, dialect=dialect)
 
 
-def test_a_kept_response_is_retrieved_and_deleted(tmp_path: Path) -> None:
+def test_stored_response_is_retrieved_continued_and_deleted(tmp_path: Path) -> None:
     """B-9."""
 
     async def work(client: AsyncClient) -> None:
@@ -146,7 +146,7 @@ def test_a_kept_response_is_retrieved_and_deleted(tmp_path: Path) -> None:
         asked(running.url, work)
 
 
-def test_servers_that_keep_nothing_are_not_asked_for_what_they_kept() -> None:
+def test_stored_state_is_refused_for_dialects_without_it() -> None:
     async def work(client: AsyncClient) -> None:
         with pytest.raises(UnsupportedParameter, match="stores no responses"):
             await client.retrieve("resp_1")
@@ -162,7 +162,7 @@ def test_servers_that_keep_nothing_are_not_asked_for_what_they_kept() -> None:
 
 
 @pytest.mark.parametrize("id", ["", "../models", "a b", "é"])
-def test_an_id_can_lead_to_no_other_path(id: str) -> None:
+def test_response_id_cannot_change_the_path(id: str) -> None:
     async def work(client: AsyncClient) -> None:
         with pytest.raises(ClientFault) as caught:
             await client.delete(id)
@@ -171,7 +171,7 @@ def test_an_id_can_lead_to_no_other_path(id: str) -> None:
     asked("http://127.0.0.1:9", work)
 
 
-def test_a_response_that_failed_is_raised_with_what_it_failed_with() -> None:
+def test_failed_response_is_raised_with_its_error() -> None:
     body: dict[str, Any] = {
         "id": "r",
         "object": "response",
@@ -191,7 +191,7 @@ def test_a_response_that_failed_is_raised_with_what_it_failed_with() -> None:
         asked(server.base_url, work)
 
 
-def test_a_stream_that_fails_ends_with_one_terminal_event_and_says_why() -> None:
+def test_failed_stream_ends_with_one_terminal_event_and_its_error() -> None:
     """STR-8."""
     broken = turn(testing.text("Hel"), testing.end("rst"))
 
@@ -212,7 +212,7 @@ def test_a_stream_that_fails_ends_with_one_terminal_event_and_says_why() -> None
         asked(server.base_url, work)
 
 
-def test_without_an_address_it_is_the_gateway_that_the_environment_names() -> None:
+def test_client_without_url_reads_url_and_key_from_the_environment() -> None:
     with ResponsesServer([HELLO]) as server, ResponsesServer([HELLO]) as other:
         environ = {"ANTIPHON_URL": server.origin, "ANTIPHON_API_KEY": "of-the-gateway"}
         for url in (None, other.origin):

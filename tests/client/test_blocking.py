@@ -1,4 +1,4 @@
-"""`Client`: the same without `async`, from any number of threads (B-9)."""
+"""`Client`: the blocking API, used from any number of threads (B-9)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 HELLO = turn(testing.text("Hel", "lo."))
 
 
-def test_threads_share_a_client() -> None:
+def test_client_is_thread_safe() -> None:
     with ResponsesServer() as server, client_of(server.base_url) as client, ThreadPoolExecutor(8) as threads:
         told = list(threads.map(lambda number: output_text(client.create(f"Number {number}.")), range(32)))
     assert told == [f"You said: Number {number}." for number in range(32)]
 
 
-def test_pieces_come_as_they_come() -> None:
+def test_stream_texts_arrive_one_by_one() -> None:
     gate = Gate()
     with ResponsesServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as server:
         with client_of(server.base_url) as client, client.stream("Hi.") as stream:
@@ -37,7 +37,7 @@ def test_pieces_come_as_they_come() -> None:
             assert len(stream.losses) == 0
 
 
-def test_a_stream_that_failed_is_raised_behind_its_text() -> None:
+def test_stream_failure_is_raised_after_its_text() -> None:
     with (
         ResponsesServer([turn(testing.text("Hel"), testing.end("rst"))]) as server,
         client_of(server.base_url) as client,
@@ -48,8 +48,8 @@ def test_a_stream_that_failed_is_raised_behind_its_text() -> None:
             next(pieces)
 
 
-def test_it_works_where_an_event_loop_runs_already() -> None:
-    """In a notebook, say."""
+def test_client_works_inside_a_running_event_loop() -> None:
+    """For example in a notebook."""
 
     async def cell(url: str) -> str:
         with client_of(url) as client:
@@ -62,7 +62,7 @@ def test_it_works_where_an_event_loop_runs_already() -> None:
         assert asyncio.run(cell(other.base_url)) == "You said: Hi."
 
 
-def test_who_is_interrupted_lets_go_of_the_server() -> None:
+def test_interrupted_call_disconnects_from_the_server() -> None:
     gate = Gate()
     with ResponsesServer([turn(testing.wait(gate))]) as server, client_of(server.base_url) as client:
 
@@ -86,12 +86,12 @@ def test_who_is_interrupted_lets_go_of_the_server() -> None:
 
 
 def strike(gate: Gate, thread: int) -> None:
-    """Interrupts a thread once the server works for it."""
+    """Interrupts a thread once the server has its request."""
     gate.wait_reached()
     signal.pthread_kill(thread, signal.SIGUSR1)
 
 
-def test_it_may_be_closed_twice_and_before_it_was_used() -> None:
+def test_client_can_be_closed_twice_and_before_use() -> None:
     client = client_of("http://127.0.0.1:9")
     client.close()
     client.close()

@@ -1,4 +1,4 @@
-"""Streams that outlive their connections: nothing missing, nothing twice (B-9, API-2)."""
+"""Streams that continue over broken connections: no event missing, no event twice (B-9, API-2)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("limits", [[2000, None], [3000, 1500, 2500, 4000, None], [5000, 900, 5000, None]])
-def test_a_background_stream_goes_on_through_broken_connections(lab: Lab, limits: list[int | None]) -> None:
-    """B-9: no gap and no repeat, event by event as the gateway has them."""
+def test_background_stream_resumes_after_broken_connections(lab: Lab, limits: list[int | None]) -> None:
+    """B-9: no gap and no repetition, event by event as the gateway stored them."""
     sleeps = Sleeps()
 
     async def work(client: AsyncClient) -> list[StreamEvent]:
@@ -55,8 +55,8 @@ def test_a_background_stream_goes_on_through_broken_connections(lab: Lab, limits
     assert [encode(event) for event in events] == [encode(event) for event in kept]
 
 
-def test_a_stream_is_resumed_behind_the_last_event_that_was_seen(lab: Lab) -> None:
-    """B-9: and the snapshot is whole, though the earlier events are not told again."""
+def test_stream_resumes_after_the_last_seen_event(lab: Lab) -> None:
+    """B-9: and the snapshot is complete, although the earlier events are not sent again."""
     with client_of(lab.url, key=ALICE) as client:
         with client.stream("long", background=True) as stream:
             seen: list[StreamEvent] = []
@@ -73,7 +73,7 @@ def test_a_stream_is_resumed_behind_the_last_event_that_was_seen(lab: Lab) -> No
         assert output_text(client.resume(id).final()) == "".join(LONG)
 
 
-def test_a_snapshot_can_be_had_at_any_moment(lab: Lab) -> None:
+def test_stream_snapshot_is_available_at_any_time(lab: Lab) -> None:
     gate = lab.gate()
     lab.says["half"] = turn(testing.text("one ", "two "), testing.wait(gate), testing.text("three"))
     with client_of(lab.url, key=ALICE) as client, client.stream("half", background=True) as stream:
@@ -85,7 +85,7 @@ def test_a_snapshot_can_be_had_at_any_moment(lab: Lab) -> None:
         assert output_text(stream.final()) == "one two three"
 
 
-def test_a_response_that_is_cancelled_ends_its_stream_without_an_error(lab: Lab) -> None:
+def test_cancelled_response_ends_its_stream_without_an_error(lab: Lab) -> None:
     lab.says["wait"] = turn(testing.text("Well"), testing.wait(lab.gate()), testing.text("."))
     with client_of(lab.url, key=ALICE) as client:
         begun = client.create("wait", background=True)
@@ -107,27 +107,27 @@ def test_a_response_that_is_cancelled_ends_its_stream_without_an_error(lab: Lab)
 
 
 @pytest.mark.parametrize("limit", [10, 350])
-def test_a_link_that_brings_nothing_any_more_is_given_up_and_can_be_resumed_later(lab: Lab, limit: int) -> None:
-    """The response itself has not failed: the fault is raised, and no terminal event is made up."""
+def test_exhausted_reconnects_raise_and_the_stream_can_be_resumed_later(lab: Lab, limit: int) -> None:
+    """The response itself has not failed: the fault is raised, and no terminal event is invented."""
     sleeps = Sleeps()
     with breaking(lab.gateway.port, [3000, limit]) as link:
         with client_of(link.url, key=ALICE, retries=sleeps.retries(2)) as client:
             seen: list[StreamEvent] = []
             with client.stream("long", background=True) as stream, pytest.raises(UpstreamFault) as caught:
-                seen.extend(stream)  # what came before stays
+                seen.extend(stream)  # earlier events remain
             assert caught.value.code == "upstream_disconnected"
             id = stream.response.id
     with client_of(lab.url, key=ALICE) as client:
         assert output_text(client.resume(id).final()) == "".join(LONG)
 
 
-def test_a_response_that_is_gone_is_told_as_gone(lab: Lab) -> None:
+def test_resume_of_an_unknown_response_raises_not_found(lab: Lab) -> None:
     with client_of(lab.url, key=ALICE) as client, pytest.raises(ClientFault) as caught:
         list(client.resume("resp_nobody"))
     assert caught.value.code == "not_found"
 
 
-def test_a_stream_that_nobody_keeps_is_not_asked_for_again() -> None:
+def test_unstored_stream_is_not_requested_again() -> None:
     broken = turn(testing.text("Hel"), testing.end("fin"))
     with ResponsesServer([broken]) as server, client_of(server.base_url, retries=Sleeps().retries()) as client:
         with pytest.raises(UpstreamFault):
@@ -135,8 +135,8 @@ def test_a_stream_that_nobody_keeps_is_not_asked_for_again() -> None:
         assert len(server.received) == 1
 
 
-def test_a_stream_that_is_silent_for_too_long_is_asked_for_again(lab: Lab) -> None:
-    """The response is made elsewhere, and may just take its time."""
+def test_silent_background_stream_is_requested_again(lab: Lab) -> None:
+    """The response is produced elsewhere and may take its time."""
     gate = lab.gate()
     lab.says["slow"] = turn(testing.text("Well"), testing.wait(gate), testing.text("."))
 
@@ -148,12 +148,12 @@ def test_a_stream_that_is_silent_for_too_long_is_asked_for_again(lab: Lab) -> No
         assert output_text(client.stream("slow", background=True).final()) == "Well."
 
 
-def test_a_stream_that_was_never_entered_can_be_closed() -> None:
+def test_unopened_stream_can_be_closed() -> None:
     with client_of("http://127.0.0.1:9") as client:
         client.stream("Hi.").close()
 
 
-def test_streams_one_after_the_other_share_a_connection() -> None:
+def test_consecutive_streams_reuse_one_connection() -> None:
     async def work(client: AsyncClient) -> None:
         for _ in range(3):
             assert output_text(await client.stream("Hi.").final()) == "You said: Hi."
@@ -164,10 +164,10 @@ def test_streams_one_after_the_other_share_a_connection() -> None:
         asked(server.base_url, work)
 
 
-def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_next_stream(
+def test_connection_with_a_late_end_is_reused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Though nobody holds the stream any more."""
+    """Also when the stream object is already released."""
     monkeypatch.setattr(
         "antiphon.client.event_sources.LINGER", BOUND
     )  # a busy machine needs longer than two seconds to get to the end
@@ -188,7 +188,7 @@ def test_an_end_that_comes_after_the_last_event_leaves_the_connection_for_the_ne
         asked(server.base_url, work)
 
 
-def test_a_server_that_does_not_hang_up_after_the_end_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_without_an_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.client.event_sources.LINGER", 0.0)
     endless = testing.exactly(testing.SSE_HEAD, GOOD.read_bytes(), testing.end("hang"))
 
@@ -200,7 +200,7 @@ def test_a_server_that_does_not_hang_up_after_the_end_is_let_go_of(monkeypatch: 
         asked(server.base_url, work)
 
 
-def test_a_stream_whose_server_was_away_can_be_entered_again() -> None:
+def test_stream_can_be_reopened_after_a_failed_open() -> None:
     with (
         ResponsesServer([testing.error(503), turn(testing.text("Hello."))]) as server,
         client_of(server.base_url) as client,
@@ -211,7 +211,7 @@ def test_a_stream_whose_server_was_away_can_be_entered_again() -> None:
         assert output_text(stream.final()) == "Hello."
 
 
-def test_leaving_a_stream_early_lets_go_of_the_server(lab: Lab) -> None:
+def test_closing_a_stream_early_disconnects_from_the_server(lab: Lab) -> None:
     lab.says["wait"] = turn(testing.text("Well"), testing.wait(lab.gate()))
     with client_of(lab.url, key=ALICE) as client:
         with client.stream("wait") as stream:

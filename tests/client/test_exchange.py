@@ -1,4 +1,4 @@
-"""Bad days: servers that are not there, that refuse, that send pages, and what is tried again (B-9)."""
+"""Failures: unreachable servers, refusals, HTML pages, and what is retried (B-9)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = PlainReply(status=200, body=b"<html>Log in</html>", headers={"content-typ
 
 
 def refused(reply: Any, **settings: Any) -> ApiError:
-    """What a client makes of an answer."""
+    """The error that a client raises for an answer."""
     with ResponsesServer([reply]) as server, client_of(server.base_url, **settings) as client:
         with pytest.raises(ApiError) as caught:
             client.create("Hi.")
@@ -27,8 +27,8 @@ def refused(reply: Any, **settings: Any) -> ApiError:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 529, 408])
-def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
-    """B-9: `Retry-After` in each of its forms, and a guess without."""
+def test_transient_error_is_retried_after_retry_after(status: int) -> None:
+    """B-9: `Retry-After` in each of its forms, and a default without it."""
     sleeps = Sleeps()
     busy = [
         testing.error(status, headers={"retry-after": "7"}),
@@ -40,7 +40,7 @@ def test_what_may_pass_is_asked_again_when_the_server_says(status: int) -> None:
     assert sleeps.taken == [7.0, 0.25]
 
 
-def test_without_a_word_each_wait_is_longer_than_the_one_before() -> None:
+def test_retry_delay_grows_without_retry_after() -> None:
     sleeps = Sleeps()
     with (
         ResponsesServer([testing.error(503)] * 6) as server,
@@ -53,14 +53,14 @@ def test_without_a_word_each_wait_is_longer_than_the_one_before() -> None:
         assert most * 0.75 <= wait <= most
 
 
-def test_a_wait_beyond_all_patience_is_told_and_not_taken() -> None:
+def test_retry_after_over_the_limit_is_raised_without_waiting() -> None:
     sleeps = Sleeps()
     error = refused(testing.error(429, headers={"retry-after": "61"}), retries=sleeps.retries())
     assert (error.retry_after, error.code, sleeps.taken) == (61.0, "rate_limit_exceeded", [])
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
-def test_what_is_the_request_s_fault_is_not_asked_again(status: int) -> None:
+def test_client_error_is_not_retried(status: int) -> None:
     sleeps = Sleeps()
     error = refused(testing.error(status, "No.", param="input[0]"), retries=sleeps.retries())
     assert isinstance(error, ClientFault)
@@ -70,8 +70,8 @@ def test_what_is_the_request_s_fault_is_not_asked_again(status: int) -> None:
 @pytest.mark.parametrize(
     ("status", "code"), [(401, "invalid_api_key"), (402, "payment_required"), (403, "access_denied")]
 )
-def test_a_key_that_is_refused_is_the_caller_s_own_affair(status: int, code: str) -> None:
-    """ERR-4: told in the server's own words, unlike the key of a gateway."""
+def test_refused_key_is_a_client_fault(status: int, code: str) -> None:
+    """ERR-4: with the server's own message, unlike the key of a gateway."""
     error = refused(testing.error(status, "Incorrect API key."))
     assert isinstance(error, ClientFault)
     assert (error.status, error.code, error.message) == (status, code, "the server refused the key: Incorrect API key.")
@@ -79,7 +79,7 @@ def test_a_key_that_is_refused_is_the_caller_s_own_affair(status: int, code: str
     assert refused(page).message == "the server refused the key"
 
 
-def test_a_server_that_is_not_there_is_tried_again() -> None:
+def test_unreachable_server_is_retried() -> None:
     sleeps = Sleeps()
     with client_of("http://127.0.0.1:9", retries=sleeps.retries()) as client, pytest.raises(UpstreamFault) as caught:
         client.create("Hi.")
@@ -87,44 +87,44 @@ def test_a_server_that_is_not_there_is_tried_again() -> None:
     assert len(sleeps.taken) == 2
 
 
-def test_a_connection_that_breaks_before_an_answer_is_tried_again() -> None:
+def test_disconnect_before_the_answer_is_retried() -> None:
     with ResponsesServer([testing.exactly(testing.end("rst")), HELLO]) as server:
         with client_of(server.base_url, retries=Sleeps().retries()) as client:
             assert output_text(client.create("Hi.")) == "Hello."
 
 
-def test_a_silent_server_is_not_tried_again() -> None:
-    """It may still be at work, and its work may be dear."""
+def test_timeout_is_not_retried() -> None:
+    """It may still be working, and its work may be expensive."""
     sleeps = Sleeps()
     error = refused(testing.exactly(testing.end("hang")), retries=sleeps.retries(), timeouts=Timeouts(first_byte=0.1))
     assert (error.code, error.status, sleeps.taken) == ("upstream_timeout", 504, [])
     assert "the server did not answer" in error.message
 
 
-def test_a_page_and_a_packed_answer_are_no_answers() -> None:
+def test_html_and_compressed_answers_are_refused() -> None:
     assert "a page of HTML" in refused(PAGE).message
     packed = {"content-type": "application/json", "content-encoding": "gzip"}
     assert "compressed" in refused(PlainReply(status=200, body=b"\x1f\x8b", headers=packed)).message
     assert refused(PlainReply(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
 
 
-def test_a_redirect_is_not_followed() -> None:
+def test_redirect_is_not_followed() -> None:
     error = refused(PlainReply(status=307, body=b"", headers={"location": "http://127.0.0.1:9/"}))
     assert (error.status, error.code) == (307, "upstream_invalid_response")
 
 
-def test_an_answer_that_breaks_off_is_told_as_such() -> None:
+def test_truncated_answer_raises_disconnected() -> None:
     head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"
     assert refused(testing.exactly(head % 200, testing.end("fin"))).code == "upstream_disconnected"
     assert refused(testing.exactly(head % 418, testing.end("fin"))).status == 418
 
 
-def test_an_answer_beyond_all_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
     assert "longer than 10 bytes" in refused(HELLO).message
 
 
-def test_nonsense_is_no_answer() -> None:
+def test_invalid_json_answer_is_refused() -> None:
     assert (
         refused(PlainReply(status=200, body=b"[1]", headers={"content-type": "application/json"})).code
         == "upstream_invalid_response"

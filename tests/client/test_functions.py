@@ -47,7 +47,7 @@ def forecast(
     return f"{place.city}/{place.country}/{days}/{unit.value}/{detail}/{tags}"
 
 
-def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
+def test_tool_schema_comes_from_signature_and_docstring() -> None:
     """B-9."""
     tool = tool_from_function(forecast)
     assert (tool.name, tool.param.description) == ("forecast", "The weather of the next days.\n\nIt may rain.")
@@ -67,7 +67,7 @@ def test_a_schema_says_what_the_signature_and_the_docstring_say() -> None:
     assert schema["$defs"]["Place"]["required"] == ["city"]
 
 
-def test_arguments_become_what_the_signature_wants() -> None:
+def test_call_function_converts_arguments_to_the_signature() -> None:
     def told(arguments: str) -> CallOutcome:
         return asyncio.run(call_function(tool_from_function(forecast), arguments))
 
@@ -77,7 +77,7 @@ def test_arguments_become_what_the_signature_wants() -> None:
     assert told('{"place": {"city": "Lima"}, "days": 9}').failed
 
 
-def test_words_in_the_other_style_and_notes_on_types() -> None:
+def test_tool_schema_reads_sphinx_docstrings_and_annotations() -> None:
     def move(  # type: ignore[no-untyped-def]
         metres: Annotated[float, "how far"],
         heading: Annotated[int, "in degrees", Meta(ge=0)],
@@ -103,7 +103,7 @@ def test_words_in_the_other_style_and_notes_on_types() -> None:
     assert asyncio.run(call_function(tool, '{"metres": 1, "heading": 2, "anything": [3]}')) == CallOutcome("null")
 
 
-def test_a_function_without_parameters_or_words() -> None:
+def test_tool_without_parameters_and_docstring_can_be_called() -> None:
     async def now():  # type: ignore[no-untyped-def]
         return {"hour": 12}
 
@@ -113,7 +113,7 @@ def test_a_function_without_parameters_or_words() -> None:
     assert asyncio.run(call_function(tool, "")) == CallOutcome('{"hour":12}')
 
 
-def test_what_cannot_be_told_to_a_model_is_an_error_that_it_is_told() -> None:
+def test_unserialisable_result_is_a_failed_outcome() -> None:
     def made() -> object:
         return object()
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_told_to_a_model_is_an_error_that_it_is_told() -> None:
     assert outcome.output.startswith("TypeError")
 
 
-def test_some_functions_cannot_be_tools() -> None:
+def test_unsupported_signatures_are_refused() -> None:
     def many(*numbers: int) -> None: ...
 
     def placed(number: int, /) -> None: ...

@@ -1,4 +1,4 @@
-"""`docs/client.md`: its Python runs from top to bottom, against a gateway with a scripted server behind it."""
+"""`docs/client.md`: its Python code runs from top to bottom, against a gateway before a scripted server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(received: ReceivedRequest) -> Reply:
     return turn(testing.text("One ", "two ", "three."))
 
 
-def test_the_python_of_the_page_runs(
+def test_page_python_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """B-9."""
@@ -39,6 +39,6 @@ def test_the_python_of_the_page_runs(
     assert "not_found not_found 404" in told
 
 
-def test_the_page_names_every_call() -> None:
+def test_page_names_every_public_method() -> None:
     public = {name for name in vars(client.AsyncClient) if not name.startswith("_")}
     assert {name for name in public if f"`{name}(" not in PAGE} == set()

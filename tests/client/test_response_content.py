@@ -1,4 +1,4 @@
-"""What a program wants of a response."""
+"""Helpers that read the content of a response."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from antiphon.client import as_input, function_calls, output_text
 from antiphon.testing import ResponsesServer, turn
 
 
-def test_text_calls_and_output_as_input() -> None:
-    """ITEM-6: output goes back untouched."""
+def test_response_content_is_read_and_sent_back() -> None:
+    """ITEM-6: output is sent back unchanged."""
     said = turn(testing.text("One ", "moment."), testing.tool_call("call_1", "look", '{"at": "it"}'))
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     with ResponsesServer([said]) as server, client_of(server.base_url) as client:

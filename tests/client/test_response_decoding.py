@@ -1,4 +1,4 @@
-"""Answers of poor servers, and what is sealed in good ones (B-9, API-6, RSN-2)."""
+"""Incomplete answers of servers, and sealed reasoning (B-9, API-6, RSN-2)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ STRICT: dict[str, type[Any]] = {
 
 
 def frames(*events: dict[str, Any]) -> Any:
-    """A stream of these events, to the letter."""
+    """A stream of exactly these events."""
     body = b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events)
     return testing.exactly(SSE_HEAD, body, testing.end("fin"))
 
 
-def test_a_poor_server_s_stream_is_mended_and_keeps_its_id() -> None:
-    """B-9: the same number for all, no indexes, no announcements, half a response object."""
+def test_incomplete_stream_is_normalized_and_keeps_its_id() -> None:
+    """B-9: one sequence number for all events, no indexes, no `added` events, an incomplete response object."""
     said: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_poor", "created_at": 1700000000.0, "model": "small"}},
         {"type": "response.output_text.delta", "item_id": "m", "delta": "Hel", "sequence_number": 0},
@@ -61,8 +61,8 @@ def test_a_poor_server_s_stream_is_mended_and_keeps_its_id() -> None:
 
 
 @pytest.mark.parametrize(("told", "wanted"), [({"completed_at": 1700000005.5}, True), ({}, False)])
-def test_when_a_response_was_completed_is_for_its_server_to_say(told: dict[str, Any], wanted: bool) -> None:
-    """B-9: it has one end, whoever hears of it when."""
+def test_completed_at_of_the_server_is_kept_if_valid(told: dict[str, Any], wanted: bool) -> None:
+    """B-9: the time is the server's, not the time of reading."""
     said: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_poor"}},
         {"type": "response.output_text.delta", "item_id": "m", "delta": "Hello."},
@@ -75,9 +75,8 @@ def test_when_a_response_was_completed_is_for_its_server_to_say(told: dict[str, 
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat", "messages", "gemini"])
-def test_every_recorded_stream_comes_out_conformant(dialect: Any) -> None:
-    """B-9: good servers and poor ones, of any dialect; and the snapshot is the fold of what was told, at every
-    moment."""
+def test_recorded_streams_are_decoded_to_conformant_events(dialect: Any) -> None:
+    """B-9: complete and incomplete servers of any dialect; and the snapshot is always the fold of the events so far."""
     recordings = sorted((RECORDINGS / dialect).glob("**/*.sse"))
     assert recordings
     script = [testing.exactly(SSE_HEAD, path.read_bytes(), testing.end("fin")) for path in recordings]
@@ -94,7 +93,7 @@ def test_every_recorded_stream_comes_out_conformant(dialect: Any) -> None:
             assert (stream.response.status == "failed") == (stream.error is not None), path.name
 
 
-def test_a_poor_server_s_whole_answer_is_mended_and_keeps_its_id() -> None:
+def test_incomplete_plain_answer_is_normalized_and_keeps_its_id() -> None:
     answer = {
         "id": "resp_poor",
         "status": "completed",
@@ -115,7 +114,7 @@ def test_a_poor_server_s_whole_answer_is_mended_and_keeps_its_id() -> None:
         b": nothing\n\n",
     ],
 )
-def test_a_stream_of_nonsense_fails_and_says_so(body: bytes) -> None:
+def test_invalid_stream_ends_with_an_error(body: bytes) -> None:
     with (
         ResponsesServer([testing.exactly(SSE_HEAD, body, testing.end("fin"))]) as server,
         client_of(server.base_url) as client,
@@ -129,7 +128,7 @@ def test_a_stream_of_nonsense_fails_and_says_so(body: bytes) -> None:
             stream.final()
 
 
-def test_a_failed_response_with_a_strange_status_is_failed() -> None:
+def test_failed_response_with_invalid_status_is_failed() -> None:
     said = [{"type": "response.failed", "response": {"status": 7}}]
     with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client:
         with client.stream("Hi.") as stream:
@@ -138,8 +137,8 @@ def test_a_failed_response_with_a_strange_status_is_failed() -> None:
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_sealed_reasoning_goes_back_to_its_maker_as_it_came(streams: bool) -> None:
-    """RSN-2: and in between it says who that is, so that it is sent to nobody else."""
+def test_sealed_reasoning_returns_to_its_server_unchanged(streams: bool) -> None:
+    """RSN-2: in between it names its maker, so that it is sent to no other server."""
     thinking = turn(testing.reasoning("Hm.", signature="sealed-by-the-server"), testing.text("Yes."))
     with ResponsesServer([thinking, turn(testing.text("Still."))]) as server, client_of(server.base_url) as client:
         settings: dict[str, Any] = {"include": ["reasoning.encrypted_content"], "store": False}
@@ -158,8 +157,8 @@ def test_sealed_reasoning_goes_back_to_its_maker_as_it_came(streams: bool) -> No
         assert not server.refusals
 
 
-def test_what_a_server_tells_twice_is_told_once() -> None:
-    """B-9: by the server's own numbers, whatever ours are."""
+def test_repeated_events_after_a_reconnect_are_dropped() -> None:
+    """B-9: by the server's sequence numbers, not by ours."""
     events = NumberedEvents(server_at("http://lab", None), Request(), counts=True)
     begun = Frame("", b'{"type":"response.created","sequence_number":3,"response":{"id":"resp_1"}}')
     assert len(events.feed(begun)) == 2
@@ -169,7 +168,7 @@ def test_what_a_server_tells_twice_is_told_once() -> None:
     assert events.feed(Frame("", b'{"type":"response.output_text.delta","sequence_number":4,"delta":"x"}')) != []
 
 
-def test_a_failure_without_a_word_is_one_all_the_same() -> None:
+def test_failed_response_without_error_raises() -> None:
     with ResponsesServer([turn(testing.text("x"))]) as server, client_of(server.base_url) as client:
         whole = client.create("Hi.")
     body = msgspec.json.decode(msgspec.json.encode(whole)) | {"status": "failed", "error": None}

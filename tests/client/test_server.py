@@ -1,4 +1,4 @@
-"""Where a server is, what it is sent, and by which profile."""
+"""Address, headers and profile of a server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from antiphon.profiles import load_profile
         (" https://host ", "gemini", "https://host/v1beta"),
     ],
 )
-def test_an_address_may_lack_its_version(url: str, dialect: Any, base: str) -> None:
+def test_server_at_adds_a_missing_version_to_the_url(url: str, dialect: Any, base: str) -> None:
     assert server_at(url, None, dialect=dialect).base_url == base
 
 
-def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> None:
-    """B-9: takes a profile, by name, by path or as it is."""
+def test_server_at_takes_dialect_and_headers_from_the_profile() -> None:
+    """B-9: accepts a profile by name, by path or as an object."""
     server = server_at(
         "https://host", "secret", profile="anthropic", headers={"x-mine": "1"}, timeouts=Timeouts(idle=3)
     )
@@ -47,8 +47,8 @@ def test_a_profile_says_the_dialect_the_headers_and_where_the_key_stands() -> No
     assert caught.value.param == "dialect"
 
 
-def test_a_profile_s_quirks_are_applied_and_told() -> None:
-    """D-1: a server's own ways are data, here as in the gateway."""
+def test_prepare_call_applies_quirks_and_reports_losses() -> None:
+    """D-1: special rules of a server are data, as in the gateway."""
     server = server_at("https://host", None, profile="openai")
     prepared = prepare_call(server, {"model": "m", "input": "Hi.", "presence_penalty": 0.5})
     assert b"presence_penalty" not in prepared.body

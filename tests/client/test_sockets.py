@@ -17,7 +17,7 @@ from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 HELLO = turn(testing.text("Hel", "lo."))
 
 
-def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
+def test_socket_runs_turns_that_continue_each_other() -> None:
     """B-9, WS-5: with nothing stored, the newest response can be continued."""
 
     async def work(client: AsyncClient) -> None:
@@ -38,7 +38,7 @@ def test_turns_follow_each_other_on_one_connection_that_remembers() -> None:
         ]
 
 
-def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
+def test_socket_raises_a_turn_error_and_stays_usable() -> None:
     """WS-3, WS-10."""
     with (
         gateway([HELLO, testing.error(429, "Slow.", type="rate_limit_error"), HELLO]) as lab,
@@ -55,7 +55,7 @@ def test_an_error_of_a_turn_is_raised_and_the_connection_goes_on() -> None:
             assert "".join(socket.stream("Hi.").texts()) == "Hello."
 
 
-def test_a_stream_that_fails_in_the_middle_says_why() -> None:
+def test_socket_stream_failure_has_its_error() -> None:
     with gateway([turn(testing.text("Hel"), testing.end("rst"))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket, socket.stream("Hi.") as stream:
             events = list(stream)
@@ -64,8 +64,8 @@ def test_a_stream_that_fails_in_the_middle_says_why() -> None:
             assert stream.error is not None
 
 
-def test_one_turn_at_a_time() -> None:
-    """WS-4: and one that is closed before its end takes the connection with it (WS-12)."""
+def test_socket_allows_one_turn_at_a_time() -> None:
+    """WS-4: and a stream that is closed before its end closes the connection (WS-12)."""
     gate = Gate()
     with gateway([turn(testing.text("Well"), testing.wait(gate))]) as lab, client_of(lab.url) as client:
         with client.connect() as socket:
@@ -83,16 +83,16 @@ def test_one_turn_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("limit", [1500, 200])
-def test_a_connection_that_breaks_is_told(limit: int) -> None:
-    """In the middle of a turn it has failed; before its first event, nothing is known of it."""
+def test_socket_raises_disconnected_for_a_broken_connection(limit: int) -> None:
+    """In the middle of a turn the response failed; before the first event its state is unknown."""
     with gateway([turn(testing.text(*["word "] * 50))]) as lab, breaking(lab.port, [limit]) as link:
         with client_of(link.url) as client, client.connect() as socket, pytest.raises(UpstreamFault) as caught:
             socket.create("Hi.")
     assert caught.value.code == "upstream_disconnected"
 
 
-def test_an_error_in_the_middle_of_a_turn_is_its_end() -> None:
-    """WS-10: and what is no JSON is no event."""
+def test_socket_error_event_ends_the_turn() -> None:
+    """WS-10: and a message that is not JSON is no event."""
     begun = '{"type":"response.created","response":{"id":"resp_1"}}'
     ends = {
         '{"type":"error","status":503,"error":{"code":"server_shutdown","message":"Stopping."}}': "Stopping.",
@@ -114,7 +114,7 @@ def test_an_error_in_the_middle_of_a_turn_is_its_end() -> None:
     run(work())
 
 
-def test_a_server_without_websockets_says_so() -> None:
+def test_socket_connect_raises_for_a_server_without_websockets() -> None:
     """B-9."""
     with ResponsesServer([]) as server, client_of(server.base_url) as client, pytest.raises(ClientFault) as caught:
         client.connect().__enter__()
@@ -125,12 +125,12 @@ def test_a_server_without_websockets_says_so() -> None:
     assert "the server" in fault.value.message
 
 
-def test_other_dialects_have_no_websocket() -> None:
+def test_socket_connect_refuses_other_dialects() -> None:
     with client_of("http://127.0.0.1:9", dialect="chat") as client, pytest.raises(UnsupportedParameter):
         client.connect().__enter__()
 
 
-def test_a_websocket_that_is_not_open_takes_no_turn() -> None:
+def test_unopened_socket_refuses_turns() -> None:
     with client_of("http://127.0.0.1:9") as client:
         socket = client.connect()
         with pytest.raises(ClientFault, match="not open"):

@@ -34,13 +34,13 @@ def both(*calls: Any) -> Any:
 
 
 def outputs(server: Any, at: int) -> list[str]:
-    """What a responses server was told of its calls."""
+    """The outputs that a responses server received."""
     return [item["output"] for item in server.received[at].json["input"] if item["type"] == "function_call_output"]
 
 
 @pytest.mark.parametrize("dialect", SERVERS)
-def test_a_function_is_called_and_the_model_answers(dialect: str) -> None:
-    """B-9: at a server of any dialect, with reasoning that goes back to it."""
+def test_run_tools_calls_the_function_and_returns_the_answer(dialect: str) -> None:
+    """B-9: with a server of any dialect, with reasoning that is returned to it."""
     thought = [testing.reasoning("Adding…")] if dialect != "responses" else []
     with SERVERS[dialect]([turn(*thought, testing.tool_call("call_1", "add", '{"a": 2, ', '"b": 3}')), DONE]) as server:
         with client_of(server.origin, dialect=dialect, key="k") as client:
@@ -56,8 +56,8 @@ def test_a_function_is_called_and_the_model_answers(dialect: str) -> None:
     ]
 
 
-def test_calls_of_one_response_are_made_side_by_side() -> None:
-    """B-9: async functions and those that block."""
+def test_run_tools_runs_the_calls_of_one_response_concurrently() -> None:
+    """B-9: async functions and blocking functions."""
     meeting, barrier = asyncio.Event(), threading.Barrier(2, timeout=60)
 
     async def early() -> str:
@@ -86,8 +86,8 @@ def test_calls_of_one_response_are_made_side_by_side() -> None:
     assert len(run.calls) == 4
 
 
-def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
-    """B-9: what it raises, arguments that do not fit, a name that nobody offered."""
+def test_run_tools_sends_function_errors_to_the_model() -> None:
+    """B-9: exceptions, invalid arguments, an unknown tool name."""
 
     def broken() -> None:
         raise LookupError("no such city")
@@ -109,7 +109,7 @@ def test_what_goes_wrong_in_a_function_is_told_to_the_model() -> None:
     assert all(call.failed for call in run.calls)
 
 
-def test_after_the_last_call_that_is_allowed_the_model_has_to_answer() -> None:
+def test_run_tools_sets_tool_choice_none_after_the_last_allowed_call() -> None:
     """B-9: `max_tool_calls`."""
     calls = [testing.tool_call(f"call_{n}", "add", '{"a": 1, "b": 2}') for n in range(3)]
     with ResponsesServer([both(*calls), DONE]) as server, client_of(server.base_url) as client:
@@ -119,7 +119,7 @@ def test_after_the_last_call_that_is_allowed_the_model_has_to_answer() -> None:
     assert len(run.calls) == 2
 
 
-def test_a_server_that_calls_on_and_on_is_left_at_the_limit() -> None:
+def test_run_tools_stops_at_the_call_limit() -> None:
     one = turn(testing.tool_call("call_1", "add", '{"a": 1, "b": 2}'))
     two = turn(testing.tool_call("call_2", "add", '{"a": 1, "b": 2}'))
     with ResponsesServer([one, two]) as server, client_of(server.base_url) as client:
@@ -130,14 +130,14 @@ def test_a_server_that_calls_on_and_on_is_left_at_the_limit() -> None:
     assert caught.value.param == "max_tool_calls"
 
 
-def test_a_cut_call_is_not_made() -> None:
+def test_run_tools_does_not_run_an_incomplete_call() -> None:
     with ResponsesServer([turn(testing.tool_call("call_1", "add", '{"a": 1'), testing.finish("length"))]) as server:
         with client_of(server.base_url) as client:
             run = client.run_tools("Go.", [add])
     assert (run.calls, run.response.status) == ([], "incomplete")
 
 
-def test_calls_of_tools_that_are_no_functions_are_left_to_the_caller() -> None:
+def test_run_tools_returns_calls_of_other_tools_to_the_caller() -> None:
     other = {"type": "function", "name": "elsewhere", "parameters": {"type": "object", "properties": {}}}
     calls = both(testing.tool_call("call_1", "add", '{"a": 1, "b": 2}'), testing.tool_call("call_2", "elsewhere", "{}"))
     with ResponsesServer([calls]) as server, client_of(server.base_url) as client:
@@ -146,7 +146,7 @@ def test_calls_of_tools_that_are_no_functions_are_left_to_the_caller() -> None:
     assert [item.call_id for item in run.history if type(item).__name__ == "FunctionCallOutputParam"] == ["call_1"]  # type: ignore[union-attr]
 
 
-def test_every_turn_can_be_seen_as_it_comes() -> None:
+def test_run_tools_passes_events_to_the_callback() -> None:
     events: list[StreamEvent] = []
     with ResponsesServer([turn(testing.tool_call("call_1", "add", '{"a": 2, "b": 3}')), DONE]) as server:
         with client_of(server.base_url) as client:
@@ -157,6 +157,6 @@ def test_every_turn_can_be_seen_as_it_comes() -> None:
     assert sum(type(event).__name__ == "ResponseCompleted" for event in events) == 2
 
 
-def test_two_functions_need_two_names() -> None:
+def test_run_tools_refuses_functions_with_the_same_name() -> None:
     with client_of("http://127.0.0.1:9") as client, pytest.raises(ClientFault, match="same name"):
         client.run_tools("Go.", [add, add])

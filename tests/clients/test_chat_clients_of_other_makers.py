@@ -1,4 +1,4 @@
-"""Chat clients of other makers than the API's, by the bodies that their SDKs send."""
+"""Chat clients of other vendors than the API's, by the bodies that their SDKs send."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ CHOSEN = {"type": "function", "function": {"name": "weather"}}
         (HUGGING_FACE, "required", "required"),
     ],
 )
-def test_tools_and_choices_without_a_type_are_read(body: dict[str, Any], choice: Any, sent: Any) -> None:
-    """TOOL-1, TOOL-2: the server gets them as the API has them, and nothing is lost."""
+def test_tools_and_choices_without_a_type_are_accepted(body: dict[str, Any], choice: Any, sent: Any) -> None:
+    """TOOL-1, TOOL-2: the server receives them in the form of the API, and nothing is lost."""
     answer = turn(testing.tool_call("call_1", "weather", '{"city": "Paris"}'))
     with ChatServer([answer]) as server, running(one_upstream(server.base_url)) as gateway:
         answered = gateway.post({**body, "tool_choice": choice}, "/v1/chat/completions", antiphon_losses="strict")

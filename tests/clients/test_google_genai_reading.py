@@ -1,7 +1,6 @@
-"""The official `google-genai` SDK reads what is written for clients of its API, and we read what it sends back.
+"""The official `google-genai` SDK reads our answers for clients of its API, and we read its requests.
 
-A tiny server on loopback hands out answers that the dialect made; no gateway is needed for that.
-"""
+A small server on loopback returns answers that the dialect encoded; no gateway is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ SLOWLY = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
 class Served:
-    """Answers as they are given out, and what was asked."""
+    """The answers to send, and the received requests."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, str, bytes]] = []
@@ -59,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+        """Logs nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +94,12 @@ def texts_of(parts: list[Any], *, thought: bool) -> str:
 
 
 def streamed(served: Served, client: Any, data: bytes) -> tuple[list[Any], Any]:
-    """The answers that the SDK gives out, and what it raises in the end."""
+    """The answers that the SDK yields, and the error that it raises at the end."""
     served.answers.append((200, "text/event-stream", data))
     answers: list[Any] = []
     try:
         for answer in client.models.generate_content_stream(model="m", contents="hi"):
-            answers.append(answer)  # what came before an error counts
+            answers.append(answer)  # answers before an error count
     except errors.APIError as error:
         return answers, error
     return answers, None
@@ -108,8 +107,8 @@ def streamed(served: Served, client: Any, data: bytes) -> tuple[list[Any], Any]:
 
 @settings(max_examples=30, suppress_health_check=SLOWLY, deadline=None)
 @given(events=lives())
-def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[StreamEvent]) -> None:
-    """Law (d) with the official client: words, thoughts, calls, and every failure as an error."""
+def test_genai_sdk_reads_every_stream(served: Served, client: Any, events: list[StreamEvent]) -> None:
+    """Law (d) with the official client: text, reasoning, calls, and every failure as an error."""
     answers, error = streamed(served, client, stream_to_client(events).data)
     parts = parts_of(answers)
     assert texts_of(parts, thought=False) == words_of(events)
@@ -129,7 +128,7 @@ def test_the_sdk_reads_every_stream(served: Served, client: Any, events: list[St
 
 @settings(max_examples=30, suppress_health_check=SLOWLY, deadline=None)
 @given(events=lives(("complete", "incomplete")))
-def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: list[StreamEvent]) -> None:
+def test_genai_sdk_reads_every_plain_answer(served: Served, client: Any, events: list[StreamEvent]) -> None:
     """STR-14."""
     response: Response = fold(events)
     served.answers.append((200, "application/json", response_from_hub(response, REQUEST)[0]))
@@ -141,8 +140,8 @@ def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: l
     assert answer.model_version == "m"
 
 
-def test_the_sdk_tells_usage_as_it_was_told() -> None:
-    """REQ-4: one reader of the arithmetic is enough, and needs no server."""
+def test_genai_sdk_reads_the_usage() -> None:
+    """REQ-4: checked by the SDK's own reader, without a server."""
     life = RecordingWriter()
     life.text("t", "hi")
     life.complete(USAGE)
@@ -160,7 +159,7 @@ def test_the_sdk_tells_usage_as_it_was_told() -> None:
         (UpstreamFault("late", code="upstream_timeout", status=504), "ServerError", "DEADLINE_EXCEEDED"),
     ],
 )
-def test_the_sdk_raises_errors_with_their_words(
+def test_genai_sdk_raises_errors_with_their_message(
     served: Served, client: Any, error: Any, kind: str, status: str
 ) -> None:
     """ERR-2."""
@@ -172,8 +171,8 @@ def test_the_sdk_raises_errors_with_their_words(
     assert (type(raised).__name__, raised.code, raised.status) == (kind, code, status)
 
 
-def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: Served, client: Any) -> None:
-    """HTTP-7: this SDK takes every line that is no data for a piece of JSON."""
+def test_genai_sdk_ignores_blank_lines_but_fails_on_comments(served: Served, client: Any) -> None:
+    """HTTP-7: this SDK reads every line that is no data as a piece of JSON."""
     life = RecordingWriter()
     life.text("t", "hi")
     life.complete()
@@ -185,8 +184,8 @@ def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: 
         list(client.models.generate_content_stream(model="m", contents="hi"))
 
 
-def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) -> None:
-    """RSN-2: thoughts, their seal, words and calls come back as the hub gave them, from the pieces of a stream."""
+def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any) -> None:
+    """RSN-2: reasoning, its seal, text and calls come back as the hub encoded them, from the pieces of a stream."""
     life = RecordingWriter()
     life.reasoning("r", "hm")
     life.encrypted_content("r", "seal ä")
@@ -229,7 +228,7 @@ def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) ->
     ]
 
 
-def test_everything_the_sdk_can_ask_for_is_understood(served: Served, client: Any) -> None:
+def test_genai_sdk_settings_are_all_decoded(served: Served, client: Any) -> None:
     """REQ-7: nothing of it is lost on the way to the hub."""
     schema = types.Schema(
         type=types.Type.OBJECT,

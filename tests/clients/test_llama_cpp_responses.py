@@ -1,7 +1,6 @@
-"""The openai SDK's `responses.stream()` over llama.cpp's own `/v1/responses`, which by itself crashes it.
+"""The openai SDK's `responses.stream()` over llama.cpp's own `/v1/responses`, which crashes it without the gateway.
 
-A real model answers, so the tests ask for little and say nothing about the words that come.
-"""
+A real model answers, so the requests are small and the tests do not check the text."""
 
 from __future__ import annotations
 
@@ -39,14 +38,14 @@ def client(gateway: Running) -> Iterator[OpenAI]:
         yield client
 
 
-def test_by_itself_it_crashes_the_sdk(llama_cpp: EmbeddedModel) -> None:
-    """Should this fail one day, llama.cpp has learnt to number its events: good, and its profile has a reason less."""
+def test_llama_cpp_without_the_gateway_crashes_the_sdk(llama_cpp: EmbeddedModel) -> None:
+    """If this fails one day, llama.cpp numbers its events, and its profile needs one setting less."""
     with OpenAI(base_url=llama_cpp.base_url, api_key=llama_cpp.key, max_retries=0, timeout=BOUND) as client:
         with client.responses.stream(**ASKED, max_output_tokens=16) as stream, pytest.raises(TypeError):
             list(stream)
 
 
-def test_through_the_gateway_it_streams(client: OpenAI) -> None:
+def test_llama_cpp_streams_through_the_gateway(client: OpenAI) -> None:
     """API-6."""
     with client.responses.stream(**ASKED, max_output_tokens=200) as stream:
         events = list(stream)
@@ -60,8 +59,8 @@ def test_through_the_gateway_it_streams(client: OpenAI) -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
-def test_an_answer_that_was_cut_is_incomplete(client: OpenAI) -> None:
-    """The server calls it completed; its usage says otherwise."""
+def test_llama_cpp_answer_at_the_token_limit_is_incomplete(client: OpenAI) -> None:
+    """The server reports `completed`; its usage says otherwise."""
     asked: Any = {**ASKED, "input": "Count from one to fifty, in words.", "max_output_tokens": 16}
     with client.responses.stream(**asked) as stream:
         last = list(stream)[-1]
@@ -71,8 +70,8 @@ def test_an_answer_that_was_cut_is_incomplete(client: OpenAI) -> None:
         assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")  # type: ignore[union-attr]
 
 
-def test_output_sent_back_is_a_history(client: OpenAI) -> None:
-    """Items as the SDK holds them, and some that this server would refuse: what it cannot take is told as lost."""
+def test_llama_cpp_accepts_its_output_as_history(client: OpenAI) -> None:
+    """Items in the form of the SDK, and some that this server would refuse: unsupported ones are reported as lost."""
     first = client.responses.create(**ASKED, max_output_tokens=16)
     strange: Any = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},

@@ -1,4 +1,4 @@
-"""Real models refuse parts of a request by their name: the SDKs through a gateway over strict servers that know those rules."""
+"""Real models refuse parts of a request by their name: the SDKs through a gateway over strict servers with those rules."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def text_by(gateway: Running, client: str, model: str) -> str | None:
 @pytest.mark.parametrize("profile", ["openai", "azure"])
 @pytest.mark.parametrize("client", ["responses", "chat", "messages"])
 @pytest.mark.parametrize("model", ["gpt-4o", "ft:gpt-4o-2024-08-06:acme::1"])
-def test_a_model_that_does_not_reason_is_not_asked_for_encrypted_reasoning(
+def test_encrypted_reasoning_is_not_requested_from_models_without_reasoning(
     profile: str, client: str, model: str
 ) -> None:
-    """RSN-2: the profile knows the name."""
+    """RSN-2: the profile lists the name."""
     with over_responses(profile) as (gateway, server):
         assert text_by(gateway, client, model) == "Hello."
         assert server.refusals == []
         assert "include" not in server.received[0].json
 
 
-def test_a_responses_client_that_asked_for_encrypted_reasoning_is_told_of_the_loss() -> None:
-    """REQ-6: in the header, and by a refusal where nothing may be lost; nobody else asked for it."""
+def test_unsupported_encrypted_reasoning_is_reported_as_a_loss() -> None:
+    """REQ-6: in the header, and as a refusal in strict mode; other clients did not request it."""
     asked: dict[str, Any] = {"model": "gpt-4o", "input": "Say hello.", "include": [SEALED]}
     with over_responses("openai") as (gateway, server):
         answered = gateway.post(asked)
@@ -88,8 +88,8 @@ def test_a_responses_client_that_asked_for_encrypted_reasoning_is_told_of_the_lo
 
 
 @pytest.mark.parametrize("client", ["responses", "chat", "messages"])
-def test_a_deployment_that_refuses_encrypted_reasoning_is_asked_once_more_and_remembered(client: str) -> None:
-    """RSN-3: its name says nothing of the model behind it."""
+def test_refused_encrypted_reasoning_is_retried_without_it_and_remembered(client: str) -> None:
+    """RSN-3: the deployment's name does not reveal its model."""
     with over_responses("azure", plain_models=["deployment-1"]) as (gateway, server):
         assert [text_by(gateway, client, "deployment-1") for _ in range(2)] == ["Hello.", "Hello."]
         assert text_by(gateway, client, "deployment-2") == "Hello."
@@ -104,7 +104,7 @@ def test_a_deployment_that_refuses_encrypted_reasoning_is_asked_once_more_and_re
         assert [line["message"] for line in lines] == ["Encrypted content is not supported with this model."]
 
 
-# Thinking and effort. The SDK warns of models and forms that its maker means to give up.
+# Thinking and effort. The SDK warns about models and forms that will be removed.
 
 
 BUDGET: Any = {"type": "enabled", "budget_tokens": 2048}
@@ -125,7 +125,7 @@ def over_messages(profile: str, rules: Any = ("*",), **settings: Any) -> Iterato
 @pytest.mark.parametrize(
     ("model", "asked", "sent"),
     [
-        # Kept where the model takes it.
+        # Kept where the model accepts it.
         ("claude-haiku-4-5", BUDGET, BUDGET),
         ("claude-sonnet-4-5-20250929", BUDGET, BUDGET),
         ("claude-opus-4-5", BUDGET, BUDGET),
@@ -145,7 +145,7 @@ def over_messages(profile: str, rules: Any = ("*",), **settings: Any) -> Iterato
         ("claude-next-9", BUDGET, ADAPTIVE),
     ],
 )
-def test_thinking_of_the_anthropic_sdk_reaches_each_model_in_a_form_that_it_takes(
+def test_thinking_of_the_anthropic_sdk_is_sent_in_the_form_of_the_model(
     profile: str, model: str, asked: Any, sent: Any
 ) -> None:
     """RSN-4: names that begin with `claude-` follow one table in both profiles."""
@@ -162,7 +162,7 @@ def test_thinking_of_the_anthropic_sdk_reaches_each_model_in_a_form_that_it_take
 @pytest.mark.parametrize(
     "model", ["claude-haiku-4-5", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7", "claude-fable-5"]
 )
-def test_effort_of_the_openai_sdk_reaches_each_model_in_a_form_that_it_takes(
+def test_effort_of_the_openai_sdk_is_accepted_by_every_model(
     profile: str, client: str, effort: Any, model: str
 ) -> None:
     """RSN-4."""
@@ -177,8 +177,8 @@ def test_effort_of_the_openai_sdk_reaches_each_model_in_a_form_that_it_takes(
 
 @pytest.mark.filterwarnings("ignore:Using Claude with")
 @pytest.mark.parametrize("profile", ["anthropic", "messages"])
-def test_effort_of_the_anthropic_sdk_is_kept_where_the_model_knows_the_word(profile: str) -> None:
-    """RSN-4: the nearest word elsewhere; none where the model knows no words."""
+def test_effort_of_the_anthropic_sdk_is_mapped_to_the_levels_of_the_model(profile: str) -> None:
+    """RSN-4: the nearest level elsewhere; none where the model has no levels."""
     asked = [
         ("claude-opus-4-6", "xhigh"),
         ("claude-opus-4-7", "xhigh"),
@@ -194,8 +194,8 @@ def test_effort_of_the_anthropic_sdk_is_kept_where_the_model_knows_the_word(prof
         assert sent == ["max", "xhigh", "high", None]
 
 
-def test_the_name_that_is_sent_upstream_says_what_the_model_takes() -> None:
-    """RSN-4: clients may know it under any other."""
+def test_thinking_form_follows_the_upstream_model_name() -> None:
+    """RSN-4: clients may use any other name."""
     rules = [ModelRule(from_="claude-opus-4-7", to="claude-haiku-4-5"), ModelRule(from_="lab/*", to="*")]
     with over_messages("anthropic", rules) as (gateway, server), anthropic_sdk(gateway) as sdk:
         for model in ("claude-opus-4-7", "lab/claude-opus-4-7"):
@@ -211,10 +211,10 @@ def test_the_name_that_is_sent_upstream_says_what_the_model_takes() -> None:
         ("messages", ["adaptive", "disabled"], "enabled", "adaptive"),
     ],
 )
-def test_thinking_in_a_form_that_is_refused_is_repeated_in_the_other_and_remembered(
+def test_refused_thinking_form_is_retried_in_the_other_form_and_remembered(
     profile: str, takes: list[str], first: str, second: str
 ) -> None:
-    """RSN-3, RSN-4: a name of no table is asked as the profile has it."""
+    """RSN-3, RSN-4: a name in no table uses the form of the profile."""
     with over_messages(profile, thinking=takes) as (gateway, server), anthropic_sdk(gateway) as sdk:
         thinking: Any = BUDGET if first == "enabled" else ADAPTIVE
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""API-6: the openai SDK, as its users have it, against a running gateway over strict scripted servers of both dialects."""
+"""API-6: the openai SDK, unmodified, against a running gateway over strict scripted servers of both dialects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOOLS: Any = [
 
 
 class Meeting(NamedTuple):
-    """A client, the gateway it talks to, and the server behind."""
+    """A client, the gateway it calls, and the server behind."""
 
     client: OpenAI
     gateway: Running
@@ -53,7 +53,7 @@ Meet = Callable[..., Any]
 
 @pytest.fixture(params=["chat", "responses"])
 def meet(request: pytest.FixtureRequest) -> Meet:
-    """A meeting over a server of each dialect that answers by a script. What the server refuses fails the test."""
+    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the test."""
 
     @contextmanager
     def meeting(*script: testing.Reply, key: str = "any", environ: Any = None, **settings: Any) -> Iterator[Meeting]:
@@ -79,14 +79,14 @@ def client_of(gateway: Running, key: str = "any", **settings: Any) -> OpenAI:
 # Answers
 
 
-def test_a_plain_answer(meet: Meet) -> None:
+def test_openai_sdk_reads_a_plain_answer(meet: Meet) -> None:
     with meet(HELLO) as (client, _, _):
         response = client.responses.create(**ASKED)
     assert (response.output_text, response.status, response.model) == ("Hello.", "completed", "mock-1")
     assert (response.usage.input_tokens, response.usage.output_tokens) == (5, 2)
 
 
-def test_the_documented_block_streams(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_streaming_example_runs(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
     with meet(HELLO) as (_, gateway, _):
         documented = block("responses.stream(").replace("http://127.0.0.1:8080", gateway.url)
         names: dict[str, Any] = {}
@@ -95,7 +95,7 @@ def test_the_documented_block_streams(meet: Meet, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == names["response"].output_text == "Hello."
 
 
-def test_a_stream_of_events(meet: Meet) -> None:
+def test_openai_sdk_reads_a_stream_of_events(meet: Meet) -> None:
     with meet(HELLO) as (client, _, _), client.responses.create(**ASKED, stream=True) as stream:
         events = list(stream)
     assert [event.delta for event in events if event.type == "response.output_text.delta"] == ["Hel", "lo."]
@@ -104,7 +104,7 @@ def test_a_stream_of_events(meet: Meet) -> None:
     assert events[-1].response.output_text == "Hello."
 
 
-def test_the_accumulator_ends_with_what_was_streamed(meet: Meet) -> None:
+def test_openai_sdk_final_response_equals_the_streamed_deltas(meet: Meet) -> None:
     """API-6: text, reasoning and interleaved calls, each under its own index."""
     calls = testing.interleaved(
         testing.tool_call("c1", "first", '{"a":', "1}"), testing.tool_call("c2", "second", '{"a"', ":2", "}")
@@ -136,7 +136,7 @@ def test_the_accumulator_ends_with_what_was_streamed(meet: Meet) -> None:
     assert final.usage.output_tokens_details.reasoning_tokens == 3
 
 
-def test_a_refusal(meet: Meet) -> None:
+def test_openai_sdk_reads_a_refusal(meet: Meet) -> None:
     with meet(turn(testing.refusal("I ", "will not."))) as (client, _, _):
         with client.responses.stream(**ASKED) as stream:
             told = [event.delta for event in stream if event.type == "response.refusal.delta"]
@@ -146,7 +146,7 @@ def test_a_refusal(meet: Meet) -> None:
     assert (part.type, part.refusal, told) == ("refusal", "I will not.", ["I ", "will not."])
 
 
-def test_an_answer_that_was_cut_is_incomplete(meet: Meet) -> None:
+def test_openai_sdk_reads_an_incomplete_answer(meet: Meet) -> None:
     with meet(turn(testing.text("Hel"), testing.finish("length"))) as (client, _, _):
         with client.responses.stream(**ASKED, max_output_tokens=16) as stream:
             events = list(stream)
@@ -154,7 +154,7 @@ def test_an_answer_that_was_cut_is_incomplete(meet: Meet) -> None:
     assert events[-1].response.incomplete_details.reason == "max_output_tokens"
 
 
-def test_output_sent_back_as_input(meet: Meet) -> None:
+def test_openai_sdk_output_is_accepted_as_input(meet: Meet) -> None:
     """The SDK's own output items are the history of the next turn."""
     called = turn(testing.reasoning("Hm."), testing.text("One moment."), testing.tool_call("c1", "first", '{"a":1}'))
     with meet(called, HELLO) as (client, _, upstream):
@@ -181,7 +181,7 @@ class GetWeather(BaseModel):
     town: str
 
 
-def test_parse_with_a_model_of_the_text(meet: Meet) -> None:
+def test_openai_sdk_parses_text_into_a_model(meet: Meet) -> None:
     said = turn(testing.text('{"name":', '"Ada","age":36}'))
     with meet(said, said) as (client, _, upstream):
         response = client.responses.parse(**ASKED, text_format=Person)
@@ -193,7 +193,7 @@ def test_parse_with_a_model_of_the_text(meet: Meet) -> None:
         assert (format["name"], format["strict"], format["schema"]["required"]) == ("Person", True, ["name", "age"])
 
 
-def test_parse_with_functions_as_models(meet: Meet) -> None:
+def test_openai_sdk_parses_function_calls_into_models(meet: Meet) -> None:
     tools = [openai.pydantic_function_tool(GetWeather)]
     said = turn(testing.tool_call("c1", "GetWeather", '{"town":', '"Oslo"}'))
     with meet(said, said) as (client, _, _):
@@ -207,7 +207,7 @@ def test_parse_with_functions_as_models(meet: Meet) -> None:
 # Errors
 
 
-def test_a_wrong_key_is_an_authentication_error(meet: Meet) -> None:
+def test_openai_sdk_raises_authentication_error_for_a_wrong_key(meet: Meet) -> None:
     """ERR-2, HTTP-8."""
     keys = [KeyConfig(name="alice", env="ALICE_KEY")]
     environ = {"ALICE_KEY": "sk-alice-0123456789"}
@@ -224,7 +224,7 @@ def test_a_wrong_key_is_an_authentication_error(meet: Meet) -> None:
     assert answered["owner"] == "alice"
 
 
-def test_a_model_that_nobody_serves_is_a_not_found_error(meet: Meet) -> None:
+def test_openai_sdk_raises_not_found_error_for_an_unserved_model(meet: Meet) -> None:
     """ERR-2, HTTP-8."""
     with meet(models=["mock-*"]) as (client, gateway, _):
         with pytest.raises(openai.NotFoundError) as raised:
@@ -234,7 +234,7 @@ def test_a_model_that_nobody_serves_is_a_not_found_error(meet: Meet) -> None:
     assert raised.value.request_id == line["request_id"]
 
 
-def test_a_wrong_setting_is_a_bad_request_error(meet: Meet) -> None:
+def test_openai_sdk_raises_bad_request_error_for_a_wrong_setting(meet: Meet) -> None:
     """ERR-2."""
     with meet() as (client, _, upstream):
         with pytest.raises(openai.BadRequestError) as raised:
@@ -255,7 +255,7 @@ def test_a_wrong_setting_is_a_bad_request_error(meet: Meet) -> None:
         (testing.exactly(testing.end("rst")), openai.InternalServerError, 502, "upstream_disconnected"),
     ],
 )
-def test_what_the_upstream_refuses(
+def test_openai_sdk_raises_the_error_class_of_the_status(
     meet: Meet, stream: bool, reply: Any, error: type[openai.APIStatusError], status: int, code: str
 ) -> None:
     """ERR-2: the class by the status, streaming or not."""
@@ -267,7 +267,7 @@ def test_what_the_upstream_refuses(
     assert raised.value.request_id == line["request_id"]
 
 
-def test_the_sdk_waits_as_long_as_the_upstream_asked(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openai_sdk_waits_for_the_retry_after_of_the_upstream(meet: Meet, monkeypatch: pytest.MonkeyPatch) -> None:
     """ERR-2: `Retry-After` arrives in a form that the SDK obeys."""
     waited: list[float] = []
 
@@ -301,10 +301,10 @@ def test_broken_stream_raises_api_error_with_the_whole_error(meet: Meet) -> None
     assert error.code == failed.response.error.code == "upstream_disconnected"
 
 
-# Ids, models, leaving
+# Ids, models, disconnects
 
 
-def test_the_request_id_is_the_one_in_the_log(meet: Meet) -> None:
+def test_openai_sdk_request_id_is_in_the_log(meet: Meet) -> None:
     """HTTP-8."""
     with meet(HELLO, HELLO) as (client, gateway, _):
         response = client.responses.create(**ASKED)
@@ -316,14 +316,14 @@ def test_the_request_id_is_the_one_in_the_log(meet: Meet) -> None:
     assert response.id == plain["response_id"]
 
 
-def test_the_list_of_models(meet: Meet) -> None:
+def test_openai_sdk_lists_models(meet: Meet) -> None:
     """API-5."""
     with meet(models=["mock-1", "mock-2"]) as (client, _, _):
         models = list(client.models.list())
     assert [(model.id, model.object) for model in models] == [("mock-1", "model"), ("mock-2", "model")]
 
 
-def test_the_asynchronous_client(meet: Meet) -> None:
+def test_openai_sdk_async_client_creates_and_streams(meet: Meet) -> None:
     async def ask(client: AsyncOpenAI) -> tuple[Any, Any, list[str]]:
         async with client:
             plain = await client.responses.create(**ASKED)
@@ -336,7 +336,7 @@ def test_the_asynchronous_client(meet: Meet) -> None:
     assert plain.output_text == streamed.output_text == "".join(told) == "Hello."
 
 
-def test_a_client_that_closes_its_stream_cancels_the_upstream(meet: Meet) -> None:
+def test_openai_sdk_closing_a_stream_cancels_the_upstream(meet: Meet) -> None:
     gate = Gate()
     with meet(turn(testing.text("Hel"), testing.wait(gate), testing.text("never"))) as (client, gateway, upstream):
         with client.responses.create(**ASKED, stream=True) as stream:
@@ -346,7 +346,7 @@ def test_a_client_that_closes_its_stream_cancels_the_upstream(meet: Meet) -> Non
         assert line["client_left"]
 
 
-def test_a_task_that_is_cancelled_cancels_the_upstream(meet: Meet) -> None:
+def test_openai_sdk_cancelled_task_cancels_the_upstream(meet: Meet) -> None:
     gate = Gate()
 
     async def ask(client: AsyncOpenAI) -> None:

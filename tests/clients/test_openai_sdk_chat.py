@@ -1,4 +1,4 @@
-"""The openai SDK's chat calls through a gateway, over servers that answer in forms of their own."""
+"""The openai SDK's chat calls through a gateway, over servers with unusual answer forms."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def completion(message: dict[str, Any], **members: Any) -> testing.Reply:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_text_of_a_server_that_sends_an_empty_delta_with_the_message_arrives(stream: bool) -> None:
-    """Perplexity's whole answers have both."""
+def test_answer_with_message_and_empty_delta_keeps_its_text(stream: bool) -> None:
+    """Perplexity's plain answers have both."""
     with sdk_over(completion({"content": "Hello."}, delta={"role": "assistant", "content": ""})) as sdk:
         if stream:
             chunks = sdk.chat.completions.create(model="sonar", messages=SAID, stream=True)
@@ -41,7 +41,7 @@ def test_text_of_a_server_that_sends_an_empty_delta_with_the_message_arrives(str
         assert text == "Hello."
 
 
-def test_a_call_of_a_server_that_sends_an_empty_custom_member_arrives() -> None:
+def test_tool_call_with_an_empty_custom_member_is_read() -> None:
     """Snowflake's calls have a member for each form."""
     function = {"name": "look", "arguments": '{"at": 1}'}
     call = {"id": "call_1", "type": "function", "function": function, "custom": {"name": "", "input": ""}}
@@ -68,7 +68,7 @@ def chunk(**delta: Any) -> Any:
     return testing.raw(b"data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n")
 
 
-def test_citations_of_a_stream_are_put_together_by_the_sdk() -> None:
+def test_streamed_citations_are_accumulated_by_the_sdk() -> None:
     """TOOL-7, STR-14: all of them, whether the server sends them together or one by one."""
     pieces = [chunk(annotations=[cited(0)]), testing.text("lo."), chunk(annotations=[cited(1), cited(2)])]
     with (

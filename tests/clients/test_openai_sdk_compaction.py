@@ -1,4 +1,5 @@
-"""The openai SDK compacts through the gateway: `responses.compact`, a trigger, a threshold. What it cannot parse is our bug."""
+"""The openai SDK compacts through the gateway: `responses.compact`, a trigger, a threshold. Anything it cannot parse is
+our bug."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def client(place: Lab) -> Iterator[OpenAI]:
         yield made
 
 
-def test_compact_gives_a_window_that_the_sdk_sends_back_as_it_is(place: Lab, client: OpenAI) -> None:
+def test_sdk_compact_output_is_accepted_as_input(place: Lab, client: OpenAI) -> None:
     """CMP-1, CMP-3."""
     place.says.append(SUMMARY)
     made = client.responses.compact(model="mock-1", input=TALK, instructions="Be kind.")
@@ -47,13 +48,13 @@ def test_compact_gives_a_window_that_the_sdk_sends_back_as_it_is(place: Lab, cli
     assert "The code word is slate." in place.messages[0][1]
 
 
-def test_a_stored_response_is_compacted_by_its_id(place: Lab, client: OpenAI) -> None:
+def test_sdk_compact_accepts_a_stored_response_id(place: Lab, client: OpenAI) -> None:
     first = client.responses.create(model="mock-1", input="The code word is slate.")
     place.says.append(SUMMARY)
     assert client.responses.compact(model="mock-1", previous_response_id=first.id).output[0].type == "compaction"
 
 
-def test_a_trigger_and_a_threshold_stream_their_compaction(place: Lab, client: OpenAI) -> None:
+def test_sdk_streams_the_compaction_of_a_trigger_and_a_threshold(place: Lab, client: OpenAI) -> None:
     """CMP-1."""
     place.says.append(SUMMARY)
     trigger: Any = {"type": "compaction_trigger"}
@@ -72,7 +73,7 @@ def test_a_trigger_and_a_threshold_stream_their_compaction(place: Lab, client: O
     assert final.usage.total_tokens == 106
 
 
-def test_a_forged_compaction_is_an_error_with_its_code(client: OpenAI) -> None:
+def test_sdk_raises_bad_request_error_for_a_forged_compaction(client: OpenAI) -> None:
     """CMP-2."""
     forged: Any = {"type": "compaction", "encrypted_content": "antiphon1.forged"}
     with pytest.raises(BadRequestError) as caught:

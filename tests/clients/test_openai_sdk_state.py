@@ -1,7 +1,6 @@
-"""Responses with a memory, as users of the openai SDK have them: continued, fetched, listed, deleted, and spoken over a WebSocket.
+"""Stored responses with the openai SDK: continued, fetched, listed, deleted, and over a WebSocket.
 
-Over strict scripted servers of both dialects, and once from end to end over the embedded model.
-"""
+Over strict scripted servers of both dialects, and once from end to end over the embedded model."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from antiphon.testing import ChatServer, Gate, ReceivedRequest, ResponsesServer,
 from antiphon.trace.reader import list_traces, read_trace
 from antiphon.upstream.embedded import EmbeddedModel
 
-# The SDK opens a WebSocket in a way that the newest websockets, which it takes, will not know for ever.
+# The SDK opens a WebSocket in a way that the newest websockets, which it accepts, deprecates.
 pytestmark = pytest.mark.filterwarnings(r"ignore:connect\(\) must be used as a context manager:DeprecationWarning")
 
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
@@ -48,7 +47,7 @@ NEVER = "resp_0000000000000000000000000000000000000000"
 
 
 class Meeting(NamedTuple):
-    """A client, the gateway it talks to, and the server behind."""
+    """A client, the gateway it calls, and the server behind."""
 
     client: OpenAI
     gateway: Running
@@ -63,7 +62,7 @@ Meet = Callable[..., Any]
 
 @pytest.fixture(params=["chat", "responses"])
 def meet(request: pytest.FixtureRequest, tmp_path: Path) -> Meet:
-    """A meeting over a server of each dialect that answers by a script. What the server refuses fails the test."""
+    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the test."""
 
     @contextmanager
     def meeting(
@@ -89,7 +88,7 @@ def client_of(gateway: Running, key: str = "any") -> OpenAI:
 
 
 def told(received: ReceivedRequest) -> list[tuple[str, str]]:
-    """The conversation that an upstream was sent: who said what."""
+    """The conversation that an upstream received: pairs of role and content."""
     body = received.json
     if "messages" in body:
         return [(message["role"], _said(message)) for message in body["messages"]]
@@ -97,7 +96,7 @@ def told(received: ReceivedRequest) -> list[tuple[str, str]]:
 
 
 def _said(message: dict[str, Any]) -> str:
-    """The words of a message, the name of a call, or what a tool said."""
+    """The text of a message, the name of a call, or the output of a tool."""
     content = message.get("content", message.get("output", message.get("name")))
     if message.get("tool_calls"):
         return str(message["tool_calls"][0]["function"]["name"])
@@ -109,7 +108,7 @@ def _said(message: dict[str, Any]) -> str:
 # Continuation
 
 
-def test_a_response_is_continued(meet: Meet) -> None:
+def test_sdk_continues_a_response(meet: Meet) -> None:
     """PREV-1."""
     with meet(HELLO, AGAIN, HELLO) as (client, _, upstream):
         first = client.responses.create(**ASKED)
@@ -128,7 +127,7 @@ def test_a_response_is_continued(meet: Meet) -> None:
     assert {received.json.get("previous_response_id") for received in upstream.received} == {None}
 
 
-def test_a_tool_is_called_and_answered_without_sending_the_call_back(meet: Meet) -> None:
+def test_sdk_tool_output_is_matched_with_its_stored_call(meet: Meet) -> None:
     """PREV-1; D-3: also where the client names no response at all."""
     with meet(CALL, HELLO, HELLO) as (client, _, upstream):
         called = client.responses.create(**ASKED, tools=TOOLS)
@@ -139,7 +138,7 @@ def test_a_tool_is_called_and_answered_without_sending_the_call_back(meet: Meet)
     assert [said for _, said in told(upstream.received[2])] == ["look", "42"]
 
 
-def test_an_item_is_sent_back_by_its_id(meet: Meet) -> None:
+def test_sdk_references_an_item_by_id(meet: Meet) -> None:
     """ITEM-6."""
     with meet(HELLO, AGAIN) as (client, _, upstream):
         (said,) = client.responses.create(**ASKED).output
@@ -148,7 +147,7 @@ def test_an_item_is_sent_back_by_its_id(meet: Meet) -> None:
     assert [words for _, words in told(upstream.received[1])] == ["Hello.", "Why?"]
 
 
-def test_what_is_not_stored_is_not_there(meet: Meet) -> None:
+def test_sdk_unstored_response_is_not_found(meet: Meet) -> None:
     """PREV-4."""
     with meet(HELLO) as (client, _, _):
         unkept = client.responses.create(**ASKED, store=False)
@@ -162,7 +161,7 @@ def test_what_is_not_stored_is_not_there(meet: Meet) -> None:
 # Retrieval
 
 
-def test_a_response_is_retrieved_as_it_was(meet: Meet) -> None:
+def test_sdk_retrieves_a_response_unchanged(meet: Meet) -> None:
     """API-1."""
     with meet(CALL, HELLO) as (client, _, _):
         created = client.responses.create(**ASKED, tools=TOOLS, metadata={"a": "b"})
@@ -175,14 +174,14 @@ def test_a_response_is_retrieved_as_it_was(meet: Meet) -> None:
 
 
 def _plain(output: list[Any]) -> list[dict[str, Any]]:
-    """Items without what `.stream()` adds to them."""
+    """Items without the fields that `.stream()` adds."""
     items: list[dict[str, Any]] = [item.to_dict() for item in output]
     for part in (part for item in items for part in item["content"]):
         part.pop("parsed", None)
     return items
 
 
-def test_a_response_is_streamed_again_from_where_a_client_lost_it(meet: Meet) -> None:
+def test_sdk_resumes_a_stored_stream_after_an_event(meet: Meet) -> None:
     """API-1."""
     with meet(HELLO) as (client, _, _):
         with client.responses.create(**ASKED, stream=True) as stream:
@@ -198,7 +197,7 @@ def test_a_response_is_streamed_again_from_where_a_client_lost_it(meet: Meet) ->
     assert rest == again[4:]
 
 
-def test_input_items_are_listed_page_by_page(meet: Meet) -> None:
+def test_sdk_lists_input_items_page_by_page(meet: Meet) -> None:
     """API-1."""
     asked: Any = [
         {"role": "developer", "content": "Be brief."},
@@ -232,7 +231,7 @@ def test_input_items_are_listed_page_by_page(meet: Meet) -> None:
     assert own.content[0].text == "Say hello."
 
 
-def test_what_is_deleted_is_gone(meet: Meet) -> None:
+def test_sdk_deleted_response_is_not_found(meet: Meet) -> None:
     """API-1, PREV-3."""
     with meet(HELLO) as (client, _, _):
         id = client.responses.create(**ASKED).id
@@ -246,7 +245,7 @@ def test_what_is_deleted_is_gone(meet: Meet) -> None:
                 client.responses.create(**ASKED, previous_response_id=gone)
 
 
-def test_the_documented_block_continues_looks_up_and_deletes(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_state_example_runs(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
     """PREV-1, PREV-5, API-1."""
     with meet(HELLO, AGAIN) as (client, gateway, upstream):
         documented = block("previous_response_id", "state.md").replace("http://127.0.0.1:8080", gateway.url)
@@ -259,7 +258,7 @@ def test_the_documented_block_continues_looks_up_and_deletes(meet: Meet, capsys:
     assert capsys.readouterr().out == "Hello again.\nTrue\nWhat is my name?\n"
 
 
-def test_the_asynchronous_client_finds_the_same(meet: Meet) -> None:
+def test_sdk_async_client_retrieves_lists_and_continues(meet: Meet) -> None:
     async def ask(client: AsyncOpenAI) -> tuple[Any, Any, list[Any], Any]:
         async with client:
             created = await client.responses.create(**ASKED)
@@ -292,8 +291,8 @@ def turn_of(connection: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("store", [False, True])
-def test_tools_are_called_and_answered_over_a_websocket(meet: Meet, store: bool) -> None:
-    """WS-1, WS-3, WS-5, WS-8: every event is one that the SDK knows; what was not stored is known to this connection alone."""
+def test_sdk_websocket_runs_a_tool_loop(meet: Meet, store: bool) -> None:
+    """WS-1, WS-3, WS-5, WS-8: the SDK has a class for every event; an unstored response exists only on its connection."""
     with meet(CALL, HELLO, AGAIN) as (client, _, upstream):
         with client.responses.connect() as connection:
             connection.response.create(**ASKED, tools=TOOLS, store=store)
@@ -318,7 +317,7 @@ def test_tools_are_called_and_answered_over_a_websocket(meet: Meet, store: bool)
         assert (last.type, last.status, last.error.code) == ("error", 400, "previous_response_not_found")
 
 
-def test_a_response_of_the_websocket_is_retrieved_over_http(meet: Meet) -> None:
+def test_sdk_retrieves_a_websocket_response_over_http(meet: Meet) -> None:
     """WS-8, API-1."""
     with meet(HELLO, AGAIN) as (client, _, _):
         with client.responses.connect() as connection:
@@ -328,7 +327,7 @@ def test_a_response_of_the_websocket_is_retrieved_over_http(meet: Meet) -> None:
         assert client.responses.create(**ASKED, previous_response_id=said.id).output_text == "Hello again."
 
 
-def test_errors_over_a_websocket_leave_it_usable(meet: Meet) -> None:
+def test_sdk_websocket_stays_usable_after_errors(meet: Meet) -> None:
     """WS-1, WS-2, WS-10, ERR-2."""
     with meet(testing.error(429), HELLO) as (client, _, _), client.responses.connect() as connection:
         refused = []
@@ -358,7 +357,7 @@ def test_websocket_turn_ignores_stream_and_background_false(meet: Meet) -> None:
             assert turn_of(connection)[-1].response.output_text == "Hello."
 
 
-def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path: Path) -> None:
+def test_websocket_turns_are_traced_with_their_status(meet: Meet, tmp_path: Path) -> None:
     with (
         meet(HELLO, trace=TraceConfig(dir=str(tmp_path / "traces"))) as (client, _, _),
         client.responses.connect() as connection,
@@ -373,7 +372,7 @@ def test_turns_on_a_websocket_have_traces_with_their_status(meet: Meet, tmp_path
     assert told.data.raw.startswith(b'{"type":"error","status":400,')
 
 
-def test_a_turn_that_breaks_off_over_a_websocket_is_a_failed_response(meet: Meet) -> None:
+def test_sdk_websocket_broken_turn_is_a_failed_response(meet: Meet) -> None:
     """WS-3."""
     with (
         meet(turn(testing.text("Hel"), testing.end("rst")), HELLO) as (client, _, _),
@@ -386,8 +385,8 @@ def test_a_turn_that_breaks_off_over_a_websocket_is_a_failed_response(meet: Meet
     assert (failed.type, failed.response.error.code) == ("response.failed", "upstream_disconnected")
 
 
-def test_handlers_of_the_sdk_are_called(meet: Meet) -> None:
-    """What was sent before the connection stood is sent once it does."""
+def test_sdk_websocket_handlers_are_called(meet: Meet) -> None:
+    """Messages that are sent before the connection is open are sent once it is."""
     with meet(HELLO) as (client, _, _):
         heard: list[str] = []
         manager = client.responses.connect()
@@ -399,7 +398,7 @@ def test_handlers_of_the_sdk_are_called(meet: Meet) -> None:
     assert heard == ["Hel", "lo."]
 
 
-def test_a_warm_up_asks_nobody_and_is_continued(meet: Meet) -> None:
+def test_sdk_websocket_warm_up_makes_no_upstream_call_and_is_continued(meet: Meet) -> None:
     with meet(HELLO) as (client, _, upstream), client.responses.connect() as connection:
         connection.response.create(**ASKED, generate=False, store=False)
         warm = turn_of(connection)[-1].response
@@ -410,7 +409,7 @@ def test_a_warm_up_asks_nobody_and_is_continued(meet: Meet) -> None:
     assert [said for _, said in told(upstream.received[0])] == ["Say hello.", "Now."]
 
 
-def test_the_documented_block_speaks_over_a_websocket(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documented_websocket_example_runs(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
     with meet(HELLO, AGAIN) as (_, gateway, upstream):
         documented = block("responses.connect()").replace("http://127.0.0.1:8080", gateway.url)
         names: dict[str, Any] = {}
@@ -420,7 +419,7 @@ def test_the_documented_block_speaks_over_a_websocket(meet: Meet, capsys: pytest
     assert capsys.readouterr().out.split("\n") == ["Hello.", "Hello again.", ""]
 
 
-def test_the_asynchronous_client_speaks_over_a_websocket(meet: Meet) -> None:
+def test_sdk_async_client_uses_a_websocket(meet: Meet) -> None:
     async def ask(client: AsyncOpenAI) -> list[Any]:
         ends: list[Any] = []
         async with client, client.responses.connect() as connection:
@@ -440,7 +439,7 @@ def test_the_asynchronous_client_speaks_over_a_websocket(meet: Meet) -> None:
     assert (first.output[-1].name, second.output_text) == ("look", "Hello.")
 
 
-def test_a_client_that_closes_its_websocket_cancels_the_upstream(meet: Meet) -> None:
+def test_sdk_closing_a_websocket_cancels_the_upstream(meet: Meet) -> None:
     """WS-12."""
     gate = Gate()
     with meet(turn(testing.text("Hel"), testing.wait(gate), testing.text("never"))) as (client, gateway, upstream):
@@ -452,7 +451,7 @@ def test_a_client_that_closes_its_websocket_cancels_the_upstream(meet: Meet) -> 
         assert line["client_left"]
 
 
-def test_a_websocket_asks_for_the_same_key(meet: Meet) -> None:
+def test_sdk_websocket_requires_the_key(meet: Meet) -> None:
     keys = [KeyConfig(name="alice", env="ALICE_KEY")]
     with meet(HELLO, keys=keys, environ={"ALICE_KEY": "sk-alice-0123456789"}) as (client, gateway, _):
         with pytest.raises(InvalidStatus, match="401"), client.responses.connect():
@@ -462,7 +461,7 @@ def test_a_websocket_asks_for_the_same_key(meet: Meet) -> None:
             assert turn_of(connection)[-1].response.output_text == "Hello."
 
 
-def test_a_websocket_that_is_switched_off_is_refused_and_http_goes_on(meet: Meet) -> None:
+def test_sdk_websocket_is_refused_if_disabled_and_http_works(meet: Meet) -> None:
     with meet(HELLO, websocket=False) as (client, _, _):
         with pytest.raises(InvalidStatus, match="426"), client.responses.connect():
             pass
@@ -472,8 +471,8 @@ def test_a_websocket_that_is_switched_off_is_refused_and_http_goes_on(meet: Meet
 # The embedded model
 
 
-def test_the_embedded_model_has_a_memory(tmp_path: Path) -> None:
-    """PREV-1, API-1, WS-5: the same from end to end, with a real model, whose words are its own."""
+def test_embedded_model_continues_stored_responses(tmp_path: Path) -> None:
+    """PREV-1, API-1, WS-5: the same from end to end, with a real model and its own text."""
     model = EmbeddedModel(os.environ)
     model.start()
     try:

@@ -1,7 +1,7 @@
-"""API-6: the SDKs of Messages and Gemini, as their users have them, against a running gateway over a strict chat server.
+"""API-6: the SDKs of Messages and Gemini, unmodified, against a running gateway over a strict chat server.
 
-What they are told in every cell of clients and servers is in the matrix; here stands what is no turn, and silence in a stream.
-"""
+The turns of every pair of client and server are tested in the matrix; these tests cover the other calls, and silence in
+a stream."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of_gemini(gateway: Running) -> genai.Client:
     return genai.Client(api_key="any", http_options=genai_types.HttpOptions(base_url=gateway.url))
 
 
-def test_the_sdk_of_messages_counts_lists_and_raises_as_at_home() -> None:
+def test_messages_sdk_counts_tokens_lists_models_and_raises_errors() -> None:
     """API-3, API-5, ERR-1, HTTP-8."""
     with over(lambda _: HELLO) as gateway, of_messages(gateway) as client:
         assert client.messages.count_tokens(model="mock-1", messages=SAID).input_tokens > 3
@@ -55,7 +55,7 @@ def test_the_sdk_of_messages_counts_lists_and_raises_as_at_home() -> None:
         assert caught.value.body["error"]["type"] == "invalid_request_error"  # type: ignore[index]
 
 
-def test_the_sdk_of_gemini_counts_lists_and_raises_as_at_home() -> None:
+def test_gemini_sdk_counts_tokens_lists_models_and_raises_errors() -> None:
     """API-3, API-5, ERR-1."""
     with over(lambda _: HELLO) as gateway:
         client = of_gemini(gateway)
@@ -69,8 +69,8 @@ def test_the_sdk_of_gemini_counts_lists_and_raises_as_at_home() -> None:
 
 
 @pytest.mark.parametrize("api", ["messages", "gemini"])
-def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(api: str) -> None:
-    """F-4: the server refuses members that it does not know."""
+def test_failed_tool_of_an_sdk_is_accepted_by_a_responses_server(api: str) -> None:
+    """F-4: the server refuses unknown members."""
     script = [turn(testing.tool_call("call_1", "look", '{"path": "/none"}')), turn(testing.text("There is none."))]
     with ResponsesServer(script, strict_fields=True) as upstream:
         served = one_upstream(upstream.base_url, dialect="responses", profile="openai")
@@ -104,8 +104,8 @@ def test_failed_tool_of_an_sdk_does_not_end_the_session_at_a_responses_server(ap
 
 
 @pytest.mark.parametrize("server", ["chat", "responses", "messages", "gemini"])
-def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> None:
-    """REQ-1, TOOL-1: in every field for a schema; strict servers take what becomes of them."""
+def test_gemini_sdk_schemas_with_types_in_capitals_are_accepted(server: str) -> None:
+    """REQ-1, TOOL-1: in every field for a schema; strict servers accept the converted schemas."""
     make: Any = {"chat": ChatServer, "responses": ResponsesServer, "messages": MessagesServer, "gemini": GeminiServer}[
         server
     ]
@@ -132,7 +132,7 @@ def test_schemas_of_the_gemini_sdk_may_have_types_in_capitals(server: str) -> No
     "reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
 )
 def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -> None:
-    """REQ-3, F-4: a text and a whole call, then a call that the server could not use; whole answers and streams."""
+    """REQ-3, F-4: a text and a complete call, then a call that the server could not use; plain answers and streams."""
     said = turn(
         testing.text("Let me look."), testing.tool_call("call_1", "find", '{"path": "/here"}'), testing.finish(reason)
     )
@@ -148,7 +148,7 @@ def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -
         *[("Let me look.", ["call_1"], reason)] * 2,
     ]
     assert {line["status"] for line in lines} == {200}
-    why = int(reason == "MALFORMED_FUNCTION_CALL")  # of which the server says more than a word
+    why = int(reason == "MALFORMED_FUNCTION_CALL")  # of which the server gives more than one word
     assert [line["losses"] - why for line in lines] == [0, 0, 1, 1, 1, 1, 0, 0]
 
 
@@ -210,8 +210,9 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 
 @pytest.mark.parametrize("streams", [False, True])
-def test_tool_runner_of_the_messages_sdk_goes_on_without_threads(streams: bool) -> None:
-    """Its first request has a `thread`, which is refused in the words that it knows; from then on it sends whole histories."""
+def test_tool_runner_of_the_messages_sdk_continues_without_threads(streams: bool) -> None:
+    """Its first request has a `thread`, which is refused with the error it expects; from then on it sends whole
+    histories."""
     script = [turn(testing.tool_call("call_1", "find", '{"path": "/here"}')), turn(testing.text("It is there."))]
     with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with of_messages(gateway) as client:
@@ -255,8 +256,8 @@ def look(path: str) -> str:
 
 
 @pytest.mark.parametrize("api", ["messages", "gemini"])
-def test_silence_in_a_stream_is_nothing_to_an_sdk(api: str) -> None:
-    """HTTP-7: what fills it is read over by each."""
+def test_sdk_streams_continue_after_keepalives(api: str) -> None:
+    """HTTP-7: each SDK ignores the keepalive."""
     gate = Gate()
     script = [turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]
     with over(script, first_byte_timeout=0.01, keepalive_interval=0.01) as gateway:

@@ -1,4 +1,4 @@
-"""Agents as upstreams in the configuration: what must hold, and what is said of them."""
+"""Agents as upstreams in the configuration: required settings and the summary."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.errors import ConfigError
 TEXT = '[[upstreams]]\nname = "mine"\ndialect = "responses"\nagent = "my_agents.lab:run"\nmodels = ["mine"]\n'
 
 
-def test_an_agent_needs_no_address() -> None:
+def test_agent_upstream_needs_no_base_url() -> None:
     (upstream,) = parse_config(TEXT, "antiphon.toml", {}).upstreams
     assert upstream.agent == "my_agents.lab:run"
     assert describe_config(Config(upstreams=[upstream]))[0] == "mine  responses  my_agents.lab:run  mine"
@@ -31,7 +31,7 @@ def test_an_agent_needs_no_address() -> None:
         ({"dialect": "chat"}, "upstreams[0].dialect: expected 'responses', the dialect of agents, got 'chat'"),
     ],
 )
-def test_settings_that_an_agent_cannot_have_are_errors(change: dict[str, str], said: str) -> None:
+def test_agent_upstream_rejects_settings_of_servers(change: dict[str, str], said: str) -> None:
     settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
     with pytest.raises(ConfigError) as raised:
         check_config(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What must hold between settings. Every case is a whole configuration in which one thing is wrong."""
+"""Rules between settings. Every case is a whole configuration with one fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def upstream(**changes: object) -> Config:
     return Config(upstreams=[replace(LAB, **changes)])
 
 
-def test_a_good_configuration_has_no_problems() -> None:
+def test_valid_configuration_has_no_problems() -> None:
     config = Config(
         server=ServerConfig(
             host="0.0.0.0",
@@ -53,23 +53,23 @@ def test_a_good_configuration_has_no_problems() -> None:
     check_config(config, ENVIRON)
 
 
-def test_check_raises_the_first_problem() -> None:
+def test_check_config_raises_the_first_problem() -> None:
     with pytest.raises(ConfigError, match=r"^upstreams\[0\]\.base_url: missing"):
         check_config(upstream(base_url="", api_key_env="EMPTY_KEY"), ENVIRON)
 
 
-# Where the server listens
+# Listening address
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
-def test_a_loopback_address_needs_no_keys(host: str) -> None:
+def test_loopback_host_needs_no_keys(host: str) -> None:
     assert is_loopback(host)
     assert said_of(Config(server=ServerConfig(host=host))) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "gateway.example.com", "localhost.example.com", "127.1"])
-def test_a_public_address_without_keys_is_refused_and_says_what_to_do(host: str) -> None:
-    """Without keys anybody who reaches the address could ask."""
+def test_public_host_without_keys_is_refused_with_a_remedy(host: str) -> None:
+    """Without keys, anybody who reaches the address could use the gateway."""
     (said,) = said_of(Config(server=ServerConfig(host=host)))
     for words in (
         f'server.host: other machines can reach "{host}"',
@@ -82,7 +82,7 @@ def test_a_public_address_without_keys_is_refused_and_says_what_to_do(host: str)
 
 
 @pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8080", "[::1]", "two words", "a" * 300])
-def test_a_host_is_an_address_or_a_name_alone(host: str) -> None:
+def test_host_with_port_or_scheme_is_refused(host: str) -> None:
     assert (
         "expected an address or a host name without a port"
         in said_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
@@ -90,7 +90,7 @@ def test_a_host_is_an_address_or_a_name_alone(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "https://a.example.com", "a.example.com:443", "a.example.com/x", "*.example.com"])
-def test_an_allowed_host_is_a_name_alone(host: str) -> None:
+def test_allowed_host_with_port_or_scheme_is_refused(host: str) -> None:
     (said,) = said_of(Config(server=ServerConfig(allowed_hosts=["good.example.com", host])))
     assert said.startswith("server.allowed_hosts[1]: expected ")
 
@@ -98,7 +98,7 @@ def test_an_allowed_host_is_a_name_alone(host: str) -> None:
 @pytest.mark.parametrize(
     "origin", ["", "*", "null", "app.example.com", "https://app.example.com/", "https://app.example.com/x"]
 )
-def test_an_allowed_origin_is_spelled_as_browsers_send_it(origin: str) -> None:
+def test_invalid_allowed_origin_is_refused(origin: str) -> None:
     (said,) = said_of(Config(server=ServerConfig(allowed_origins=[origin])))
     assert said.startswith("server.allowed_origins[0]: expected ")
 
@@ -107,19 +107,19 @@ def test_an_allowed_origin_is_spelled_as_browsers_send_it(origin: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " lab", "la\nb", "x" * 101])
-def test_a_name_can_be_printed(name: str) -> None:
+def test_unprintable_name_is_refused(name: str) -> None:
     assert "upstreams[0].name: expected" in said_of(upstream(name=name))[0]
     assert "keys[0].name: expected" in said_of(Config(keys=[replace(KEY, name=name)]))[0]
 
 
-def test_names_of_upstreams_are_their_own() -> None:
+def test_duplicate_upstream_name_is_refused() -> None:
     assert said_of(Config(upstreams=[LAB, LOCAL, LAB])) == [
         "upstreams[2].name: duplicate name 'lab': each upstream needs a different name"
     ]
 
 
 @pytest.mark.parametrize("url", ["https://api.example.com", "http://[::1]:9001/v1", "http://localhost:1/a/b"])
-def test_a_base_url_is_where_a_server_is(url: str) -> None:
+def test_valid_base_url_is_accepted(url: str) -> None:
     assert said_of(upstream(base_url=url)) == []
 
 
@@ -141,13 +141,13 @@ def test_a_base_url_is_where_a_server_is(url: str) -> None:
         ("https://example.com/\nv1", "contains spaces or characters outside ASCII"),
     ],
 )
-def test_a_bad_base_url_is_told_without_showing_what_may_be_a_key(url: str, said: str) -> None:
+def test_invalid_base_url_is_refused_without_showing_keys(url: str, said: str) -> None:
     (problem,) = said_of(upstream(base_url=url))
     assert problem.startswith(f"upstreams[0].base_url: {said}")
     assert "sk-1" not in problem
 
 
-def test_the_embedded_model_has_no_address_no_key_and_one_dialect() -> None:
+def test_embedded_model_rejects_address_key_and_other_dialects() -> None:
     assert said_of(Config(upstreams=[LOCAL])) == []
     odd = replace(
         LOCAL, base_url="http://127.0.0.1:1", api_key_env="LAB_KEY", dialect="responses", profile="open-responses"
@@ -159,27 +159,27 @@ def test_the_embedded_model_has_no_address_no_key_and_one_dialect() -> None:
     ]
 
 
-def test_there_is_one_embedded_model() -> None:
+def test_second_embedded_model_is_refused() -> None:
     assert said_of(Config(upstreams=[LOCAL, replace(LOCAL, name="again")])) == [
         "upstreams[1].embedded: only one upstream can be the embedded model, and 'local' already is"
     ]
 
 
 @pytest.mark.parametrize("variable", ["MISSING_KEY", "EMPTY_KEY"])
-def test_a_variable_that_is_not_set_is_told_with_its_upstream(variable: str) -> None:
+def test_unset_key_variable_is_reported_with_its_upstream(variable: str) -> None:
     assert said_of(upstream(api_key_env=variable)) == [
         f"upstreams[0].api_key_env: the environment variable {variable} is not set: it must hold the key of upstream 'lab'"
     ]
 
 
-def test_a_key_that_no_header_can_carry_is_told_and_not_shown() -> None:
+def test_key_with_invalid_characters_is_reported_but_not_shown() -> None:
     (said,) = said_of(upstream(api_key_env="BROKEN_KEY"))
     assert "the environment variable BROKEN_KEY contains spaces or characters outside ASCII" in said
     assert "sk-lab" not in said
 
 
 @pytest.mark.parametrize("slip", ["", "sk-1234", "$LAB_KEY", "gsk_abcdefghijklmnop1234567890"])
-def test_a_key_in_place_of_its_variable_is_told_and_not_shown(slip: str) -> None:
+def test_key_instead_of_a_variable_name_is_reported_but_not_shown(slip: str) -> None:
     (said,) = said_of(upstream(api_key_env=slip))
     assert said.startswith("upstreams[0].api_key_env: not the name of an environment variable")
     assert not slip or slip not in said
@@ -200,12 +200,12 @@ def test_a_key_in_place_of_its_variable_is_told_and_not_shown(slip: str) -> None
         ([ModelRule(from_="*", to="**")], "upstreams[0].models[0]: the * in to = "),
     ],
 )
-def test_rules_about_models_that_make_no_sense_are_told(models: list[str | ModelRule], said: str) -> None:
+def test_invalid_model_rules_are_refused(models: list[str | ModelRule], said: str) -> None:
     (problem,) = said_of(upstream(models=models))
     assert problem.startswith(said)
 
 
-def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
+def test_unknown_profile_or_profile_of_another_dialect_is_refused() -> None:
     assert "no profile is named 'chatt'; did you mean 'chat'?" in said_of(upstream(profile="chatt"))[0]
     assert said_of(upstream(profile="openai")) == [
         "upstreams[0].profile: 'openai' is for servers of dialect 'responses'; expected a profile of dialect 'chat'"
@@ -239,25 +239,25 @@ def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
         (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: not the name of an environment variable"),
     ],
 )
-def test_a_bad_key_is_told_and_not_shown(key: KeyConfig, said: str) -> None:
+def test_invalid_client_key_is_reported_but_not_shown(key: KeyConfig, said: str) -> None:
     (problem,) = said_of(Config(keys=[key]))
     assert problem.startswith(said)
     assert "sk-alice" not in problem
 
 
-def test_no_two_owners_share_a_key() -> None:
-    """The owner of what a key stores must be one."""
+def test_key_shared_by_two_owners_is_refused() -> None:
+    """A key must have exactly one owner."""
     keys = [KEY, KeyConfig(name="bob", env="ALICE_KEY"), KeyConfig(name="carol")]
     assert (
         said_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
     )
 
 
-def test_one_owner_may_have_two_keys() -> None:
+def test_two_keys_of_one_owner_are_accepted() -> None:
     assert said_of(Config(keys=[KEY, KeyConfig(name="alice", env="LAB_KEY")])) == []
 
 
-def test_keys_of_compactions_are_there_and_are_keys_and_are_different() -> None:
+def test_compaction_keys_must_be_set_valid_and_distinct() -> None:
     environ = {"A": "ab" * 32, "SAME": "AB" * 32, "B": "cd" * 32, "BAD": "secret-but-short", "EMPTY": ""}
     config = Config(compaction=CompactionConfig(keys_env=["A", "B"]))
     assert list(find_problems(config, environ)) == []

@@ -1,4 +1,4 @@
-"""The configuration from a file or from the environment: where it is looked for, what it means, how it complains."""
+"""The configuration from a file or from the environment: where it is looked for, how it is read, and its errors."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ def refusal(text: str, environ: dict[str, str] | None = None) -> str:
     return str(caught.value)
 
 
-def test_a_removed_setting_is_refused_with_its_line_and_what_to_do() -> None:
+def test_removed_setting_is_refused_with_line_and_remedy() -> None:
     assert refusal("[server]\nport = 1\nrecall_mib = 0\n") == (
         "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are no longer cached; delete the line"
     )
 
 
-def test_a_table_of_the_wrong_type_is_refused_before_its_removed_settings() -> None:
+def test_table_of_the_wrong_type_is_refused_before_removed_settings() -> None:
     assert "server" in refusal('server = "recall_mib"\n')
 
 
 # Where it is looked for
 
 
-def test_the_given_file_comes_first_then_the_variable_then_the_folder_then_none(tmp_path: Path) -> None:
+def test_find_config_prefers_argument_then_variable_then_folder(tmp_path: Path) -> None:
     environ = {"ANTIPHON_CONFIG": "named.toml"}
     assert find_config(None, {"ANTIPHON_CONFIG": ""}, tmp_path) is None
     (tmp_path / "antiphon.toml").write_text(LAB, encoding="utf-8")
@@ -64,18 +64,18 @@ def test_the_given_file_comes_first_then_the_variable_then_the_folder_then_none(
     assert find_config(Path("/etc/given.toml"), environ, tmp_path) == Path("/etc/given.toml")
 
 
-def test_a_folder_of_that_name_is_no_configuration(tmp_path: Path) -> None:
+def test_find_config_ignores_a_folder_with_the_name(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").mkdir()
     assert find_config(None, {}, tmp_path) is None
 
 
-def test_a_file_is_read_also_with_a_byte_order_mark_and_windows_lines(tmp_path: Path) -> None:
+def test_file_with_byte_order_mark_and_crlf_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_bytes(b"\xef\xbb\xbf" + LAB.replace("\n", "\r\n").encode())
     assert [upstream.name for upstream in load_config(file, {}).upstreams] == ["lab"]
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot read the file: No such file"):
         load_config(tmp_path / "none.toml", {})
     (tmp_path / "bad.toml").write_bytes(b'[server]\nhost = "\xff"')
@@ -83,10 +83,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         load_config(tmp_path / "bad.toml", {})
 
 
-# What it means
+# How it is read
 
 
-def test_the_contract_is_read() -> None:
+def test_full_configuration_is_read() -> None:
     config = parse_config(CONTRACT, "antiphon.toml", {"LAB_KEY": "sk-lab", "ALICE_KEY": "sk-alice"})
     (lab,) = config.upstreams
     assert (config.server.host, config.server.port, config.server.workers) == ("127.0.0.1", 8080, 1)
@@ -104,18 +104,18 @@ def test_defaults_are_as_documented() -> None:
     assert config.upstreams[0].timeouts is None
 
 
-def test_a_slash_at_the_end_of_a_url_is_no_difference() -> None:
+def test_trailing_slash_of_a_url_is_ignored() -> None:
     assert parse_config(LAB.replace('/v1"', '/v1/"'), "a.toml", {}) == parse_config(LAB, "a.toml", {})
 
 
-def test_an_upstreams_own_timeouts_stand_over_the_common_ones() -> None:
+def test_timeouts_of_an_upstream_override_the_common_ones() -> None:
     config = parse_config("[timeouts]\nidle = 7\n" + LAB + "[upstreams.timeouts]\ntotal = 30\n", "a.toml", {})
     assert config.timeouts == Timeouts(idle=7.0)
     assert config.upstreams[0].timeouts == Timeouts(idle=7.0, total=30.0)
     assert parse_config(LAB + "[upstreams.timeouts]\n", "a.toml", {}).upstreams[0].timeouts is None
 
 
-def test_paths_are_meant_from_the_files_own_folder(tmp_path: Path) -> None:
+def test_relative_paths_are_resolved_from_the_folder_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('about = "mine"\nextends = "chat"\n', encoding="utf-8")
     config = parse_config(LAB + 'profile = "./mine.toml"\n[trace]\ndir = "traces"\n', tmp_path / "antiphon.toml", {})
     assert config.upstreams[0].profile == str(tmp_path / "mine.toml")
@@ -124,8 +124,9 @@ def test_paths_are_meant_from_the_files_own_folder(tmp_path: Path) -> None:
     assert elsewhere.trace.dir == "/var/traces"
 
 
-def test_a_profile_beside_the_configuration_is_meant_by_its_name(tmp_path: Path) -> None:
-    """D-1: before the shipped one of that name, which it may extend; what stands in the file is checked with its line."""
+def test_profile_name_prefers_a_file_beside_the_configuration(tmp_path: Path) -> None:
+    """D-1: it has precedence over the shipped one of that name, which it may extend; its content is checked with line
+    numbers."""
     folder = tmp_path / "profiles"
     folder.mkdir()
     (folder / "chat.toml").write_text('about = "mine"\nextends = "chat"\n', encoding="utf-8")
@@ -142,18 +143,18 @@ def test_a_profile_beside_the_configuration_is_meant_by_its_name(tmp_path: Path)
 
 
 @pytest.mark.parametrize("url", ["sqlite:////var/a.db", "sqlite:///", "postgresql://anna:sesame@db/antiphon", "off"])
-def test_the_place_of_the_store_is_kept_as_it_is_written(url: str, tmp_path: Path) -> None:
+def test_store_url_is_read_unchanged(url: str, tmp_path: Path) -> None:
     assert parse_config(f'[store]\nurl = "{url}"\n', tmp_path / "antiphon.toml", {}).store.url == url
 
 
-def test_a_relative_file_of_the_store_is_meant_from_the_folder_of_the_configuration(tmp_path: Path) -> None:
+def test_relative_store_file_is_resolved_from_the_folder_of_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "100% mine"
     config = parse_config('[store]\nurl = "sqlite:///kept/a%3F.db"\n', folder / "antiphon.toml", {})
     assert config.store.url == f"sqlite:///{tmp_path}/100%25%20mine/kept/a%3F.db"
     assert parse_config("", folder / "antiphon.toml", {}).store.url is None
 
 
-def test_without_a_file_the_embedded_model_is_served_and_nothing_else() -> None:
+def test_default_config_serves_only_the_embedded_model() -> None:
     (local,) = default_config({}).upstreams
     assert local.embedded
     assert local.upstream_model("local") == "local"
@@ -161,7 +162,7 @@ def test_without_a_file_the_embedded_model_is_served_and_nothing_else() -> None:
     assert default_config({}) == Config(upstreams=[local])
 
 
-def test_a_provider_whose_variable_is_set_is_served_too() -> None:
+def test_default_config_serves_providers_whose_variable_is_set() -> None:
     assert [
         upstream.name for upstream in default_config({"GROQ_API_KEY": "gsk-1", "OPENAI_API_KEY": ""}).upstreams
     ] == [
@@ -170,14 +171,14 @@ def test_a_provider_whose_variable_is_set_is_served_too() -> None:
     ]
 
 
-def test_a_file_without_upstreams_has_the_usual_ones() -> None:
+def test_file_without_upstreams_has_the_default_upstreams() -> None:
     environ = {"GROQ_API_KEY": "gsk-1"}
     config = parse_config("[server]\nport = 9000\n", "antiphon.toml", environ)
     assert config.upstreams == default_config(environ).upstreams
     assert config.server.port == 9000
 
 
-def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
+def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
     with pytest.raises(ConfigError, match="the environment variable GROQ_API_KEY contains spaces") as caught:
         default_config({"GROQ_API_KEY": "gsk 1"})
     assert "gsk 1" not in str(caught.value)
@@ -186,7 +187,7 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
     )
 
 
-# How it complains
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_usual_variable_with_a_broken_key_is_told_without_it() -> None:
         ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, wanted a number above 0"),
         ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, wanted a number above 0"),
         ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, wanted a number above 0"),
-        # What holds between settings has its line too.
+        # Rules between settings are reported with their line too.
         (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
         (LAB + LAB, 6, "upstreams[1].name: duplicate name 'lab'"),
         (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: no profile is named 'chatt'; did you mean 'chat'?"),

@@ -1,4 +1,4 @@
-"""Names of models: what a rule makes of a name."""
+"""Model rules: how a rule maps a model name."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def rule(asked: str, told: str) -> ModelRule:
         ("lab/*", "*", "other/mock-1", None),
     ],
 )
-def test_a_rule_renames(asked: str, told: str, name: str, becomes: str | None) -> None:
+def test_rule_renames_the_model(asked: str, told: str, name: str, becomes: str | None) -> None:
     assert upstream_model_name(rule(asked, told), name) == becomes
 
 
-def test_a_plain_name_or_pattern_keeps_the_name() -> None:
+def test_rule_without_target_keeps_the_name() -> None:
     assert upstream_model_name("gpt-*", "gpt-4") == "gpt-4"
     assert upstream_model_name("gpt-*", "mock-1") is None
 
 
-def test_a_pattern_is_what_has_a_star() -> None:
+def test_name_with_a_star_is_a_pattern() -> None:
     assert is_pattern("gpt-*")
     assert not is_pattern("gpt[4]?")

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what its generator makes of the shapes, and its example is a good configuration."""
+"""docs/configuration.md is generated from the schema, and its example is a valid configuration."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from antiphon.config import describe_config, parse_config
 ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob", "COMPACTION_KEY": "ab" * 32, "OLD_KEY": "cd" * 32}
 
 
-def test_the_page_is_what_its_generator_makes() -> None:
+def test_page_equals_the_output_of_its_generator() -> None:
     made = page()
     assert PAGE.read_text(encoding="utf-8") == made, "stale: run `PYTHONPATH=src python tools/configuration_page.py`"
 
 
-def test_every_setting_has_one_line_on_what_it_does() -> None:
+def test_page_describes_every_setting_in_one_line() -> None:
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| [^|]*\| (.+) \|$", page(), flags=re.MULTILINE)
     settings = [field.encode_name for shape in SECTIONS.values() for field in fields(shape)]
     assert [name for name, _, _ in rows if name.islower()] == settings
     assert all(kind.strip() and meaning.strip().endswith(".") for name, kind, meaning in rows if name.islower())
 
 
-def test_the_example_is_a_good_configuration() -> None:
+def test_page_example_is_a_valid_configuration() -> None:
     config = parse_config(EXAMPLE, "antiphon.toml", ENVIRON)
     assert [upstream.name for upstream in config.upstreams] == ["lab", "local", "mine"]
     assert {key.name for key in config.key_hashes(ENVIRON).values()} == {"alice", "bob"}
     assert describe_config(config)[-1] == "traces: in traces"
 
 
-def test_the_example_has_every_setting() -> None:
+def test_page_example_contains_every_setting() -> None:
     toml = tomllib.loads(EXAMPLE)
     tables: dict[str, list[Any]] = {
         "`[server]`": [toml["server"]],

@@ -1,4 +1,4 @@
-"""What a configuration can be asked once it is read: models, keys, profiles."""
+"""Queries on a loaded configuration: models, keys, profiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALICE = KeyConfig(name="alice", sha256=sha256(b"open sesame").hexdigest().upper(
 BOB = KeyConfig(name="bob", env="BOB_KEY")
 
 
-def test_the_first_rule_that_matches_names_the_upstreams_model() -> None:
+def test_upstream_model_comes_from_the_first_matching_rule() -> None:
     assert [LAB.upstream_model(asked) for asked in ("mock-1", "mock-7", "fast", "lab/fast", "other")] == [
         "mock-1",
         "mock-7",
@@ -31,11 +31,11 @@ def test_the_first_rule_that_matches_names_the_upstreams_model() -> None:
     ]
 
 
-def test_a_wildcard_that_stands_for_nothing_names_no_model() -> None:
+def test_wildcard_does_not_match_an_empty_name() -> None:
     assert LAB.upstream_model("lab/") is None
 
 
-def test_listed_models_are_those_that_can_be_named_each_once() -> None:
+def test_listed_models_are_the_names_without_patterns_and_duplicates() -> None:
     assert LAB.listed_models() == ["mock-1", "fast"]
     assert LAB.has_patterns
     plain = UpstreamConfig(name="x", dialect="chat", models=["a", ModelRule(from_="b", to="c")])
@@ -43,18 +43,18 @@ def test_listed_models_are_those_that_can_be_named_each_once() -> None:
     assert not plain.has_patterns
 
 
-def test_an_upstream_serves_every_model_unless_it_says_which() -> None:
+def test_upstream_without_models_serves_every_model() -> None:
     assert UpstreamConfig(name="x", dialect="chat").upstream_model("anything") == "anything"
 
 
-def test_an_upstream_has_the_usual_profile_of_its_dialect_unless_it_names_one() -> None:
+def test_profile_name_defaults_to_the_profile_of_the_dialect() -> None:
     assert UpstreamConfig(name="x", dialect="chat").profile_name == "chat"
     assert UpstreamConfig(name="x", dialect="responses").profile_name == "open-responses"
     assert UpstreamConfig(name="x", dialect="chat", embedded=True).profile_name == "local"
     assert UpstreamConfig(name="x", dialect="chat", profile="mine").profile_name == "mine"
 
 
-def test_an_upstreams_key_is_read_when_it_is_asked_for_and_is_nowhere_else() -> None:
+def test_api_key_is_read_from_the_environment_and_not_in_the_repr() -> None:
     config = Config(upstreams=[LAB], keys=[ALICE, BOB])
     environ = {"LAB_KEY": "sk-upstream", "BOB_KEY": "sk-client"}
     assert LAB.api_key(environ) == "sk-upstream"
@@ -64,13 +64,13 @@ def test_an_upstreams_key_is_read_when_it_is_asked_for_and_is_nowhere_else() -> 
     assert "sk-" not in repr(config)
 
 
-def test_a_key_that_is_held_twice_is_one_secret() -> None:
+def test_secrets_contain_each_key_once() -> None:
     assert Config(upstreams=[LAB, LAB]).secrets({"LAB_KEY": "sk-1"}) == ["sk-1"]
     assert Config(upstreams=[LAB], keys=[ALICE]).secrets({}) == []
 
 
-def test_clients_are_known_by_the_hashes_of_their_keys() -> None:
-    """HTTP-6: a hash in the file and a key in the environment are the same to whoever compares."""
+def test_key_hashes_map_hashes_to_owners() -> None:
+    """HTTP-6: a hash in the file and a key in the environment compare alike."""
     owners = Config(keys=[ALICE, BOB]).key_hashes({"BOB_KEY": "sk-client"})
     assert {hash: key.name for hash, key in owners.items()} == {
         key_hash(b"open sesame"): "alice",
@@ -79,15 +79,15 @@ def test_clients_are_known_by_the_hashes_of_their_keys() -> None:
     assert key_hash(b"open sesame") == sha256(b"open sesame").digest()
 
 
-def test_a_key_that_is_gone_is_an_error_and_not_one_key_less() -> None:
-    """Without any key everybody may ask: a variable that is missing in a worker must not open the door."""
+def test_key_hashes_raise_for_a_missing_key() -> None:
+    """Without any key everybody has access: a missing variable in a worker must not remove the access check."""
     with pytest.raises(
         ConfigError, match="the key of 'bob' is missing: expected it in the environment variable BOB_KEY"
     ):
         Config(keys=[BOB]).key_hashes({"BOB_KEY": ""})
 
 
-def test_a_configuration_is_frozen_and_survives_the_way_to_another_process() -> None:
+def test_config_is_frozen_and_picklable() -> None:
     config = Config(upstreams=[LAB], keys=[ALICE])
     assert pickle.loads(pickle.dumps(config)) == config
     with pytest.raises(AttributeError):

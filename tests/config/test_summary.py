@@ -14,7 +14,7 @@ LAB = UpstreamConfig(
 LOCAL = UpstreamConfig(name="local", dialect="chat", embedded=True, models=["local"])
 
 
-def test_it_says_what_is_served_from_where_and_to_whom() -> None:
+def test_summary_lists_upstreams_keys_and_traces() -> None:
     keys = [
         KeyConfig(name="alice", sha256="0" * 64),
         KeyConfig(name="bob", env="BOB_KEY"),
@@ -28,5 +28,5 @@ def test_it_says_what_is_served_from_where_and_to_whom() -> None:
     ]
 
 
-def test_it_says_what_there_is_not() -> None:
+def test_summary_names_missing_keys_and_traces() -> None:
     assert describe_config(Config()) == ["keys: none; only this machine can connect", "traces: off"]

@@ -1,7 +1,7 @@
-"""Law (b) of every dialect and every recording: any cut of the bytes gives equal events.
+"""Law (b) of every dialect and every recording: any split of the bytes gives equal events.
 
-It stands apart because it takes all its time in one small module, `sse`, which has its own tests: coverage would only slow it down.
-"""
+It is a separate module because it spends all its time in one small module, `sse`, which has its own tests: coverage
+would only slow it down."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.dialects.test_laws import Recording, every_recording, frames_of
 
 
 @every_recording
-def test_every_cut_of_the_bytes_gives_the_same_events(recording: Recording) -> None:
-    """Law (b): in two at every place, and byte by byte. Events depend on frames alone, so equal frames are enough."""
+def test_recording_gives_the_same_frames_for_every_split(recording: Recording) -> None:
+    """Law (b): in two at every byte, and byte by byte. Events depend on frames alone, so equal frames are enough."""
     data = recording.path.read_bytes()
     whole = frames_of(data)
     for place in range(len(data)):

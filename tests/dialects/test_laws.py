@@ -1,8 +1,7 @@
-"""The laws of every dialect and every recording. A new dialect is one line in `DIALECTS`; the laws then run by themselves.
+"""The laws of every dialect and every recording. A new dialect is one line in `DIALECTS`; the laws then apply to it.
 
-(a) events pass the grammar; (e) a stream that is cut anywhere ends once, with nothing left open. (b) stands in `test_cuts.py`. (c)
-and (d) need to know what a dialect can say, and stand with each dialect's own tests.
-"""
+(a) events pass the grammar; (e) a stream that is truncated anywhere ends once, with nothing left open. (b) is in
+`test_cuts.py`. (c) and (d) depend on what a dialect can express, and are in each dialect's own tests."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ NAMES = {
     "error_from_hub": ["error"],
 }
 FOLDER = Path(__file__).parents[1] / "recordings"
-# One that offers every kind of tool, so that calls of any of them are understood.
+# A request that offers every kind of tool, so that calls of any of them are recognised.
 TOOLS: list[ToolParam] = [
     FunctionToolParam(name="get_weather"),
     CustomTool(name="apply_patch"),
@@ -68,26 +67,26 @@ def events_of(dialect: str, frames: list[sse.Frame]) -> list[StreamEvent]:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_dialect_has_the_eight_names_and_each_takes_what_the_others_take(name: str) -> None:
+def test_dialect_has_the_eight_names_with_the_same_parameters(name: str) -> None:
     for half, parameters in NAMES.items():
         taken = inspect.signature(getattr(DIALECTS[name], half)).parameters.values()
         assert [parameter.name for parameter in taken if parameter.kind is not parameter.KEYWORD_ONLY] == parameters
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_dialect_has_recordings(name: str) -> None:
+def test_dialect_has_recordings(name: str) -> None:
     assert sum(recording.dialect == name for recording in RECORDINGS) >= 20
 
 
 @every_recording
-def test_the_events_of_a_recording_obey_the_grammar(recording: Recording) -> None:
-    """Law (a): STR-1 … STR-12 and ITEM-2 … ITEM-6, whatever the server did."""
+def test_recording_passes_the_grammar(recording: Recording) -> None:
+    """Law (a): STR-1 … STR-12 and ITEM-2 … ITEM-6, for any server behaviour."""
     assert find_violations(events_of(recording.dialect, frames_of(recording.path.read_bytes()))) == []
 
 
 @every_recording
-def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(recording: Recording) -> None:
-    """Law (e), ITEM-3, STR-7: after any number of bytes; what differs is only which frames came whole."""
+def test_truncated_recording_ends_once_with_no_open_items(recording: Recording) -> None:
+    """Law (e), ITEM-3, STR-7: after any number of bytes; only the set of complete frames differs."""
     data = recording.path.read_bytes()
     for frames in {tuple(frames_of(data[:place])) for place in range(len(data) + 1)}:
         events = events_of(recording.dialect, list(frames))

@@ -1,4 +1,5 @@
-"""docs/dialects.md says what the translators do: its table is computed by running them, and nothing in it vanishes in silence."""
+"""docs/dialects.md describes the translators: its table is computed by running them, and nothing in it is lost in
+silence."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ FEATURE = Feature("a field", {"chat": {"field": 1}}, mark="MARK", how="in other 
 LOSS = Loss("field", "the field", "there is no place for it")
 
 
-def test_the_table_is_what_the_translators_do() -> None:
-    """F-4, REQ-5, REQ-6: a feature that is gone without a loss fails this test, too."""
+def test_table_equals_the_output_of_the_translators() -> None:
+    """F-4, REQ-5, REQ-6: a feature that is lost in silence fails this test, too."""
     text = PAGE.read_text(encoding="utf-8")
     assert (text.count(BEGIN), text.count(END)) == (1, 1)
     assert page(text) == text, "stale: run `PYTHONPATH=src:. python tools/dialects_page.py`"
@@ -43,13 +44,11 @@ def test_the_table_is_what_the_translators_do() -> None:
         (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text stands in its place")),
     ],
 )
-def test_what_became_of_a_feature_is_told_by_what_was_made_and_what_was_lost(
-    made: bytes, losses: list[Loss], verdict: Verdict
-) -> None:
+def test_verdict_follows_from_the_result_and_the_losses(made: bytes, losses: list[Loss], verdict: Verdict) -> None:
     assert judged(FEATURE, made, FEATURE.said["chat"], losses) == verdict
 
 
-def test_what_vanishes_in_silence_has_no_place_in_the_table() -> None:
+def test_silent_loss_raises_vanished_error() -> None:
     """F-4."""
     with pytest.raises(VanishedError, match="a field"):
         judged(FEATURE, b"{}", FEATURE.said["chat"], [])
@@ -68,13 +67,11 @@ def test_what_vanishes_in_silence_has_no_place_in_the_table() -> None:
         (None, [1], False),
     ],
 )
-def test_what_is_wanted_may_stand_among_other_things_but_in_its_order(made: Any, wanted: Any, is_there: bool) -> None:
+def test_contains_requires_the_expected_values_in_order(made: Any, wanted: Any, is_there: bool) -> None:
     assert contains(made, wanted) is is_there
 
 
 @pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
-def test_a_stream_that_fails_in_the_middle_fails_in_every_dialect_with_the_servers_own_words(
-    source: Any, target: Any
-) -> None:
+def test_failed_stream_fails_in_every_dialect_with_the_servers_message(source: Any, target: Any) -> None:
     """STR-8."""
     assert broken_stream(source, target)

@@ -1,4 +1,4 @@
-"""Tools that came before are not read, named, translated or written again; nobody can tell but by the time it takes."""
+"""Repeated tools are decoded, named, translated and encoded once, with the same results as without sharing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.protocol.tools import FunctionToolParam, ToolList
 
 
 def apart(request: Request) -> Request:
-    """The same request with tools that nothing is known of."""
+    """The same request with tools that are not shared."""
     return replace(request, tools=list(request.tools)) if request.tools else request
 
 
@@ -34,9 +34,9 @@ def chat_body(request: Request, wire: ChatWire) -> object:
 
 
 @given(requests(), wires())
-def test_shared_tools_are_told_like_any_others(request: Request, wire: ChatWire) -> None:
+def test_shared_tools_are_translated_like_others(request: Request, wire: ChatWire) -> None:
     read = codec.decode_request(codec.encode(apart(request)))
-    for _ in range(2):  # what was worked out the first time is used the second
+    for _ in range(2):  # the second pass uses the cached results of the first
         for other in (ChatWire(), wire, replace(wire)):
             assert chat_body(read, other) == chat_body(apart(read), other)
         assert responses.request_from_hub(read)[0] == responses.request_from_hub(apart(read))[0]
@@ -48,7 +48,7 @@ def test_shared_tools_are_told_like_any_others(request: Request, wire: ChatWire)
 
 
 @given(requests())
-def test_a_body_that_comes_again_is_read_the_same(request: Request) -> None:
+def test_repeated_body_is_decoded_the_same(request: Request) -> None:
     body = codec.encode(apart(request))
     first, second = codec.decode_request(body), codec.decode_request(body)
     assert first == second
@@ -59,14 +59,14 @@ def test_a_body_that_comes_again_is_read_the_same(request: Request) -> None:
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}}
 
 
-def test_equal_tools_are_read_once() -> None:
+def test_equal_tools_are_decoded_once() -> None:
     one, other = (codec.decode_request(msgspec.json.encode({"model": model, "tools": [TOOL]})) for model in "ab")
     assert isinstance(one.tools, ToolList)
     assert one.tools is other.tools
     assert initial_response(one, id="a", created_at=1).tools is initial_response(other, id="b", created_at=2).tools
 
 
-def test_tools_too_long_to_be_kept_are_read_all_the_same() -> None:
+def test_tools_over_the_cache_limit_are_decoded() -> None:
     long = [{**TOOL, "description": "x" * codec.MAX_CACHED_TOOL_BYTES}]
     one, other = (codec.decode_request(msgspec.json.encode({"tools": long})) for _ in range(2))
     assert one == other
@@ -74,12 +74,12 @@ def test_tools_too_long_to_be_kept_are_read_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(("said", "read"), [(b"null", None), (b"[]", [])])
-def test_no_tools_are_no_tools(said: bytes, read: object) -> None:
+def test_empty_and_null_tools_are_decoded(said: bytes, read: object) -> None:
     assert codec.decode_request(b'{"tools":' + said + b"}").tools == read
     assert codec.decode_request(b"{}").tools is UNSET
 
 
-def test_tools_of_the_history_stand_beside_the_shared_ones() -> None:
+def test_additional_tools_are_sent_beside_the_shared_ones() -> None:
     extra = {"type": "additional_tools", "tools": [{**TOOL, "name": "more"}]}
     hello = {"type": "message", "role": "user", "content": "hello"}
     body = msgspec.json.encode({"input": [hello, extra], "tools": [TOOL]})
@@ -90,7 +90,7 @@ def test_tools_of_the_history_stand_beside_the_shared_ones() -> None:
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["look", "more"]
 
 
-def test_a_fault_in_tools_is_told_with_its_place_every_time() -> None:
+def test_invalid_tool_is_refused_with_its_path_every_time() -> None:
     body = msgspec.json.encode({"tools": [TOOL, {**TOOL, "name": "no spaces"}]})
     for _ in range(2):
         with pytest.raises(ApiError, match="name") as refused:

@@ -1,5 +1,5 @@
-"""docs/errors.md, "kill -9 with background work queued and running": whatever becomes of the process or of the storage, all
-work reaches one end, nobody's is made twice, and what was said is never unsaid (API-2)."""
+"""docs/errors.md, "kill -9 with background work queued and running": after any failure of a process or of the storage,
+every background response reaches one end, none is run twice, and no stored event is lost (API-2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from antiphon.store.opening import open_store
 from antiphon.store.work import Work
 from antiphon.testing import Gate, Reply, turn
 
-SOON = 60.0  # seconds in which all of it has an end
+SOON = 60.0  # seconds in which all responses end
 GOODBYE = "dead runner"
 
 
@@ -59,13 +59,13 @@ def spoken(gate: Gate) -> Reply:
 
 
 def has_begun(client: Client, id: str) -> bool:
-    """Whether somebody has seen more of it than that it waits: now somebody has."""
+    """Whether the response has more events than `queued`."""
     with client.reading("GET", f"/v1/responses/{id}?stream=true") as events:
         return any(type(event) is ResponseInProgress for event in events)
 
 
-def test_all_of_fifty_reach_an_end_after_kill_9_and_none_is_made_twice(url: str) -> None:
-    """API-2: what had said nothing is begun again, what had is over, and what waited is made."""
+def test_fifty_background_responses_end_after_kill_9_and_none_runs_twice(url: str) -> None:
+    """API-2: responses without output are restarted, responses with output fail, and queued ones run."""
     gate = Gate()
     says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
     texts = [*says, *(f"waiting {n}" for n in range(34))]
@@ -92,8 +92,9 @@ def test_all_of_fifty_reach_an_end_after_kill_9_and_none_is_made_twice(url: str)
             assert outcome == ("completed", None, 2 if text.startswith("silent") else 1)
 
 
-def test_all_of_fifty_reach_an_end_when_one_of_two_replicas_dies_and_the_other_loses_nothing(url: str) -> None:
-    """API-2: what the dead one had is taken up or over, what the other has goes on, and what waited is made once."""
+def test_fifty_background_responses_end_after_one_of_two_replicas_dies(url: str) -> None:
+    """API-2: the other replica restarts or fails the responses of the dead one, continues its own, and runs queued ones
+    once."""
     gate = Gate()
     says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
     texts = [*says, *(f"waiting {n}" for n in range(34))]
@@ -116,8 +117,8 @@ def test_all_of_fifty_reach_an_end_when_one_of_two_replicas_dies_and_the_other_l
     assert {end for text, end in ends.items() if text not in of_the_dead} == {("completed", None, 1)}
 
 
-def test_a_gateway_that_stops_gives_back_what_said_nothing_and_ends_the_rest(url: str) -> None:
-    """API-2, after the grace."""
+def test_shutdown_requeues_responses_without_output_and_fails_the_others(url: str) -> None:
+    """API-2, after the grace period."""
     gate = Gate()
     says = {"silent": silent(gate), "spoken": spoken(gate)}
     with scripted(says) as upstream:
@@ -143,8 +144,9 @@ RICH = turn(
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_what_a_dead_gateway_left_after_any_event_is_brought_to_a_proper_end(url: str, is_cancelled: bool) -> None:
-    """STR-5 to STR-8, over what was kept and what was added to it. What was to be cancelled is, whoever gets to it."""
+def test_response_of_a_dead_gateway_is_ended_after_any_event(url: str, is_cancelled: bool) -> None:
+    """STR-5 to STR-8, over the stored events and the added ones. A response to be cancelled is cancelled by whichever
+    replica takes it."""
     with laboratory(url, says={"rich": RICH}) as lab:
         id = lab.begin(input="rich", tools=TOOLS)
         lab.wait(id)
@@ -162,12 +164,12 @@ def test_what_a_dead_gateway_left_after_any_event_is_brought_to_a_proper_end(url
             elif count:
                 assert (response["status"], code) == ("failed", "server_restarted")
             else:
-                assert response["status"] == "completed"  # nobody had seen any of it
+                assert response["status"] == "completed"  # it had no output
         assert len(lab.upstream.received) == (0 if is_cancelled else 1)
 
 
 async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> list[str]:
-    """As many responses as there are events before the end, each left after one more of them by somebody who died."""
+    """One response per event before the end; each has one event more, and its runner died."""
     store = await opened(url)
     record, said = await store.get("alice", id), await store.events_after("alice", id, -1)
     assert record is not None
@@ -195,8 +197,8 @@ async def opened(url: str) -> Store:
     return store
 
 
-def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
-    """docs/errors.md, "PostgreSQL restarted": its events wait, and so does whoever reads them."""
+def test_postgresql_restart_ends_no_response_and_no_reader() -> None:
+    """docs/errors.md, "PostgreSQL restarted": events wait to be written, and readers wait."""
     url = postgres_server.fresh_url()
     with laboratory(url) as lab, ThreadPoolExecutor(1) as reader:
         gates = [lab.gate(), lab.gate()]
@@ -216,8 +218,8 @@ def test_a_postgresql_that_is_restarted_ends_no_work_and_no_reader() -> None:
         assert lab.asked("slow") == 1
 
 
-def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None:
-    """docs/errors.md, "PostgreSQL restarted": what runs and what waits is made, each once."""
+def test_postgresql_restart_loses_no_queued_response() -> None:
+    """docs/errors.md, "PostgreSQL restarted": running and queued responses complete, each once."""
     says: dict[str, Reply] = {}
     limits = {"background": BackgroundConfig(running=4)}
     with laboratory(postgres_server.fresh_url(), says=says, config=limits) as lab:
@@ -234,7 +236,7 @@ def test_a_postgresql_that_is_restarted_under_a_queue_loses_none_of_it() -> None
 
 
 def begin_and_read(lab: Lab, gate: Gate, reader: Executor) -> tuple[str, Future[list[Any]]]:
-    """Work that has come to the gate, and somebody who has read what it said so far and reads on."""
+    """A response whose upstream waits at the gate, and a reader that has its events so far and continues reading."""
     id = lab.begin(input="slow")
     gate.wait_reached()
     assert has_begun(lab, id)
@@ -245,7 +247,7 @@ def begin_and_read(lab: Lab, gate: Gate, reader: Executor) -> tuple[str, Future[
 
 
 def read_all(lab: Lab, id: str, has_read: Event) -> list[Any]:
-    """Its stream to the end; `has_read` is set once there is any of it."""
+    """Its stream to the end; `has_read` is set once the first event was read."""
     heard = []
     with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
         for event in events:
@@ -258,8 +260,9 @@ def away() -> StorageUnavailable:
     return StorageUnavailable("the storage is away")
 
 
-def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path: Path) -> None:
-    """Claims, signs of life, events and the end are tried again; a reader waits; what could not even begin is begun again."""
+def test_transient_storage_failures_only_delay_responses(tmp_path: Path) -> None:
+    """Claims, heartbeats, events and the end are retried; a reader waits; a response that could not start is started
+    again."""
     store = Fails()
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
         gate = lab.gate()
@@ -281,10 +284,10 @@ def test_a_storage_that_fails_now_and_then_costs_time_and_nothing_else(tmp_path:
         assert "background work interrupted: the store is unavailable" in lab.gateway.written
 
 
-def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
+def test_reader_is_disconnected_and_logged_if_storage_stays_unavailable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It has heard no end, so it comes again. Nothing is wrong with the gateway, and its log does not say so."""
+    """The reader saw no end, so it reconnects. The gateway is not at fault, and its log reports no failure of it."""
     monkeypatch.setattr(background_stream, "STORAGE_TIMEOUT", 1)
     store = Fails()
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
@@ -302,7 +305,7 @@ def test_a_reader_whose_storage_stays_away_is_cut_and_the_log_says_why(
 
 
 @pytest.mark.parametrize("method", ["get", "finish"])
-def test_a_fault_of_the_gateway_itself_is_in_the_log_and_ends_the_response(tmp_path: Path, method: str) -> None:
+def test_internal_error_is_logged_and_fails_the_background_response(tmp_path: Path, method: str) -> None:
     store = Fails()
     url = f"sqlite:///{tmp_path}/a.db"
     with laboratory(url, open_store=store.open, has_a_fault=True) as lab:
@@ -316,8 +319,8 @@ def test_a_fault_of_the_gateway_itself_is_in_the_log_and_ends_the_response(tmp_p
 
 
 @pytest.mark.parametrize("method", ["get", "append", "finish"])
-def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Path, method: str) -> None:
-    """Nobody hears of it any more from its runner, which finds out when it writes."""
+def test_response_deleted_during_storage_stays_deleted(tmp_path: Path, method: str) -> None:
+    """Its runner gets no notification and notices the deletion when it writes."""
     stall = Stall(method)
     with laboratory(
         f"sqlite:///{tmp_path}/a.db",
@@ -333,7 +336,7 @@ def test_what_is_deleted_in_the_middle_of_the_storing_stays_deleted(tmp_path: Pa
         assert lab.ask("GET", f"/v1/responses/{id}").status_code == 404
 
 
-def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_path: Path) -> None:
+def test_deleted_response_is_cancelled_at_its_next_write(tmp_path: Path) -> None:
     with laboratory(
         f"sqlite:///{tmp_path}/a.db", background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0)
     ) as lab:
@@ -355,7 +358,7 @@ def test_what_is_deleted_while_it_speaks_is_given_up_with_its_next_words(tmp_pat
     ],
     ids=["no stream", "no end mark"],
 )
-def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, said: Reply) -> None:
+def test_background_events_are_a_stream_for_every_form_of_upstream_answer(tmp_path: Path, said: Reply) -> None:
     with laboratory(f"sqlite:///{tmp_path}/a.db", says={"odd": said}) as lab:
         response = lab.wait(lab.begin(input="odd"))
         events = lab.events(response["id"])
@@ -364,7 +367,7 @@ def test_whatever_way_an_upstream_answers_is_told_as_a_stream(tmp_path: Path, sa
         assert response["status"] == "completed"
 
 
-def test_a_runner_that_let_its_lease_run_out_and_gets_it_again_does_not_begin_anew(tmp_path: Path) -> None:
+def test_runner_that_reclaims_its_expired_lease_does_not_restart(tmp_path: Path) -> None:
     store = Fails()
     timings = replace(BACKGROUND_TIMINGS, lease=0.01, poll_interval=0.01, heartbeat=60.0)
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open, background_timings=timings) as lab:
@@ -379,7 +382,7 @@ def test_a_runner_that_let_its_lease_run_out_and_gets_it_again_does_not_begin_an
         assert lab.asked("slow") == 1
 
 
-def test_work_can_be_ended_before_its_first_step_and_after_it_is_gone(tmp_path: Path) -> None:
+def test_job_can_be_cancelled_before_its_first_step_and_after_deletion(tmp_path: Path) -> None:
     with laboratory(f"sqlite:///{tmp_path}/a.db") as lab:
         runner: Any = lab.gateway.services.background
 

@@ -34,7 +34,7 @@ def reset(client: socket.socket) -> None:
 
 
 def close_half(client: socket.socket) -> None:
-    """It counts as gone (docs/decisions/0005): the gateway closes the other half, too."""
+    """A half-closed client counts as disconnected (docs/decisions/0005): the gateway closes the other half too."""
     client.shutdown(socket.SHUT_WR)
     read_all(client)
     client.close()
@@ -42,13 +42,13 @@ def close_half(client: socket.socket) -> None:
 
 @pytest.fixture(params=[close, reset, close_half])
 def leave(request: pytest.FixtureRequest) -> Callable[[socket.socket], None]:
-    """The ways to go."""
+    """The ways to disconnect."""
     way: Callable[[socket.socket], None] = request.param
     return way
 
 
 def asking(lab: Lab, **settings: Any) -> socket.socket:
-    """A client that has asked, and reads nothing yet."""
+    """A client that has sent its request and reads nothing yet."""
     client = lab.gateway.connect()
     client.sendall(request(**settings))
     return client
@@ -64,20 +64,20 @@ def read_until(client: socket.socket, wanted: bytes) -> bytes:
 
 
 def left(lab: Lab) -> int:
-    """How many clients are known to have left."""
+    """The number of recorded client disconnects."""
     return lab.gateway.written.count('"client_left":true')
 
 
 def expect_cancelled(lab: Lab, abandoned: int, known: int, count: int = 1) -> None:
-    """Within a second, where nothing else keeps the machine busy: no limit of the upstream's own comes into it."""
+    """Within a second on an idle machine: without any timeout of the upstream."""
     lab.upstream.wait_disconnected(abandoned + count, BOUND)
     until(lambda: left(lab) == known + count)
 
 
-# Leaving
+# Disconnects
 
 
-def test_a_client_that_leaves_before_the_first_byte(
+def test_disconnect_before_the_first_byte_cancels_the_upstream(
     lab: Lab, stream: bool, leave: Callable[[socket.socket], None]
 ) -> None:
     gate = Gate()
@@ -98,10 +98,10 @@ def test_a_client_that_leaves_before_the_first_byte(
     ],
     ids=["text", "reasoning", "arguments"],
 )
-def test_a_client_that_leaves_in_the_middle(
+def test_disconnect_during_the_answer_cancels_the_upstream(
     lab: Lab, stream: bool, leave: Callable[[socket.socket], None], said: Any, seen: bytes
 ) -> None:
-    """Also a client that waits for the whole while the upstream streams."""
+    """Also a client that waits for a plain answer while the upstream streams."""
     gate = Gate()
     lab.says = turn(said, testing.wait(gate), testing.text("never"), stream=True)
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -122,9 +122,7 @@ def test_a_client_that_leaves_in_the_middle(
         SSE_HEAD,
     ],
 )
-def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(
-    lab: Lab, stream: bool, begun: bytes
-) -> None:
+def test_disconnect_cancels_the_upstream_at_any_point_of_its_answer(lab: Lab, stream: bool, begun: bytes) -> None:
     gate = Gate()
     lab.says = exactly(begun, testing.wait(gate))
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -134,7 +132,7 @@ def test_a_client_that_leaves_while_the_upstream_is_in_the_middle_of_anything(
     expect_cancelled(lab, abandoned, known)
 
 
-def test_a_client_that_leaves_while_the_upstream_is_being_connected(stream: bool) -> None:
+def test_disconnect_during_upstream_connect_abandons_the_connection(stream: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"https://127.0.0.1:{nobody.getsockname()[1]}/v1"
         with laboratory("chat", UpstreamConfig(name="silent", dialect="chat", base_url=url, models=["silent"])) as lab:
@@ -142,15 +140,17 @@ def test_a_client_that_leaves_while_the_upstream_is_being_connected(stream: bool
             caller, _ = nobody.accept()
             caller.settimeout(SETTLING)
             client.close()
-            read_all(caller)  # the connection that was being made is given up
+            read_all(caller)  # the pending connection is abandoned
             caller.close()
             until(lambda: left(lab) == 1)
             lab.settle()
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
-def test_a_client_that_leaves_while_it_sends(lab: Lab, share: float, leave: Callable[[socket.socket], None]) -> None:
-    """The upstream is not asked."""
+def test_disconnect_during_the_request_makes_no_upstream_call(
+    lab: Lab, share: float, leave: Callable[[socket.socket], None]
+) -> None:
+    """No upstream call is made."""
     data = request()
     client = lab.gateway.connect()
     client.sendall(data[: int(len(data) * share)])
@@ -159,8 +159,8 @@ def test_a_client_that_leaves_while_it_sends(lab: Lab, share: float, leave: Call
     assert len(lab.upstream.received) == 1  # the request after it
 
 
-def test_a_client_that_leaves_right_after_the_end(lab: Lab, stream: bool) -> None:
-    """Nothing is cancelled that is done."""
+def test_disconnect_after_the_end_is_not_counted(lab: Lab, stream: bool) -> None:
+    """A completed answer is not cancelled."""
     known = left(lab)
     client = asking(lab, stream=stream, close=False)
     read_until(client, b"0\r\n\r\n" if stream else b'"usage"')
@@ -169,7 +169,7 @@ def test_a_client_that_leaves_right_after_the_end(lab: Lab, stream: bool) -> Non
     assert left(lab) == known
 
 
-def test_many_clients_that_leave_at_once(lab: Lab, stream: bool) -> None:
+def test_many_simultaneous_disconnects_cancel_their_upstreams(lab: Lab, stream: bool) -> None:
     gate = Gate()
     lab.says = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), stream=True)
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -181,11 +181,11 @@ def test_many_clients_that_leave_at_once(lab: Lab, stream: bool) -> None:
     expect_cancelled(lab, abandoned, known, 40)
 
 
-# Not reading
+# Clients that do not read
 
 
 def flood(lab: Lab) -> tuple[bytes, bytes]:
-    """How a turn begins, and a piece of it that can be said for ever."""
+    """The start of a turn, and a piece of it that can be repeated forever."""
     lab.ask(stream=True)
     frames = lab.wire(turn(testing.text("x" * 32 * KIB)), stream=True)
     at = next(at for at, frame in enumerate(frames) if b"xxxx" in frame)
@@ -194,7 +194,7 @@ def flood(lab: Lab) -> tuple[bytes, bytes]:
 
 @contextmanager
 def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
-    """So many clients, each of which is being sent a flood."""
+    """This many clients, each of which receives an endless stream."""
     begin, piece = flood(lab)
     begun: list[RawReply] = []
 
@@ -223,8 +223,8 @@ def connections_of_clients() -> list[HttpProtocol]:
 STALLED = 200  # clients
 
 
-def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None:
-    """At most 256 KiB for each in user space, however much the upstream has to say; others are served meanwhile."""
+def test_stalled_clients_use_bounded_memory_and_do_not_affect_others(lab: Lab) -> None:
+    """At most 256 KiB for each in user space, however much the upstream sends; other clients are served meanwhile."""
     abandoned, known = lab.upstream.abandoned, left(lab)
     with clients_that_read_nothing(lab, STALLED):
         theirs = lab.on_loop(connections_of_clients)
@@ -238,12 +238,12 @@ def test_clients_that_stop_reading_cost_little_and_harm_nobody(lab: Lab) -> None
         assert 64 * KIB < sum(sizes) <= 256 * KIB
         assert lab.ask().text == lab.ask(stream=True).text == "Hello."
         until(lambda: lab.upstream.in_flight == STALLED)
-        # What holds them up is no limit of the upstream's own: it would go on for ever.
+        # No limit of the upstream stops them: it would continue forever.
         assert (lab.upstream.abandoned, left(lab)) == (abandoned, known)
     expect_cancelled(lab, abandoned, known, STALLED)
 
 
-def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_clients_are_disconnected_after_the_stall_timeout(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HttpProtocol, "stall_timeout", 0.2)
     abandoned, known = lab.upstream.abandoned, left(lab)
     with clients_that_read_nothing(lab, 5):
@@ -251,8 +251,8 @@ def test_clients_that_read_nothing_are_cut_in_the_end(lab: Lab, monkeypatch: pyt
     assert lab.gateway.written.count("disconnected a client that reads nothing") >= 5
 
 
-def test_a_client_that_reads_slowly_gets_all_of_it(lab: Lab) -> None:
-    """Nobody is cut who takes something now and then."""
+def test_slow_client_receives_the_whole_answer(lab: Lab) -> None:
+    """A client that reads something now and then is not disconnected."""
     said = "x" * 64 * KIB
     lab.says = turn(*[testing.text(said)] * 5)
     client = socket.socket()
@@ -266,11 +266,11 @@ def test_a_client_that_reads_slowly_gets_all_of_it(lab: Lab) -> None:
     assert Told(bytes(came)).text == said * 5
 
 
-# Sending oddly
+# Unusual ways of sending
 
 
-def test_pipelined_requests_are_answered_in_their_order_whatever_becomes_of_each(lab: Lab) -> None:
-    gone = exactly(testing.end("fin"))  # asked for twice if the connection had waited, which is why it comes last
+def test_pipelined_requests_are_answered_in_order_despite_failures(lab: Lab) -> None:
+    gone = exactly(testing.end("fin"))  # requested twice if the connection was pooled, so it comes last
     replies: Iterator[Reply] = iter([turn(testing.text("one")), testing.error(500), turn(testing.text("three"))])
     lab.says = lambda _: next(replies, gone)
     ask = [request(close=at == 3) for at in range(4)]
@@ -296,7 +296,7 @@ def apart(data: bytes) -> list[Told]:
     return answers
 
 
-def test_a_client_that_leaves_takes_the_requests_along_that_wait(lab: Lab, stream: bool) -> None:
+def test_disconnect_drops_pipelined_requests_that_wait(lab: Lab, stream: bool) -> None:
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("Never."))
     abandoned, known = lab.upstream.abandoned, left(lab)
@@ -306,10 +306,10 @@ def test_a_client_that_leaves_takes_the_requests_along_that_wait(lab: Lab, strea
     client.close()
     expect_cancelled(lab, abandoned, known)
     lab.settle()
-    assert len(lab.upstream.received) == 2  # the first of the three, and the one after all
+    assert len(lab.upstream.received) == 2  # the first of the three, and the one of `settle`
 
 
-def test_a_request_in_single_bytes_is_a_request(lab: Lab, stream: bool) -> None:
+def test_request_sent_byte_by_byte_is_answered(lab: Lab, stream: bool) -> None:
     with lab.gateway.connect() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         data = request(stream=stream)
@@ -319,8 +319,10 @@ def test_a_request_in_single_bytes_is_a_request(lab: Lab, stream: bool) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3])
-def test_a_head_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch, share: float) -> None:
-    """Slow senders: the connection is closed, and the upstream was not asked."""
+def test_unfinished_request_head_is_closed_after_the_timeout(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    """Slow senders: the connection is closed, and no upstream call is made."""
     monkeypatch.setattr(HttpProtocol, "head_timeout", 0.1)
     data = request()
     with lab.gateway.connect() as client:
@@ -329,8 +331,8 @@ def test_a_head_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
     assert lab.upstream.received == []
 
 
-def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow senders: who announces a body and stops sending it holds nothing for ever."""
+def test_unfinished_request_body_is_refused_after_the_timeout(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow senders: a client that announces a body and stops sending it holds its connection only for a limited time."""
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     with lab.gateway.connect() as client:
         client.sendall(request()[:-1])
@@ -339,9 +341,7 @@ def test_a_body_that_never_ends_is_given_up(lab: Lab, monkeypatch: pytest.Monkey
     assert lab.upstream.received == []
 
 
-def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_second_body_does_not_affect_the_first_answer(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("one"))
@@ -356,8 +356,8 @@ def test_a_second_body_that_never_ends_spoils_nothing_of_the_first_answer(
     assert len(lab.upstream.received) == 1
 
 
-def test_a_body_that_comes_slowly_is_taken(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is silence that has a limit, not the whole."""
+def test_slow_request_body_is_accepted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is limited, not the total time."""
     monkeypatch.setattr(HttpProtocol, "body_timeout", 1.0)
     head, _, body = request().partition(b"\r\n\r\n")
     with lab.gateway.connect() as client:

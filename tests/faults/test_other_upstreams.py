@@ -1,7 +1,7 @@
-"""docs/errors.md, "Upstream", for servers of messages and gemini: those rows where it matters how a server spells its answers.
+"""docs/errors.md, "Upstream", for servers of messages and gemini: the rows that depend on the form of the server's
+answers.
 
-Whatever happens below that, to connections and heads, is the same for all of them, and proved in `test_upstream_faults`.
-"""
+Faults of connections and response heads are the same for all dialects, and tested in `test_upstream_faults`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         yield lab
 
 
-# The same tests before these servers.
-test_frames_that_are_no_events = upstream_faults.test_frames_that_are_no_events_fail_the_response
-test_single_bytes = upstream_faults.test_an_answer_of_single_bytes_is_the_same_answer
-test_text_that_looks_like_frames = upstream_faults.test_text_that_looks_like_frames_stays_text
-test_each_request_gets_its_own_answer = upstream_faults.test_each_request_of_many_faults_gets_its_own_answer
+# The same tests for these servers.
+test_invalid_frames_fail_the_response = upstream_faults.test_invalid_frames_fail_the_response
+test_answer_in_single_bytes_gives_the_same_response = (
+    upstream_faults.test_answer_in_single_bytes_gives_the_same_response
+)
+test_text_that_looks_like_frames_is_preserved = upstream_faults.test_text_that_looks_like_frames_is_preserved
+test_requests_between_faults_get_their_own_answers = upstream_faults.test_requests_between_faults_get_their_own_answers
 
 
 def refusal(lab: Lab, status: int, message: str) -> PlainReply:
@@ -49,10 +51,10 @@ def refusal(lab: Lab, status: int, message: str) -> PlainReply:
         (429, 429, "rate_limit_exceeded"),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
+def test_upstream_refusal_is_mapped_to_a_code_and_shows_no_key(
     lab: Lab, stream: bool, theirs: int, status: int, code: str
 ) -> None:
-    """ERR-4, ERR-5: never a 401 to the client. Asked once."""
+    """ERR-4, ERR-5: never a 401 to the client. One upstream call."""
     lab.says = refusal(lab, theirs, f"no luck with api_key={UPSTREAM_KEY} at http://127.0.0.1:9/v1")
     answer = lab.ask(stream=stream)
     answer.tells(status, code)
@@ -60,8 +62,8 @@ def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
     assert len(lab.upstream.received) == 1
 
 
-def test_the_time_to_wait_is_told_wherever_the_server_says_it(lab: Lab) -> None:
-    """ERR-2: gemini has it in the body alone."""
+def test_retry_after_is_read_from_header_or_body(lab: Lab) -> None:
+    """ERR-2: gemini sends it in the body only."""
     is_messages = lab.dialect == "messages"
     lab.says = (
         messages_error(429, headers={"retry-after": "30"})
@@ -73,8 +75,9 @@ def test_the_time_to_wait_is_told_wherever_the_server_says_it(lab: Lab) -> None:
     assert answer.headers["retry-after"] == "30"
 
 
-def test_a_stream_that_dies_at_any_frame(lab: Lab) -> None:
-    """STR-7, STR-8: before the first event a 502, after it `response.failed`, and complete once it is; inside frames too."""
+def test_stream_cut_at_any_frame_has_a_valid_outcome(lab: Lab) -> None:
+    """STR-7, STR-8: before the first event a 502, after it `response.failed`, after the completing frame `completed`;
+    inside frames too."""
     frames = lab_frames(lab, CALLS, True)
     whole = b"".join(frames)
     completing = [frame for frame in frames if b'"stop_reason":"' in frame or b'"finishReason":"' in frame][-1]
@@ -90,7 +93,7 @@ def test_a_stream_that_dies_at_any_frame(lab: Lab) -> None:
             assert told.status == 502 or "Wéll… 😀".startswith(told.text), at
 
 
-def test_a_plain_answer_that_dies(lab: Lab) -> None:
+def test_truncated_plain_answer_is_502(lab: Lab) -> None:
     whole = whole_answer(lab, CALLS, stream=False)
     for at in (1, len(whole) // 2, len(whole) - 1):
         lab.says = exactly(whole[:at], end("fin"))
@@ -98,8 +101,8 @@ def test_a_plain_answer_that_dies(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("how", [None, "fin", "hang"])
-def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bool, how: str | None) -> None:
-    """Never a hang, though the upstream keep its connection open."""
+def test_stream_without_usage_or_end_mark_is_completed(lab: Lab, stream: bool, how: str | None) -> None:
+    """Never a hang, even if the upstream keeps its connection open."""
     frames = lab_frames(lab, turn(testing.text("Hel", "lo."), omit=["done", "usage"]), True)
     lab.says = (
         exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD, b"".join(frames), end("hang"))
@@ -108,7 +111,7 @@ def test_complete_without_usage_or_the_end_mark_is_complete(lab: Lab, stream: bo
     assert (answer.outcome, answer.text) == (("completed", None), "Hello.")
 
 
-def test_what_takes_too_long_after_the_first_event_fails_in_the_stream(lab: Lab, stream: bool) -> None:
+def test_timeout_after_the_first_event_fails_the_response(lab: Lab, stream: bool) -> None:
     """STR-8."""
     lab.says = exactly(SSE_HEAD, lab_frames(lab, turn(testing.text("Hel", "lo.")), True)[0], end("hang"))
     answer = lab.ask(stream=stream, model="hasty-1")
@@ -116,8 +119,8 @@ def test_what_takes_too_long_after_the_first_event_fails_in_the_stream(lab: Lab,
     assert answer.status == (200 if stream else 504)
 
 
-def test_arguments_cut_by_length_are_incomplete(lab: Lab) -> None:
-    """Where a call comes in pieces. In the other dialect it comes whole, and what is cut is what was said before."""
+def test_output_cut_by_the_token_limit_is_incomplete(lab: Lab) -> None:
+    """For dialects that send a call in pieces. Gemini sends it whole, so the text before it is cut."""
     called = [testing.tool_call("c1", "f", '{"a":')] if lab.dialect == "messages" else []
     lab.says = turn(testing.text("Well"), *called, testing.finish("length"))
     answer = lab.ask(stream=True)
@@ -128,7 +131,7 @@ def test_arguments_cut_by_length_are_incomplete(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["crlf", "cr", "lines", "bom", "no line end", "comments", "no space"])
-def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, spelling: str) -> None:
+def test_every_sse_spelling_gives_the_same_events(lab: Lab, spelling: str) -> None:
     body = b"".join(lab_frames(lab, CALLS, True)).replace(b"\r\n", b"\n")
     lab.says = exactly(SSE_HEAD, body, end("fin"))
     want = lab.ask(stream=True).gist
@@ -140,9 +143,7 @@ def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, spelling: str) 
 @pytest.mark.parametrize(
     ("code", "status"), [("overloaded", 503), ("rate_limit_exceeded", 429), ("upstream_error", 502)]
 )
-def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
-    lab: Lab, stream: bool, begun: bool, code: str, status: int
-) -> None:
+def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, begun: bool, code: str, status: int) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     types = {"overloaded": "overloaded_error", "rate_limit_exceeded": "rate_limit_error", "upstream_error": "api_error"}
     frame = (

@@ -1,6 +1,5 @@
-"""docs/errors.md, "Storage": whatever becomes of the place where responses are kept, nobody is told `completed` of what is not
-kept, nobody who stores nothing notices, and it heals without a restart.
-"""
+"""docs/errors.md, "Storage": whatever happens to the storage, no client receives `completed` for a response that is not
+stored, requests that store nothing are not affected, and the gateway recovers without a restart."""
 
 from __future__ import annotations
 
@@ -37,13 +36,13 @@ COMPLETED = ("completed", None)
 UNAVAILABLE = ("failed", "storage_unavailable")
 BIG = turn(testing.text("x" * 100_000), testing.usage(5, 2))
 AUTHORIZED = ("authorization", f"Bearer {ALICE}")
-HANDLES = 12  # that a store may have open at most
-CROWD = 4  # clients who ask at once, and leave as many upstream connections to be used again
+HANDLES = 12  # the most that a store may open
+CROWD = 4  # clients that send at once, and leave as many upstream connections in the pool
 
 
 @contextmanager
 def storing(url: str, *, has_a_fault: bool, **settings: Any) -> Iterator[Lab]:
-    """A lab that keeps responses. Where the storage fails, the log says so with all that is known."""
+    """A lab with a store. If the storage fails, the log has an entry with all details."""
     with laboratory("chat", store=StoreConfig(url=url), has_a_fault=has_a_fault, **settings) as lab:
         lab.spare = (CROWD, 0, CROWD + HANDLES)
         if has_a_fault:
@@ -60,13 +59,13 @@ def call(lab: Lab, method: str, id: str) -> Told:
 
 
 def expect_kept(lab: Lab, response: Response) -> None:
-    """Invariant 2: what was told is what is there, and it can be continued."""
+    """Invariant 2: the stored response equals the sent one, and it can be continued."""
     assert call(lab, "GET", response.id).response == response
     assert lab.ask(previous_response_id=response.id, store=False).outcome == COMPLETED
 
 
 def expect_refusals(lab: Lab) -> None:
-    """The storage is ill: whoever wants something kept is told so, in every way there is, and nobody else is."""
+    """The storage is unavailable: requests to store are refused in every form, other requests succeed."""
     plain, streamed = lab.ask(), lab.ask(stream=True)
     plain.tells(503, "storage_unavailable")
     assert streamed.outcome == UNAVAILABLE
@@ -91,19 +90,19 @@ def expect_refusals(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_nothing_that_a_client_saw_finished_is_lost_by_kill_9(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """A few rounds; `make soak` has many. How soon it is up again is measured there, where nobody else works."""
+def test_completed_responses_survive_kill_9(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A few rounds; `make soak` has many, and measures the recovery time on an idle machine."""
     assert kills.main(["--store", store, "--rounds", "3", "--responses", "120", "--soon", "60"]) == 0
     assert f"{store}: 3 rounds, " in (told := capsys.readouterr().out)
     assert ", 0 lost, 0 wrong, " in told
 
 
-# A disk that is full
+# Full disk
 
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
-    """A folder with little room, and how to make more; None where nobody may mount a disk."""
+    """A folder with little space, and a function that makes more; None where no disk may be mounted."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         yield None
@@ -117,10 +116,10 @@ def small_disk(folder: Path) -> Iterator[Callable[[], None] | None]:
 
 
 @pytest.mark.parametrize("limit", ["of the disk", "of the file"])
-def test_a_full_disk_is_told_and_heals_without_a_restart(
+def test_full_disk_is_reported_and_recovers_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    """The limit of a file is what is left where no disk can be mounted, and is tried everywhere."""
+    """Where no disk can be mounted, a limit of the file size replaces it; that limit is tested everywhere."""
     with small_disk(tmp_path) if limit == "of the disk" else nullcontext() as make_room:
         if make_room is None:
             monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 150)
@@ -147,10 +146,10 @@ def test_a_full_disk_is_told_and_heals_without_a_restart(
             lab.settle()
 
 
-# A database that another process holds
+# Locked database
 
 
-def test_another_process_that_holds_the_file_three_seconds_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
+def test_short_database_lock_delays_only_requests_that_store(tmp_path: Path) -> None:
     with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=False) as lab, ThreadPoolExecutor(3) as clients:
         before = lab.ask().response
         with held(tmp_path / "antiphon.db"):
@@ -159,7 +158,7 @@ def test_another_process_that_holds_the_file_three_seconds_is_waited_for_and_nob
             others = 0
             while time.monotonic() < end:
                 assert lab.ask(stream=others % 2 == 0, store=False).outcome == COMPLETED
-                expect_kept(lab, before)  # reading goes on
+                expect_kept(lab, before)  # reading still works
                 others += 1
             assert others > 10
             assert not any(client.done() for client in waiting)
@@ -170,7 +169,7 @@ def test_another_process_that_holds_the_file_three_seconds_is_waited_for_and_nob
         lab.settle()
 
 
-def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
+def test_long_database_lock_is_reported_as_storage_unavailable(tmp_path: Path) -> None:
     async def hasty(config: StoreConfig, environ: object) -> Store:
         del config, environ
         return await SqliteStore.open(tmp_path / "antiphon.db", lock_timeout=0.2)
@@ -186,11 +185,11 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
         lab.settle()
 
 
-# A PostgreSQL that comes and goes
+# PostgreSQL restarts
 
 
 class Crowd:
-    """Clients that ask without a pause, some to be kept and some not, until they are called off."""
+    """Clients that send without a pause, with and without `store`, until they are stopped."""
 
     def __init__(self, lab: Lab) -> None:
         self.kept: list[Response] = []
@@ -206,7 +205,7 @@ class Crowd:
         ]
 
     def expect_more(self, *, kept: int = 0, unstored: int = 0) -> None:
-        """Waits until so many more have been answered."""
+        """Waits until this many more requests are answered."""
         wanted = len(self.kept) + kept, self.unstored + unstored
         until(
             lambda: (
@@ -236,7 +235,7 @@ class Crowd:
                 self.refused += 1
 
 
-def test_a_postgresql_that_is_stopped_is_told_and_used_again_once_it_is_back() -> None:
+def test_stopped_postgresql_is_reported_and_used_again_after_its_restart() -> None:
     url = postgres_server.fresh_url()
 
     async def hasty(config: StoreConfig, environ: object) -> Store:
@@ -260,7 +259,7 @@ def test_a_postgresql_that_is_stopped_is_told_and_used_again_once_it_is_back() -
         lab.settle()
 
 
-def test_backends_that_are_killed_under_load_are_noticed_by_nobody() -> None:
+def test_killed_postgresql_backends_under_load_cause_no_errors() -> None:
     url = postgres_server.fresh_url()
     with storing(url, has_a_fault=False) as lab:
         crowd = Crowd(lab)
@@ -275,10 +274,10 @@ def test_backends_that_are_killed_under_load_are_noticed_by_nobody() -> None:
         lab.settle()
 
 
-# What is on the disk
+# Content of the disk
 
 
-def test_no_key_is_in_the_database(tmp_path: Path) -> None:
+def test_database_contains_no_keys(tmp_path: Path) -> None:
     """Invariant 5."""
     with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=False) as lab:
         assert lab.ask(stream=True).outcome == COMPLETED
@@ -290,8 +289,8 @@ def test_no_key_is_in_the_database(tmp_path: Path) -> None:
     assert UPSTREAM_KEY.encode() not in data
 
 
-def test_a_storage_that_fails_while_the_client_leaves_harms_nobody(tmp_path: Path) -> None:
-    """What could not be kept of it is in the log, since nobody else is there to be told."""
+def test_storage_failure_after_a_disconnect_is_only_logged(tmp_path: Path) -> None:
+    """The failed write is logged, since the client has disconnected."""
 
     async def hasty(config: StoreConfig, environ: object) -> Store:
         del config, environ

@@ -1,8 +1,7 @@
-"""docs/errors.md, "Upstream": whatever a server does, over sockets, in both dialects, for clients that stream and clients that do
-not.
+"""docs/errors.md, "Upstream": faults of a server, over sockets, in both dialects, for streaming and plain clients.
 
-In the pure rooms every byte offset is tried elsewhere; here every boundary of frames, and a sample of the offsets inside them.
-"""
+The tests of the pure packages try every byte offset; these try every boundary of frames, and a sample of the offsets
+inside them."""
 
 from __future__ import annotations
 
@@ -32,25 +31,25 @@ CALLS = turn(testing.text("Wéll… 😀"), testing.tool_call("c1", "f", '{"a":'
 
 
 def whole_answer(lab: Lab, said: ScriptedTurn, *, stream: bool) -> bytes:
-    """The answer of this upstream to the letter, head included."""
+    """The exact answer of this upstream, head included."""
     lab.ask(stream=stream)
     pieces = lab.wire(said, stream=stream)
     return CHUNKED_HEAD + chunked(pieces) if stream else json_answer(pieces[0])
 
 
-# Not reached
+# Unreachable upstreams
 
 
 @contextmanager
 def nobody_answers() -> Iterator[int]:
-    """A port whose calls the kernel takes, and nobody ever answers."""
+    """A port whose connections the kernel accepts and no process answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 @contextmanager
 def full_queue() -> Iterator[int]:
-    """A port that has as many calls waiting as it takes; the next one hears nothing at all."""
+    """A port with a full backlog; the next connection gets no reply."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listening:
         port = listening.getsockname()[1]
         waiting = [socket.socket() for _ in range(4)]
@@ -66,7 +65,7 @@ def full_queue() -> Iterator[int]:
 
 @contextmanager
 def tls_server(context: ssl.SSLContext) -> Iterator[int]:
-    """A server that shakes hands with whoever likes its certificate."""
+    """A server that completes the TLS handshake with every client that accepts its certificate."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -89,7 +88,7 @@ def tls_server(context: ssl.SSLContext) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab with upstreams that no connection leads to, each under the name of what is wrong."""
+    """A lab with unreachable upstreams, each named by its fault."""
     authority, stranger = trustme.CA(), trustme.CA()
     trusted: Path = tmp_path_factory.mktemp("tls") / "authority.pem"
     authority.cert_pem.write_to_path(trusted)
@@ -134,16 +133,18 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         ("no-room", "upstream_timeout", 504),
     ],
 )
-def test_an_upstream_that_cannot_be_reached(unreachable: Lab, stream: bool, model: str, code: str, status: int) -> None:
-    """Refused, DNS, TLS: 502 at once and no 200 begun; a connect timeout only for silence."""
+def test_unreachable_upstream_is_refused_with_its_code(
+    unreachable: Lab, stream: bool, model: str, code: str, status: int
+) -> None:
+    """Refused, DNS, TLS: 502 at once, without a 200 before; a connect timeout only for silence."""
     answer = unreachable.ask(stream=stream, model=model)
     answer.tells(status, code)
     assert not re.search(rb"127\.0\.0\.1|invalid|other\.example", answer.body)
     unreachable.settle()
 
 
-def test_a_server_without_tls_behind_https(stream: bool) -> None:
-    """TLS: what answers in plain text is not asked anything."""
+def test_plain_text_server_behind_https_is_502(stream: bool) -> None:
+    """TLS: no request is sent to a server that answers in plain text."""
     with testing.ChatServer() as plain:
         url = plain.base_url.replace("http:", "https:")
         with laboratory("chat", UpstreamConfig(name="plain", dialect="chat", base_url=url, models=["plain"])) as lab:
@@ -179,10 +180,8 @@ NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
         ({}, "1"),
     ],
 )
-def test_every_form_of_retry_after_becomes_a_sane_one(
-    lab: Lab, stream: bool, headers: dict[str, str], wait: str
-) -> None:
-    """ERR-2: 429 stays 429, and nobody asks again by himself."""
+def test_retry_after_of_the_upstream_is_normalized(lab: Lab, stream: bool, headers: dict[str, str], wait: str) -> None:
+    """ERR-2: 429 stays 429, and the gateway does not retry."""
     lab.says = testing.error(429, "slow down", headers=headers)
     answer = lab.ask(stream=stream)
     answer.tells(429, "rate_limit_exceeded")
@@ -204,10 +203,10 @@ def test_every_form_of_retry_after_becomes_a_sane_one(
         (204, 502, "upstream_invalid_response"),
     ],
 )
-def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
+def test_upstream_refusal_is_mapped_to_a_code_and_shows_no_key(
     lab: Lab, stream: bool, theirs: int, status: int, code: str
 ) -> None:
-    """ERR-4, ERR-5: never a 401 to the client, though the upstream repeats the key it does not like. Asked once."""
+    """ERR-4, ERR-5: never a 401 to the client, although the upstream's message contains the key. One upstream call."""
     told = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
     lab.says = PlainReply(status=204, body=b"") if theirs == 204 else testing.error(theirs, told)
     answer = lab.ask(stream=stream)
@@ -217,8 +216,8 @@ def test_a_refusal_is_told_by_its_meaning_and_shows_no_key(
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed(lab: Lab, stream: bool, status: int) -> None:
-    """Nobody's key is carried to where an upstream points."""
+def test_redirect_is_not_followed(lab: Lab, stream: bool, status: int) -> None:
+    """No key is sent to the address that an upstream redirects to."""
     with canary() as bird:
         lab.says = faults.redirect(f"http://127.0.0.1:{bird.port}/v1", status)
         answer = lab.ask(stream=stream)
@@ -227,8 +226,8 @@ def test_a_redirect_is_not_followed(lab: Lab, stream: bool, status: int) -> None
 
 
 @pytest.mark.parametrize(("status", "told"), [(200, (502, "upstream_invalid_response")), (503, (503, "overloaded"))])
-def test_a_page_is_no_answer(lab: Lab, stream: bool, status: int, told: tuple[int, str]) -> None:
-    """What a proxy says in HTML is not passed on."""
+def test_html_page_is_an_upstream_error(lab: Lab, stream: bool, status: int, told: tuple[int, str]) -> None:
+    """The HTML of a proxy is not passed on."""
     lab.says = faults.page(status)
     answer = lab.ask(stream=stream)
     answer.tells(*told)
@@ -237,8 +236,8 @@ def test_a_page_is_no_answer(lab: Lab, stream: bool, status: int, told: tuple[in
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-def test_a_compressed_answer_is_no_answer(lab: Lab, stream: bool, status: int, kind: str) -> None:
-    """It was asked for as it is; nobody here unpacks what may be a bomb."""
+def test_compressed_answer_is_an_upstream_error(lab: Lab, stream: bool, status: int, kind: str) -> None:
+    """The gateway requested no compression; it does not decompress, which could be a decompression bomb."""
     body = gzip.compress(b'{"error":{"message":"packed"}}')
     lab.says = PlainReply(status=status, body=body, headers={"content-type": kind, "content-encoding": "gzip"})
     answer = lab.ask(stream=stream)
@@ -270,8 +269,8 @@ def test_a_compressed_answer_is_no_answer(lab: Lab, stream: bool, status: int, k
     ],
     ids=range(18),
 )
-def test_garbage_is_no_answer(lab: Lab, stream: bool, garbage: bytes) -> None:
-    """No HTTP, odd HTTP, a flood of interim answers, bodies that are none."""
+def test_invalid_http_answer_is_502(lab: Lab, stream: bool, garbage: bytes) -> None:
+    """No HTTP, invalid HTTP, a flood of interim answers, invalid bodies."""
     lab.says = exactly(garbage)
     lab.ask(stream=stream).tells(502, "upstream_invalid_response")
     assert len(lab.upstream.received) == 1
@@ -280,18 +279,18 @@ def test_garbage_is_no_answer(lab: Lab, stream: bool, garbage: bytes) -> None:
 @pytest.mark.parametrize(
     "data", [b"data: not json\n\n", b"data: \xff\xfe\n\n", b"data: " + b"[" * 5000 + b"\n\n"], ids=range(3)
 )
-def test_frames_that_are_no_events_fail_the_response(lab: Lab, stream: bool, data: bytes) -> None:
+def test_invalid_frames_fail_the_response(lab: Lab, stream: bool, data: bytes) -> None:
     lab.says = exactly(SSE_HEAD, data, end("fin"))
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
 
-def test_frames_that_say_nothing_complete_nothing(lab: Lab, stream: bool) -> None:
+def test_stream_of_empty_frames_fails_the_response(lab: Lab, stream: bool) -> None:
     lab.says = exactly(SSE_HEAD, b"data: [1, 2]\n\ndata: 7\n\ndata: {}\n\ndata: null\n\n", end("fin"))
     assert lab.ask(stream=stream).outcome[0] == "failed"
 
 
-def test_a_gigantic_line_is_given_up(lab: Lab, stream: bool) -> None:
-    """Beyond what a decoder holds."""
+def test_oversized_line_fails_the_response(lab: Lab, stream: bool) -> None:
+    """More than a decoder accepts."""
     lab.says = faults.gigantic_line(MAX_LENGTH + 1024 * 1024)
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
@@ -302,8 +301,8 @@ FORGED = turn(testing.text("forged"))
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_a_second_answer_is_given_to_nobody(lab: Lab, stream: bool, separate: bool) -> None:
-    """Response splitting: what comes after an answer, at once or a moment later, is not the answer to the next request."""
+def test_unrequested_second_answer_is_discarded(lab: Lab, stream: bool, separate: bool) -> None:
+    """Response splitting: bytes after an answer, at once or a moment later, are not the answer to the next request."""
     first = whole_answer(lab, HELLO, stream=stream)
     second = whole_answer(lab, FORGED, stream=stream)
     gate = Gate()
@@ -311,13 +310,13 @@ def test_a_second_answer_is_given_to_nobody(lab: Lab, stream: bool, separate: bo
     assert lab.ask(stream=stream).text == "Hello."
     if separate:
         gate.open()
-        lab.upstream.wait_closed()  # bytes that nobody waits for end the connection
+        lab.upstream.wait_closed()  # unexpected bytes close the connection
     lab.says = HELLO
     for _ in range(3):
         assert lab.ask(stream=stream).text == "Hello."
 
 
-def test_a_body_longer_than_it_says_is_cut_where_it_says(lab: Lab) -> None:
+def test_body_is_read_up_to_its_content_length(lab: Lab) -> None:
     answer = whole_answer(lab, HELLO, stream=False)
     lab.says = exactly(answer + b'{"forged":true}')
     assert lab.ask().text == "Hello."
@@ -325,8 +324,8 @@ def test_a_body_longer_than_it_says_is_cut_where_it_says(lab: Lab) -> None:
     assert lab.ask().text == "Hello."
 
 
-def test_an_answer_with_two_ends_is_refused_or_read_once(lab: Lab, stream: bool) -> None:
-    """Chunks and a length together: no two readers may find two ends."""
+def test_answer_with_two_lengths_is_refused(lab: Lab, stream: bool) -> None:
+    """Chunks and a length together: two readers could see two ends."""
     body = chunked(lab_frames(lab, HELLO, stream))
     kind = b"text/event-stream" if stream else b"application/json"
     lab.says = exactly(
@@ -343,13 +342,14 @@ def lab_frames(lab: Lab, said: ScriptedTurn, stream: bool) -> list[bytes]:
     return lab.wire(said, stream=stream)
 
 
-# Ends
+# Truncated answers
 
 
 def judge_cut(told: Told, at: int, first: int, last: int, *, may_lose: bool) -> None:
-    """What may be told of an answer that was cut here: its first event ends at `first`, what completes it at `last`.
+    """The valid outcomes of an answer that was cut here: its first event ends at `first`, its completing frame at
+    `last`.
 
-    A reset may overtake what was sent before it (`may_lose`)."""
+    A reset may discard data that was sent before it (`may_lose`)."""
     status, code = told.outcome
     note = (at, first, last, told.status, status, code)
     if status == "completed":
@@ -367,7 +367,7 @@ def judge_cut(told: Told, at: int, first: int, last: int, *, may_lose: bool) -> 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("framing", ["chunked", "close"])
-def test_a_stream_that_dies_at_any_byte(lab: Lab, how: Any, framing: str) -> None:
+def test_stream_cut_at_any_byte_has_a_valid_outcome(lab: Lab, how: Any, framing: str) -> None:
     """STR-7, STR-8: before the first event a 502, after it `response.failed`; at every boundary, and inside frames and chunks."""
     frames = lab_frames(lab, CALLS, True)
     pieces = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames] if framing == "chunked" else frames
@@ -389,8 +389,8 @@ def test_a_stream_that_dies_at_any_byte(lab: Lab, how: Any, framing: str) -> Non
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-def test_a_plain_answer_that_dies_at_any_byte(lab: Lab, how: Any) -> None:
-    """502, and nothing of it is told."""
+def test_plain_answer_cut_at_any_byte_is_502(lab: Lab, how: Any) -> None:
+    """502, without any of its content."""
     whole = whole_answer(lab, CALLS, stream=False)
     for at in sorted(
         {0, 1, whole.index(b"\r\n\r\n") + 4, len(whole) - 1, *range(0, len(whole), max(1, len(whole) // 25))}
@@ -400,15 +400,15 @@ def test_a_plain_answer_that_dies_at_any_byte(lab: Lab, how: Any) -> None:
         lab.settle()
 
 
-def test_a_streamed_answer_to_a_plain_question_that_dies(lab: Lab) -> None:
+def test_cut_stream_for_a_plain_request_is_502(lab: Lab) -> None:
     frames = lab_frames(lab, CALLS, True)
     for number in range(len(frames) - 3):
         lab.says = exactly(CHUNKED_HEAD + chunked(frames[:number])[:-5], end("fin"))
         lab.ask().tells(502, "upstream_disconnected")
 
 
-def test_an_upstream_that_dies_before_its_first_byte_is_asked_no_more_than_twice(lab: Lab, stream: bool) -> None:
-    """No retry storm: once more if the connection had waited, and that is all."""
+def test_upstream_that_resets_before_the_first_byte_is_called_at_most_twice(lab: Lab, stream: bool) -> None:
+    """No retry storm: one retry if the connection came from the pool, and no more."""
     lab.says = exactly(end("rst"))
     lab.ask(stream=stream).tells(502, "upstream_disconnected")
     assert len(lab.upstream.received) <= 2
@@ -416,8 +416,8 @@ def test_an_upstream_that_dies_before_its_first_byte_is_asked_no_more_than_twice
 
 @pytest.mark.parametrize("omit", [["done"], ["usage"], ["done", "usage"]])
 @pytest.mark.parametrize("how", [None, "fin", "hang"])
-def test_complete_without_the_end_mark_or_usage_is_complete(lab: Lab, stream: bool, omit: list[Any], how: Any) -> None:
-    """Never a hang, though the upstream keep its connection open."""
+def test_stream_without_end_mark_or_usage_is_completed(lab: Lab, stream: bool, omit: list[Any], how: Any) -> None:
+    """Never a hang, even if the upstream keeps its connection open."""
     frames = lab_frames(lab, turn(testing.text("Hel", "lo."), omit=omit), True)
     lab.says = exactly(CHUNKED_HEAD, chunked(frames)) if how is None else exactly(SSE_HEAD + b"".join(frames), end(how))
     answer = lab.ask(stream=stream, model="hasty-1" if how == "hang" else "mock-1")
@@ -426,16 +426,18 @@ def test_complete_without_the_end_mark_or_usage_is_complete(lab: Lab, stream: bo
         assert answer.response.usage is None
 
 
-def test_an_end_mark_without_a_finish_reason_is_a_failure(lab: Lab, stream: bool) -> None:
+def test_stream_without_finish_reason_fails_the_response(lab: Lab, stream: bool) -> None:
     lab.says = turn(testing.text("Hel", "lo."), omit=["finish"], stream=True)
     answer = lab.ask(stream=stream)
     code = "upstream_invalid_response" if lab.dialect == "chat" else "upstream_disconnected"
     assert answer.outcome == ("failed", code)
-    assert answer.status in ((200, 502) if stream else (502,))  # it may all have come at once, before a 200 was begun
+    assert answer.status in (
+        (200, 502) if stream else (502,)
+    )  # all of it may have arrived at once, before a 200 was sent
 
 
-def test_arguments_cut_by_length_are_incomplete(lab: Lab, stream: bool) -> None:
-    """The response is, and so is its item."""
+def test_call_cut_by_the_token_limit_is_incomplete(lab: Lab, stream: bool) -> None:
+    """The response is incomplete, and so is its item."""
     lab.says = turn(testing.text("Well"), testing.tool_call("c1", "f", '{"a":'), testing.finish("length"))
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("incomplete", None)
@@ -443,7 +445,7 @@ def test_arguments_cut_by_length_are_incomplete(lab: Lab, stream: bool) -> None:
     assert (call["type"], call["status"], call["arguments"]) == ("function_call", "incomplete", '{"a":')
 
 
-# Time
+# Timeouts
 
 
 JSON_BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
@@ -467,20 +469,20 @@ LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
 
 
 @pytest.mark.parametrize("what", LATE)
-def test_what_takes_too_long_before_the_first_event_is_504(lab: Lab, stream: bool, what: str) -> None:
-    """One byte now and then, silence, comments for ever: the limits for the first byte, for silence and for the whole."""
+def test_timeout_before_the_first_event_is_504(lab: Lab, stream: bool, what: str) -> None:
+    """One byte now and then, silence, endless comments: the limits for the first byte, for silence and for the whole."""
     model, says = LATE[what]
     lab.says = says()
     lab.ask(stream=stream, model=model).tells(504, "upstream_timeout")
 
 
-def test_an_error_whose_body_never_comes_is_told_by_its_status(lab: Lab, stream: bool) -> None:
+def test_error_without_a_body_is_mapped_by_its_status(lab: Lab, stream: bool) -> None:
     lab.says = exactly(b"HTTP/1.1 503 Busy\r\ncontent-length: 99\r\n\r\n{", end("hang"))
     lab.ask(stream=stream, model="hasty-1").tells(503, "overloaded")
 
 
 @pytest.mark.parametrize("after", ["silence", "comments", "drip"])
-def test_what_takes_too_long_after_it_fails_in_the_stream(lab: Lab, stream: bool, after: str) -> None:
+def test_timeout_after_the_first_event_fails_the_response(lab: Lab, stream: bool, after: str) -> None:
     """STR-8."""
     begun = SSE_HEAD + b"".join(lab_frames(lab, CALLS, True)[:-4])
     lab.says = {
@@ -493,7 +495,7 @@ def test_what_takes_too_long_after_it_fails_in_the_stream(lab: Lab, stream: bool
     assert answer.status == (200 if stream else 504)
 
 
-def test_an_answer_of_single_bytes_is_the_same_answer(lab: Lab, stream: bool) -> None:
+def test_answer_in_single_bytes_gives_the_same_response(lab: Lab, stream: bool) -> None:
     answer = whole_answer(lab, CALLS, stream=stream)
     lab.says = exactly(answer)
     want = lab.ask(stream=stream).gist
@@ -501,7 +503,7 @@ def test_an_answer_of_single_bytes_is_the_same_answer(lab: Lab, stream: bool) ->
     assert lab.ask(stream=stream).gist == want
 
 
-# Spelling
+# Spellings of the wire format
 
 ODD = (
     'é€😀 "\\ \u2028 \u2029 \x85 \x1c \x0b \n\ndata: [DONE]\n\nevent: response.completed\ndata: {}\n\n: end\r\n\r\n\0.'
@@ -509,7 +511,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
-def test_characters_split_over_chunks_are_whole(lab: Lab, stream: bool, size: int) -> None:
+def test_characters_split_over_chunks_are_joined(lab: Lab, stream: bool, size: int) -> None:
     """STR-6: the same events as unsplit."""
     said = turn(testing.reasoning("Hm… "), testing.text("é€", "😀 日本", "語"), testing.usage(3, 4))
     body = b"".join(lab_frames(lab, said, True))
@@ -525,11 +527,11 @@ def test_characters_split_over_chunks_are_whole(lab: Lab, stream: bool, size: in
 @pytest.mark.parametrize(
     "spelling", ["crlf", "cr", "lines", "bom", "no blank line", "no line end", "comments", "no space"]
 )
-def test_every_spelling_of_a_stream_is_the_same_stream(lab: Lab, stream: bool, spelling: str) -> None:
+def test_every_sse_spelling_gives_the_same_events(lab: Lab, stream: bool, spelling: str) -> None:
     frames = lab_frames(lab, CALLS, True)
     body = b"".join(
         frames[1:] if lab.dialect == "chat" else frames
-    )  # chat's first frame says nothing, and would not be missed
+    )  # the first chat frame has no content and would not be missed
     lab.says = exactly(SSE_HEAD, body, end("fin"))
     want = lab.ask(stream=stream).gist
     lab.says = exactly(SSE_HEAD, respelled(body, spelling), end("fin"))
@@ -561,8 +563,8 @@ def _on_lines(data: bytes) -> bytes:
     return b"\n".join(b"data: " + line for line in lines)
 
 
-def test_text_that_looks_like_frames_stays_text(lab: Lab, stream: bool) -> None:
-    """U+2028, U+2029, U+0085 and forged ends are kept to the byte, whether they are escaped or not."""
+def test_text_that_looks_like_frames_is_preserved(lab: Lab, stream: bool) -> None:
+    """U+2028, U+2029, U+0085 and forged end marks are preserved byte by byte, escaped or not."""
     lab.says = turn(testing.text(ODD, ODD), testing.tool_call("c1", "f", msgspec.json.encode({"a": ODD}).decode()))
     answer = lab.ask(stream=stream)
     assert (answer.outcome, answer.text) == (("completed", None), ODD + ODD)
@@ -620,9 +622,7 @@ ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
 
 @pytest.mark.parametrize("number", range(8))
 @pytest.mark.parametrize("begun", [False, True])
-def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
-    lab: Lab, stream: bool, number: int, begun: bool
-) -> None:
+def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, number: int, begun: bool) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     frame, code, status = ERRORS[lab.dialect][number]
     before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
@@ -645,7 +645,7 @@ def test_an_error_inside_a_200_fails_with_a_code_that_is_mapped(
         ),
     ],
 )
-def test_an_error_in_place_of_a_plain_answer(
+def test_error_in_place_of_a_plain_answer_fails_the_response(
     lab: Lab, stream: bool, error: dict[str, str], code: str, status: int
 ) -> None:
     said = {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
@@ -656,8 +656,8 @@ def test_an_error_in_place_of_a_plain_answer(
         assert answer.status == status
 
 
-def test_each_request_of_many_faults_gets_its_own_answer(lab: Lab, stream: bool) -> None:
-    """Faults leave nothing behind that a later request could find."""
+def test_requests_between_faults_get_their_own_answers(lab: Lab, stream: bool) -> None:
+    """Faults leave no state behind that affects a later request."""
     script: list[Reply] = [
         testing.error(500),
         exactly(end("rst")),

@@ -1,4 +1,5 @@
-"""Upstreams that never stop: the gateway ends the answer at its bound, and `cancel` does not wait for them. Seen from outside."""
+"""Upstreams that never stop: the gateway ends the answer at its limit, and `cancel` does not wait for them. Measured
+from outside."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from antiphon import sse
 pytestmark = pytest.mark.timed
 
 ANSWER_MIB = 64
-HEALTH = 1.0  # seconds of `/health` that are wanted while an answer of 64 MiB ends
-MEMORY = 1300  # MiB wanted beyond what the gateway has: the text in the last events, for the client and for the store
+HEALTH = 1.0  # seconds that `/health` may take while an answer of 64 MiB ends
+MEMORY = 1300  # MiB allowed beyond the gateway's base: the text in the last events, for the client and for the store
 CANCEL = 1.0  # seconds in which `cancel` answers
 X = "x" * 1000
 
@@ -96,7 +97,7 @@ def started_in_background(gateway: GatewayProcess) -> str:
         if gateway.get(f"/v1/responses/{id}").json()["status"] == "in_progress":
             break
         time.sleep(0.05)
-    time.sleep(0.5)  # it is at it
+    time.sleep(0.5)  # it is running
     return id
 
 

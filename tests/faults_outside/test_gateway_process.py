@@ -1,4 +1,4 @@
-"""The measuring itself: what `make test-faults` relies on."""
+"""Tests of the measuring tools that `make test-faults` uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_health_of_an_idle_gateway_is_answered_at_once(tmp_path: Path) -> None:
     assert health.worst_seconds < LOAD_FACTOR * 0.1
 
 
-def test_health_prober_counts_the_time_that_a_gateway_stands_still(tmp_path: Path) -> None:
+def test_health_prober_measures_the_time_that_a_gateway_is_stopped(tmp_path: Path) -> None:
     with gateway_process(tmp_path, "http://127.0.0.1:1/v1") as gateway:
         with health_prober(gateway) as health:
             os.kill(gateway.pid, signal.SIGSTOP)

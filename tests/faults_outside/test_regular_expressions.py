@@ -1,4 +1,5 @@
-"""Text that is made to keep a regular expression busy, from strangers and from upstreams, stops nobody else."""
+"""Text that keeps a regular expression busy, from clients without a key and from upstreams, does not block other
+requests."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ WORDS = ["a-", "key-", "eyJaaaaaa-", "[:::::::"]
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_path_of_a_stranger_does_not_stop_the_gateway(tmp_path: Path, word: str) -> None:
-    """16 KB in a path, before any key is asked for: answered, and logged."""
+def test_long_path_without_a_key_does_not_block_the_gateway(tmp_path: Path, word: str) -> None:
+    """16 KB in a path, before the key is checked: answered, and logged."""
     path = "/v1/" + (word * 16_384)[:16_384]
     with gateway_process(tmp_path, "http://127.0.0.1:1/v1", tables=KEYS) as gateway:
         with health_prober(gateway) as health:
@@ -33,8 +34,8 @@ def test_path_of_a_stranger_does_not_stop_the_gateway(tmp_path: Path, word: str)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_error_of_an_upstream_does_not_stop_the_gateway(tmp_path: Path, word: str) -> None:
-    """A quarter of a megabyte in the message of an error, which is as long as an error body may be."""
+def test_long_upstream_error_does_not_block_the_gateway(tmp_path: Path, word: str) -> None:
+    """A quarter of a megabyte in the message of an error, the largest size of an error body."""
     with ChatServer([testing.error(400, (word * 250_000)[:250_000])] * 3) as upstream:
         with gateway_process(tmp_path, upstream.base_url) as gateway, health_prober(gateway) as health:
             for _ in range(3):
@@ -44,8 +45,8 @@ def test_error_of_an_upstream_does_not_stop_the_gateway(tmp_path: Path, word: st
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_name_of_a_model_does_not_stop_the_gateway(tmp_path: Path, word: str) -> None:
-    """A megabyte in a name that is told, logged and counted."""
+def test_long_model_name_does_not_block_the_gateway(tmp_path: Path, word: str) -> None:
+    """A megabyte in a name that is shown, logged and counted."""
     with ChatServer([testing.error(404, "no such model")] * 3) as upstream:
         with gateway_process(tmp_path, upstream.base_url) as gateway, health_prober(gateway) as health:
             for _ in range(3):

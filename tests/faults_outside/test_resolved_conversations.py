@@ -1,4 +1,4 @@
-"""Requests that refer to far more than they say: references, chains and conversations, seen from outside."""
+"""Requests that reference far more than they contain: references, chains and conversations, measured from outside."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from antiphon.testing import ChatServer
 pytestmark = pytest.mark.timed
 
 MIB = 1024 * 1024
-REFUSED = 0.3  # seconds of `/health` that are wanted while a history is refused
+REFUSED = 0.3  # seconds that `/health` may take while a history is refused
 RESOLVED = 1.0  # and while one of almost 64 MiB is read, sent and answered with as much
-MEMORY = 200  # MiB wanted beyond what the gateway has: the bound once as bytes, once as items, once as a body
+MEMORY = 200  # MiB allowed beyond the gateway's base: the limit once as bytes, once as items, once as a body
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway with the bound that it has by default, 64 MiB."""
+    """A gateway with the default limit, 64 MiB."""
     store = f"sqlite:///{tmp_path}/antiphon.db" if request.param == "sqlite" else postgres_server.fresh_url()
     with (
         ChatServer() as upstream,
@@ -63,7 +63,7 @@ def is_too_long(answer: httpx2.Response, param: str) -> None:
     assert (error["code"], error["param"]) == ("context_length_exceeded", param)
 
 
-def test_a_thousand_references_to_one_stored_message_are_refused_at_once(gateway: GatewayProcess) -> None:
+def test_thousand_references_to_one_stored_message_are_refused_quickly(gateway: GatewayProcess) -> None:
     kept(gateway, message(2 * MIB, id="msg_large"))
     with measured(gateway):
         for _ in range(5):
@@ -73,15 +73,15 @@ def test_a_thousand_references_to_one_stored_message_are_refused_at_once(gateway
             )
 
 
-def test_references_to_many_items_of_one_large_response_read_it_once(gateway: GatewayProcess) -> None:
+def test_references_to_many_items_of_a_large_response_read_it_once(gateway: GatewayProcess) -> None:
     kept(gateway, *[message(9 * MIB)] * 3, *(message(100, id=f"msg_{number}") for number in range(1000)))
     with measured(gateway):
         kept(gateway, *({"type": "item_reference", "id": f"msg_{number}"} for number in range(1000)))
 
 
-def test_a_chain_beyond_the_bound_is_refused_and_a_cut_one_goes_on(gateway: GatewayProcess) -> None:
+def test_chain_over_the_limit_is_refused_or_truncated_quickly(gateway: GatewayProcess) -> None:
     previous: dict[str, Any] = {}
-    for _ in range(4):  # the server says all of it once more
+    for _ in range(4):  # the server repeats all of it
         previous = {"previous_response_id": kept(gateway, message(9 * MIB), **previous)}
     with measured(gateway):
         for _ in range(3):
@@ -90,7 +90,7 @@ def test_a_chain_beyond_the_bound_is_refused_and_a_cut_one_goes_on(gateway: Gate
         kept(gateway, message(1), truncation="auto", **previous)
 
 
-def test_a_conversation_beyond_the_bound_is_refused(gateway: GatewayProcess) -> None:
+def test_conversation_over_the_limit_is_refused_quickly(gateway: GatewayProcess) -> None:
     id = gateway.post({}, "/v1/conversations").json()["id"]
     for _ in range(4):
         kept(gateway, message(9 * MIB), conversation=id, truncation="auto")

@@ -1,4 +1,5 @@
-"""Schemas of tools and of the output that stand for far more than they say: the gateway answers others meanwhile."""
+"""Schemas of tools and of the output that expand to far more than their size: the gateway serves other requests
+meanwhile."""
 
 from __future__ import annotations
 
@@ -28,10 +29,10 @@ from antiphon.testing import ChatServer
 pytestmark = pytest.mark.timed
 
 SOON = 0.1  # seconds that `/health` may take on an idle machine
-MEMORY = 50  # MiB wanted beyond what the gateway has
-DECODED = 0.5  # seconds that are wanted while a body of up to ten megabytes is decoded
+MEMORY = 50  # MiB allowed beyond the gateway's base
+DECODED = 0.5  # seconds that are allowed while a body of up to ten megabytes is decoded
 DECODED_MEMORY = 100  # and MiB
-NOWHERE = "http://127.0.0.1:1/v1"  # nothing listens there: a request that could be translated is a 502
+NOWHERE = "http://127.0.0.1:1/v1"  # no server listens there: a request that could be translated is a 502
 #: An upstream of each dialect, with a profile that has to rewrite schemas where the dialect has one.
 PROFILES = {"chat": "ollama", "responses": "openai", "messages": "anthropic", "gemini": "google"}
 SCHEMAS = {
@@ -76,37 +77,37 @@ def is_translated_or_refused(gateway: GatewayProcess, param: str, **fields: Any)
 
 
 @pytest.mark.parametrize("name", list(SCHEMAS))
-def test_schema_of_a_tool_does_not_stop_the_gateway(gateway: GatewayProcess, name: str) -> None:
+def test_tool_schema_does_not_block_the_gateway(gateway: GatewayProcess, name: str) -> None:
     with measured(gateway):
         for _ in range(3):
             is_translated_or_refused(gateway, r"tools\[0\]\.parameters", tools=[tool(SCHEMAS[name])])
 
 
 @pytest.mark.parametrize("name", list(SCHEMAS))
-def test_schema_of_the_output_does_not_stop_the_gateway(gateway: GatewayProcess, name: str) -> None:
+def test_output_schema_does_not_block_the_gateway(gateway: GatewayProcess, name: str) -> None:
     with measured(gateway):
         for _ in range(3):
             is_translated_or_refused(gateway, r"text\.format\.schema", text=output(SCHEMAS[name]))
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
-def test_many_tools_do_not_stop_the_gateway(gateway: GatewayProcess, choice: str) -> None:
-    """Two thousand tools, each of them just below the bound for one."""
+def test_many_tools_do_not_block_the_gateway(gateway: GatewayProcess, choice: str) -> None:
+    """Two thousand tools, each just below the limit for one."""
     tools = [tool(doubling_references(7, description="x"), number) for number in range(2000)]
     with measured(gateway):
         is_translated_or_refused(gateway, r"tools\[\d+\]\.parameters", tools=tools, tool_choice=choice)
 
 
-def test_many_losses_do_not_stop_the_gateway(gateway: GatewayProcess) -> None:
-    """A hundred thousand tools that nobody knows, each of them a loss or passed on."""
+def test_many_losses_do_not_block_the_gateway(gateway: GatewayProcess) -> None:
+    """A hundred thousand unknown tools, each reported as a loss or forwarded."""
     tools = [{"type": f"acme:{number}"} for number in range(100_000)]
     with measured(gateway, DECODED, DECODED_MEMORY):
         is_translated_or_refused(gateway, "", tools=tools)
 
 
 @pytest.mark.parametrize("field", ["parameters", "parametersJsonSchema"])
-def test_schema_of_a_gemini_client_does_not_stop_the_gateway(tmp_path: Path, field: str) -> None:
-    """Ten megabytes, which are rewritten on their way in."""
+def test_schema_of_a_gemini_client_does_not_block_the_gateway(tmp_path: Path, field: str) -> None:
+    """Ten megabytes that are rewritten when decoded."""
     function = {"name": "f", field: object_of(300_000)}
     body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [{"functionDeclarations": [function]}]}
     with (
@@ -118,8 +119,8 @@ def test_schema_of_a_gemini_client_does_not_stop_the_gateway(tmp_path: Path, fie
         assert "tools[0].functionDeclarations[0]." + field in answer.text
 
 
-def test_diagnosis_of_a_refused_schema_does_not_stop_the_gateway(tmp_path: Path) -> None:
-    """A strict schema of almost a megabyte, as large as a body may be that is looked through."""
+def test_diagnosis_of_a_refused_schema_does_not_block_the_gateway(tmp_path: Path) -> None:
+    """A strict schema of almost a megabyte, the largest body that is diagnosed."""
     names = [f"m{number}" for number in range(40_000)]
     schema = {
         "type": "object",
@@ -137,8 +138,8 @@ def test_diagnosis_of_a_refused_schema_does_not_stop_the_gateway(tmp_path: Path)
                 assert answer.status_code == 400
 
 
-def test_count_of_the_tokens_of_a_schema_does_not_stop_the_gateway(tmp_path: Path) -> None:
-    """Ten megabytes, for an upstream that does not count them itself."""
+def test_token_count_of_a_schema_does_not_block_the_gateway(tmp_path: Path) -> None:
+    """Ten megabytes, for an upstream that does not count tokens itself."""
     body = {"model": "mock-1", "input": "Hi", "tools": [tool(object_of(300_000))]}
     with (
         gateway_process(tmp_path, NOWHERE, memory_limit_mib=4096) as gateway,

@@ -1,5 +1,5 @@
-"""Damaged bodies of real clients of every dialect, without sockets: refused with a 4xx in the form of that dialect, or made into a
-request that an upstream can read."""
+"""Damaged bodies of real clients of every dialect, without sockets: refused with a 4xx in the form of that dialect, or
+translated to a request that an upstream can decode."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from antiphon.protocol.request import Request
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @pytest.mark.parametrize("client", corpus.BODIES)
-def test_undamaged_it_is_taken(client: str, dialect: str) -> None:
+def test_undamaged_body_is_accepted(client: str, dialect: str) -> None:
     request, _ = responses.request_to_hub(corpus.BODIES[client])
     assert prepare_request(request, target(dialect)).body
 
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @pytest.mark.parametrize("client", corpus.OTHER_BODIES, ids="-".join)
-def test_undamaged_it_is_taken_from_clients_of_other_dialects(client: tuple[Any, str], dialect: str) -> None:
+def test_undamaged_body_of_another_dialect_is_accepted(client: tuple[Any, str], dialect: str) -> None:
     assert prepare_request(read(client[0], corpus.OTHER_BODIES[client]), target(dialect)).body
 
 
 @batches(10)
-def test_a_damaged_body_is_refused_or_sent_on_whole(batch: range) -> None:
+def test_damaged_body_is_refused_or_forwarded_as_valid_json(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             damaged = damaged_json(chance.choice(list(corpus.BODIES.values())), chance)
@@ -43,7 +43,7 @@ def test_a_damaged_body_is_refused_or_sent_on_whole(batch: range) -> None:
 
 
 @batches(12)
-def test_a_damaged_body_of_another_dialect_is_refused_or_sent_on_whole(batch: range) -> None:
+def test_damaged_body_of_another_dialect_is_refused_or_forwarded_as_valid_json(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             (dialect, _), body = chance.choice(list(corpus.OTHER_BODIES.items()))
@@ -51,7 +51,7 @@ def test_a_damaged_body_of_another_dialect_is_refused_or_sent_on_whole(batch: ra
 
 
 def read(dialect: Any, body: bytes) -> Request:
-    """A body as it is read where its client sends it."""
+    """A body as its endpoint decodes it."""
     return request_at_path(corpus.PATHS[dialect][0].partition("?")[0], CLIENT_DIALECTS[dialect], body)[0]
 
 
@@ -62,9 +62,9 @@ def check_body(dialect: Any, damaged: bytes, upstream: Target) -> None:
     except ApiError as error:
         check_refusal(dialect, error)
         return
-    # Whoever reads strictly can read it: no NaN, no lone surrogate, nothing deeper than others go.
+    # A strict decoder accepts it: no NaN, no lone surrogate, no excessive nesting.
     json.loads(prepared.body.decode(), parse_constant=_refuse)
-    if dialect == "responses":  # names of tools that the hub's own clients may not have are mapped on the way
+    if dialect == "responses":  # tool names that the hub's own clients may not use are mapped on the way
         again, _ = responses.request_to_hub(codec.encode(request))
         assert again == request
 

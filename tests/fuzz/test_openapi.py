@@ -1,7 +1,6 @@
-"""Requests made from our own OpenAPI document by schemathesis, valid ones and invalid ones, against a running gateway.
+"""Requests generated from our own OpenAPI document by schemathesis, valid and invalid, against a running gateway.
 
-Every answer is one that the document names, in the form it gives; none is a 5xx of ours.
-"""
+Every answer has a status and a form that the document names; none is a 5xx of ours."""
 
 from __future__ import annotations
 
@@ -56,17 +55,15 @@ def document(gateway: Running) -> Any:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-def test_what_is_answered_to_a_turn_is_what_the_document_says(
-    gateway: Running, document: Any, mode: GenerationMode
-) -> None:
+def test_answers_to_turns_match_the_openapi_document(gateway: Running, document: Any, mode: GenerationMode) -> None:
     asked = fuzzed(document["/v1/responses"]["POST"], mode, gateway.url)
-    # Valid ones are quickly made; invalid ones take six times as long.
+    # Valid requests are generated quickly; invalid ones take six times as long.
     share = 2 if mode is GenerationMode.POSITIVE else 6
     settings(few, max_examples=few.max_examples // share + 1)(asked)()
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/health", "/openapi.json"])
-def test_what_is_answered_elsewhere_is_what_the_document_says(gateway: Running, document: Any, path: str) -> None:
+def test_answers_of_other_paths_match_the_openapi_document(gateway: Running, document: Any, path: str) -> None:
     asked = fuzzed(document[path]["GET"], GenerationMode.POSITIVE, gateway.url)
     settings(few, max_examples=5)(asked)()
 
@@ -82,10 +79,10 @@ def test_what_is_answered_elsewhere_is_what_the_document_says(gateway: Running, 
         ("/v1beta/models/{model}:countTokens", "gemini"),
     ],
 )
-def test_what_is_answered_to_clients_of_other_dialects_is_what_the_document_says(
+def test_answers_to_other_dialects_match_the_openapi_document(
     gateway: Running, document: Any, path: str, dialect: str
 ) -> None:
-    """API-6: errors in their own form too. Of their bodies the document says only that they are objects."""
+    """API-6: errors in their own form too. The document says only that their bodies are objects."""
     asked = fuzzed(document[path]["POST"], GenerationMode.POSITIVE, gateway.url, dialect=dialect)
     settings(few, max_examples=few.max_examples // 12 + 1)(asked)()
 
@@ -96,10 +93,10 @@ def test_what_is_answered_to_clients_of_other_dialects_is_what_the_document_says
     ("path", "method"),
     [("/v1/responses/{id}", "GET"), ("/v1/responses/{id}/input_items", "GET"), ("/v1/responses/{id}", "DELETE")],
 )
-def test_what_is_answered_about_a_response_is_what_the_document_says(
+def test_answers_about_stored_responses_match_the_openapi_document(
     gateway: Running, document: Any, path: str, method: str, is_known: bool, mode: GenerationMode
 ) -> None:
-    """API-1: for an id that is kept, and for any id at all."""
+    """API-1: for a stored id, and for any id."""
 
     def known() -> str | None:
         return str(gateway.post({"model": "mock-1", "input": "Hi"}).json()["id"]) if is_known else None
@@ -115,12 +112,12 @@ def fuzzed(
     known: Callable[[], str | None] = lambda: None,
     dialect: str = "responses",
 ) -> Callable[[], None]:
-    """Asks what the document allows, or does not; `known` gives the id to ask about."""
+    """Sends requests that the document allows, or forbids; `known` returns the id of a stored response."""
 
     @given(operation.as_strategy(generation_mode=mode))
     def ask(case: Any) -> None:
         if isinstance(case.body, dict) and case.body.get("stream") is True:
-            del case.body["stream"]  # the form of streams is judged by the grammar, elsewhere
+            del case.body["stream"]  # other tests check streams with the grammar
         if isinstance(case.query, dict):
             case.query.pop("stream", None)
         if id := known():

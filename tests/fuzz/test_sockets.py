@@ -1,8 +1,7 @@
-"""Damage over sockets: bodies into a running gateway, and the bytes that its upstreams answer with, framing and all.
+"""Damage over sockets: bodies into a running gateway, and the bytes of its upstreams' answers, framing included.
 
-Every answer is a 200 or an error in our shape; no error is ours; nothing hangs; afterwards the gateway is as good as before
-(invariants 1, 3, 4 and 6).
-"""
+Every answer is a 200 or an error in our shape; no error is internal; nothing hangs; afterwards the gateway works as
+before (invariants 1, 3, 4 and 6)."""
 
 from __future__ import annotations
 
@@ -34,13 +33,13 @@ KINDS: dict[str, Any] = {
 }
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
 CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-# The other side always closes in the end: nothing should take so long.
+# The other side always closes in the end, so no request should take this long.
 TIMEOUTS = Timeouts(first_byte=10, idle=10, total=15)
 
 
 @batches(4)
-def test_a_damaged_body_is_answered_or_refused(batch: range) -> None:
-    """The upstream is as strict as they come: what it refuses is the client's to know, so that even this is a 4xx (ERR-4)."""
+def test_damaged_body_is_answered_or_refused(batch: range) -> None:
+    """The upstream is strict, and its refusals are passed to the client, so that even these are a 4xx (ERR-4)."""
     with ChatServer(lambda _: HELLO) as upstream, asked(upstream.base_url) as client:
         for number in batch:
             with case(number) as chance:
@@ -51,8 +50,9 @@ def test_a_damaged_body_is_answered_or_refused(batch: range) -> None:
 
 
 @batches(4)
-def test_a_damaged_body_of_another_dialect_is_answered_or_refused_in_it(batch: range) -> None:
-    """The same for clients of other dialects, each at its own path; before a strict server of chat, messages or gemini (ERR-1)."""
+def test_damaged_body_of_another_dialect_is_answered_or_refused_in_its_form(batch: range) -> None:
+    """The same for clients of other dialects, each at its own path; before a strict server of chat, messages or gemini
+    (ERR-1)."""
     kinds = [(ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")]
     kind, spoken = kinds[batch.start // BATCH % len(kinds)]
     with kind(lambda _: HELLO) as upstream, asked(upstream.base_url, spoken) as client:
@@ -68,7 +68,7 @@ def test_a_damaged_body_of_another_dialect_is_answered_or_refused_in_it(batch: r
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @batches(2)
-def test_damaged_bytes_of_an_upstream_are_told_in_the_clients_shape(dialect: str, batch: range) -> None:
+def test_damaged_upstream_bytes_give_an_answer_in_the_form_of_the_client(dialect: str, batch: range) -> None:
     replies: list[Reply] = [HELLO]
     with KINDS[dialect](lambda _: replies[-1], strict=False) as upstream, asked(upstream.base_url, dialect) as client:
         for number in batch:
@@ -87,7 +87,7 @@ def test_damaged_bytes_of_an_upstream_are_told_in_the_clients_shape(dialect: str
 
 
 def question(dialect: str, *, stream: bool) -> dict[str, Any]:
-    """The simplest that a client of a dialect asks."""
+    """The simplest request of a dialect."""
     said = [{"role": "user", "content": "Hi"}]
     match dialect:
         case "responses":
@@ -99,7 +99,7 @@ def question(dialect: str, *, stream: bool) -> dict[str, Any]:
 
 
 def damaged_wire(dialect: str, chance: Random) -> bytes:
-    """An answer as it comes over the wire, with damage in its body or anywhere."""
+    """An answer on the wire, with damage in its body or anywhere."""
     match chance.randrange(4):
         case 0:
             return PLAIN_HEAD + damaged_json(chance.choice(corpus.answers(dialect)), chance)
@@ -127,7 +127,7 @@ def check(dialect: str, status: int, headers: dict[str, str], body: bytes) -> No
 
 
 class Client:
-    """One that keeps its connection as long as the gateway does."""
+    """A client that keeps its connection as long as the gateway does."""
 
     def __init__(self, gateway: Running, network: HttpTransport) -> None:
         self._network = network
@@ -152,10 +152,11 @@ class Client:
 
 @contextmanager
 def asked(base_url: str, dialect: Any = "chat") -> Iterator[Client]:
-    """A gateway in debug mode, which judges its own output: see `running` for what is checked at the end."""
+    """A gateway in debug mode, which checks its own output: see `running` for the checks at the end."""
     network = HttpTransport({})
     config = one_upstream(base_url, dialect=dialect, timeouts=TIMEOUTS)
-    # What nobody knows is carried as it came (ITEM-5), and so is what cannot be mended, also where no judge likes it (STR-4).
+    # Unknown types are passed through unchanged (ITEM-5), and so is output that cannot be normalized, even where the
+    # grammar reports it (STR-4).
     condoned = {"ITEM-5", "STR-4"} if dialect == "responses" else ()
     with running(config, transport=network, condoned=condoned) as gateway:
         client = Client(gateway, network)

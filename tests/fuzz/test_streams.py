@@ -1,8 +1,7 @@
-"""Damaged answers of upstreams, through everything between their bytes and the client's, without sockets.
+"""Damaged answers of upstreams, through every step between their bytes and the client's, without sockets.
 
-Whatever an upstream says, the client's stream passes the grammar and ends once (STR-7, STR-8), in whatever dialect the client
-speaks; a client that wants no stream gets a response or an error of the upstream's, never one of ours.
-"""
+For every upstream answer the client's stream passes the grammar and ends once (STR-7, STR-8), in every dialect of
+clients; a plain client gets a response or an upstream error, never an internal one."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ TOOLS = (
     b'"tools": [{"type": "function", "name": "get_weather"}, {"type": "custom", "name": "apply_patch"}, {"type": "web_search"},'
     b'{"type": "function", "name": "f"}]'
 )
-#: What was asked, since it decides what an answer means.
+# The request, since it decides what an answer means.
 ASKED = [
     PLAIN,
     PLAIN[:-1] + b", " + TOOLS + b', "include": ["message.output_text.logprobs", "reasoning.encrypted_content"]}',
@@ -50,28 +49,28 @@ CUT = UpstreamFault("the connection was cut", code="upstream_disconnected")
 
 
 @batches(16)
-def test_a_damaged_stream_of_chat_ends_once(batch: range) -> None:
+def test_damaged_stream_of_chat_ends_once(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_stream("chat", chance)
 
 
 @batches(12)
-def test_a_damaged_stream_of_responses_ends_once(batch: range) -> None:
+def test_damaged_stream_of_responses_ends_once(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_stream("responses", chance)
 
 
 @batches(12)
-def test_a_damaged_stream_of_messages_ends_once(batch: range) -> None:
+def test_damaged_stream_of_messages_ends_once(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_stream("messages", chance)
 
 
 @batches(8)
-def test_a_damaged_stream_of_gemini_ends_once(batch: range) -> None:
+def test_damaged_stream_of_gemini_ends_once(batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_stream("gemini", chance)
@@ -79,7 +78,7 @@ def test_a_damaged_stream_of_gemini_ends_once(batch: range) -> None:
 
 @pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
 @batches(3)
-def test_a_damaged_stream_ends_once_for_clients_of_other_dialects(client: str, batch: range) -> None:
+def test_damaged_stream_ends_once_for_clients_of_other_dialects(client: str, batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_stream_for(client, chance)
@@ -87,7 +86,7 @@ def test_a_damaged_stream_ends_once_for_clients_of_other_dialects(client: str, b
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @batches(3)
-def test_a_damaged_answer_of_one_piece_is_a_response_or_an_error(dialect: str, batch: range) -> None:
+def test_damaged_plain_answer_is_a_response_or_an_error(dialect: str, batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             damage = chance.choice((damaged_json, damaged_json, damaged_bytes))
@@ -96,7 +95,7 @@ def test_a_damaged_answer_of_one_piece_is_a_response_or_an_error(dialect: str, b
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @batches(1)
-def test_a_damaged_stream_for_a_client_that_wants_none_is_a_response_or_an_error(dialect: str, batch: range) -> None:
+def test_damaged_stream_for_a_plain_client_is_a_response_or_an_error(dialect: str, batch: range) -> None:
     for number in batch:
         with case(number) as chance:
             check_whole(dialect, SSE, damaged_stream(chance.choice(corpus.streams(dialect)), chance), chance)
@@ -117,7 +116,7 @@ def check_stream(dialect: str, chance: Random) -> None:
     frames = sse.Decoder().feed(out)
     assert pipe.response is not None
     events = decoded(frames[:-1])
-    # Before it was written, an item that could not be mended was not known for what it is on the wire (STR-4).
+    # Before it was encoded, an item that could not be normalized was not recognised as such (STR-4).
     assert [violation for violation in ours(found) if dialect != "responses" or violation.row != "STR-4"] == []
     if events is None:
         assert dialect == "responses"
@@ -126,18 +125,18 @@ def check_stream(dialect: str, chance: Random) -> None:
         assert msgspec.json.decode(codec.encode(pipe.response)) == msgspec.json.decode(codec.encode(fold(events)))
     assert (pipe.error is not None) == (pipe.response.status == "failed") or pipe.response.error is not None
     assert pipe.finish() == b""
-    if chance.random() < 0.2:  # law (b): any cut gives equal events, of damaged bytes too
+    if chance.random() < 0.2:  # law (b): any split gives equal events, of damaged bytes too
         turn = turn_of()
         whole = turn.make_pipe(responses.EventsFromHub(turn.prepared.request), reports_losses=losses)
         assert whole.feed(damaged) + whole.finish(ending) == out
-    if chance.random() < 0.2:  # and the older style, whose form no grammar knows, ends as well
+    if chance.random() < 0.2:  # and the older style, which the grammar does not cover, also ends
         older = _pipe(turn_of(), "responses", style="older")
         assert older.feed(damaged) + older.finish(ending)
         assert older.has_ended
 
 
 def check_stream_for(client: str, chance: Random) -> None:
-    """An upstream of any dialect, for a client that reads another than the hub's."""
+    """An upstream of any dialect, for a client of another dialect than the hub's."""
     dialect = chance.choice(corpus.DIALECTS)
     damaged = damaged_stream(chance.choice(corpus.streams(dialect)), chance)
     turn_of = _asking(dialect, chance)
@@ -171,12 +170,12 @@ def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: R
 
 
 def ours(found: list[Violation]) -> list[Violation]:
-    """Without what is the upstream's own: what nobody knows is carried as it came (ITEM-5)."""
+    """Without the upstream's own types: unknown types are passed through unchanged (ITEM-5)."""
     return [violation for violation in found if violation.row != "ITEM-5"]
 
 
 def decoded(frames: list[sse.Frame]) -> list[StreamEvent] | None:
-    """The events; None if one holds what only looks like something known, which is carried as it came too."""
+    """The events; None if one contains a value that only looks like a known type, which is also passed through."""
     try:
         return [decode_event(frame.data) for frame in frames]
     except ApiError:
@@ -184,7 +183,7 @@ def decoded(frames: list[sse.Frame]) -> list[StreamEvent] | None:
 
 
 def carries_something_odd(response: Response) -> bool:
-    """The same of a response."""
+    """The same for a response."""
     try:
         decode_response(codec.encode(response))
     except ApiError:
@@ -197,11 +196,11 @@ def check_error(error: ApiError) -> None:
 
 
 def _asking(dialect: str, chance: Random) -> Any:
-    """Makes the same turn as often as it is wanted, with the same ids."""
+    """Creates the same turn any number of times, with the same ids."""
     target = chance.choice([target for target in corpus.targets() if target.upstream.config.dialect == dialect])
     try:
         prepared = prepare_request(decode_request(chance.choice(ASKED)), target)
-    except ClientFault:  # some servers cannot be asked for everything
+    except ClientFault:  # some servers do not support every request
         prepared = prepare_request(decode_request(PLAIN), target)
 
     def turn() -> UpstreamTurn:
@@ -216,7 +215,7 @@ def _pipe(turn: UpstreamTurn, client: Any, **form: Any) -> Pipe:
 
 
 def _finished(work: Any) -> Response:
-    """What a coroutine returns that waits for nothing."""
+    """The result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""API-2: work in the background, on both stores: its life, its stream from any event on, and its end at any moment."""
+"""API-2: background responses, on both stores: their life, their stream from any event on, and their end at any moment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def text_of(response: dict[str, Any]) -> str:
 
 
 def line_of(lab: Lab) -> dict[str, Any]:
-    """What the log says of the latest work."""
+    """The log line of the latest background response."""
 
     def found() -> list[dict[str, Any]]:
         return [line for line in lab.gateway.log if line.get("method") == "BACKGROUND"]
@@ -87,7 +87,7 @@ class SlowStore:
 
 
 async def _fill_log(lines: int, size: int) -> tuple[int, int]:
-    """How many lines a producer gets rid of before the store takes any, and how many afterwards."""
+    """The number of lines that a producer can add before the store writes any, and afterwards."""
     store = SlowStore()
     log = EventLog(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
     log.start_writing()
@@ -110,16 +110,16 @@ async def _fill_log(lines: int, size: int) -> tuple[int, int]:
     return held, added
 
 
-def test_log_of_a_response_holds_no_more_than_its_bound_while_the_store_is_slow() -> None:
+def test_event_log_is_bounded_while_the_store_is_slow() -> None:
     held, added = asyncio.run(_fill_log(lines=100, size=MAX_PENDING_BYTES // 10))
     assert held == 11
     assert added == 100
 
 
-# A good day
+# Normal operation
 
 
-def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay(lab: Lab) -> None:
+def test_background_response_runs_after_its_client_disconnected(lab: Lab) -> None:
     """API-2."""
     before, after = lab.gate(), lab.gate()
     lab.says["slow"] = turn(
@@ -140,7 +140,7 @@ def test_work_is_queued_then_in_progress_then_ended_and_its_client_need_not_stay
     assert (line["status"], line["model"], line["owner"], line["output_tokens"]) == (200, "mock-1", "alice", 2)
 
 
-def test_a_stream_whose_client_leaves_runs_on_and_is_resumed_without_gap_or_repeat(lab: Lab) -> None:
+def test_background_stream_resumes_without_gap_or_repetition(lab: Lab) -> None:
     """API-2, with `stream: true`."""
     gate = lab.gate()
     lab.says["slow"] = turn(testing.text("Hel", "lo"), testing.wait(gate), testing.text(", ", "you."))
@@ -160,8 +160,8 @@ def test_a_stream_whose_client_leaves_runs_on_and_is_resumed_without_gap_or_repe
     assert lab.asked("slow") == 1
 
 
-def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_there(lab: Lab) -> None:
-    """API-2, STR-1: `response.created` and `response.queued` come at once, and are the first of what is kept afterwards."""
+def test_queued_stream_sends_its_id_and_can_be_resumed(lab: Lab) -> None:
+    """API-2, STR-1: `response.created` and `response.queued` are sent at once, and are the first stored events."""
     gate = lab.block(RUNNING)
     asked = {"model": "mock-1", "input": "later", "background": True, "stream": True}
     with lab.reading("POST", "/v1/responses", json=asked) as events:
@@ -183,7 +183,7 @@ def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_t
 
 
 def test_queued_events_equal_the_stored_events() -> None:
-    """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
+    """API-2: an upstream may name its service tier at once; readers of the earlier events get no different value later."""
     queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")
@@ -196,7 +196,7 @@ def test_queued_events_equal_the_stored_events() -> None:
     assert decode_event(lines.feed(begun)) == begun
 
 
-def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> None:
+def test_background_stream_equals_the_stored_events(lab: Lab) -> None:
     answer = lab.post(background=True, stream=True)
     events = events_in(answer)
     check(events)
@@ -204,8 +204,8 @@ def test_a_stream_that_is_read_to_its_end_is_the_one_that_is_kept(lab: Lab) -> N
     assert lab.get(events[0].response.id) == told_by(events)  # type: ignore[union-attr]
 
 
-def test_every_reader_hears_the_same_from_every_event_on_while_it_runs_and_afterwards(lab: Lab) -> None:
-    """API-2: what is kept and what comes, joined. One reader comes back a hundred times."""
+def test_readers_get_the_same_events_from_any_event_on(lab: Lab) -> None:
+    """API-2: stored and live events, joined. One reader reconnects a hundred times."""
     gates = [lab.gate(), lab.gate()]
     call = testing.tool_call("c1", "f", '{"a":', "1}")
     lab.says["slow"] = turn(
@@ -239,7 +239,7 @@ def test_every_reader_hears_the_same_from_every_event_on_while_it_runs_and_after
 
 
 def come_back_again_and_again(lab: Lab, id: str) -> list[Any]:
-    """Leaves after every event."""
+    """Disconnects after every event."""
     seen: list[Any] = []
     while not seen or not isinstance(seen[-1], TerminalEvent):
         after = f"&starting_after={len(seen) - 1}" if seen else ""
@@ -248,7 +248,7 @@ def come_back_again_and_again(lab: Lab, id: str) -> list[Any]:
     return seen
 
 
-def test_a_response_made_in_the_background_can_be_continued_once_it_has_ended(lab: Lab) -> None:
+def test_background_response_can_be_continued_after_its_end(lab: Lab) -> None:
     """API-2, PREV-1."""
     gate = lab.gate()
     lab.says["slow"] = turn(testing.wait(gate), testing.text("Hello."))
@@ -275,11 +275,11 @@ def metric(lab: Lab, name: str) -> float:
     )
 
 
-# Cancelling
+# Cancellation
 
 
 def expect_cancelled(lab: Lab, id: str, answer: httpx2.Response) -> dict[str, Any]:
-    """One end, told alike by the answer, by its stream and by GET."""
+    """One end, the same in the answer, in its stream and in GET."""
     assert answer.status_code == 200, answer.text
     response: dict[str, Any] = answer.json()
     assert (response["status"], response["error"], response["id"]) == ("cancelled", None, id)
@@ -293,7 +293,7 @@ def expect_cancelled(lab: Lab, id: str, answer: httpx2.Response) -> dict[str, An
 
 
 def test_queued_response_is_cancelled_without_an_upstream_request(lab: Lab) -> None:
-    """API-2. Whoever reads its stream meanwhile hears of its end."""
+    """API-2. A reader of its stream receives its end."""
     gate = lab.block(RUNNING)
     id = lab.begin(input="never")
     with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
@@ -333,7 +333,7 @@ def test_cancelling_a_running_response_aborts_its_upstream(lab: Lab, moment: str
     gate.open()
 
 
-def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> None:
+def test_cancel_is_allowed_only_for_the_owner_and_background_responses(lab: Lab) -> None:
     gate = lab.gate()
     lab.says["slow"] = turn(testing.wait(gate), testing.text("Hi"))
     id = lab.begin(input="slow")
@@ -354,14 +354,12 @@ def test_only_its_owner_cancels_and_only_what_is_in_the_background(lab: Lab) -> 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize(("method", "status"), [("append", "cancelled"), ("get", "cancelled"), ("finish", "completed")])
-def test_a_cancel_in_the_middle_of_the_storing_leaves_one_end(
-    tmp_path: Path, store: str, method: str, status: str
-) -> None:
-    """API-2: just claimed, and during the last save, when there is nothing left to be cancelled."""
+def test_cancel_during_storage_leaves_one_end(tmp_path: Path, store: str, method: str, status: str) -> None:
+    """API-2: just claimed, and during the last save, when nothing is left to be cancelled."""
     stall = Stall(method)
     url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"
     with laboratory(url, open_store=stall.open) as lab:
-        if method == "get":  # which a cancel asks for too: it comes in by another door
+        if method == "get":  # a cancel calls it too: it comes in over another connection
             ids: list[str] = []
             stall.is_on = True
             ids.append(lab.begin())
@@ -388,13 +386,13 @@ def call(lab: Lab, do: Any) -> None:
 
 
 def is_held(lab: Lab, id: str) -> bool:
-    """Whether the runner has not yet been told of a cancel."""
+    """Whether the runner has not been notified of a cancel yet."""
     job = lab.gateway.services.background._running.get(id)  # type: ignore[union-attr]
     return job is not None and job._interruption is None
 
 
 def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
-    """Its upstream is let go of, its stream breaks off, and there is nothing to come back to."""
+    """Its upstream is aborted, its stream breaks off, and it cannot be resumed."""
     gate = lab.gate()
     lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate))
     gone = lab.upstream.abandoned
@@ -412,7 +410,7 @@ def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
     gate.open()
 
 
-# What goes wrong
+# Failures
 
 
 @pytest.mark.parametrize(
@@ -423,7 +421,7 @@ def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
         (turn(testing.text("Hel"), testing.end("rst")), "upstream_disconnected"),
     ],
 )
-def test_an_error_of_the_upstream_is_the_end_of_the_response(lab: Lab, said: Any, code: str) -> None:
+def test_upstream_error_fails_the_background_response(lab: Lab, said: Any, code: str) -> None:
     lab.says["bad"] = said
     response = lab.wait(lab.begin(input="bad"))
     assert (response["status"], response["error"]["code"]) == ("failed", code)
@@ -443,22 +441,22 @@ def test_history_may_be_deleted_before_a_queued_response_runs(lab: Lab) -> None:
     assert told_by(lab.events(id)) == response
 
 
-def test_work_beyond_the_limits_waits_and_beyond_those_it_is_refused(lab: Lab) -> None:
-    """F-2: at most so many run at once, and a queue has an end."""
+def test_background_responses_over_the_limits_wait_or_are_refused(lab: Lab) -> None:
+    """F-2: a limited number runs at once, and the queue is limited."""
     gate = lab.block(RUNNING)
     waiting = [lab.begin() for _ in range(20)]
     refused = lab.post(background=True)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "overloaded")
     assert int(refused.headers["retry-after"]) > 0
     assert len(lab.upstream.received) == RUNNING
-    assert lab.post().status_code == 200  # what is not in the background is nobody's queue
+    assert lab.post().status_code == 200  # a foreground response uses no queue
     assert metric(lab, "running") == RUNNING
     until(lambda: metric(lab, "waiting") == 20)
     gate.open()
     assert {lab.wait(id)["status"] for id in waiting} == {"completed"}
 
 
-def test_a_turn_in_the_background_has_a_trace(tmp_path: Path) -> None:
+def test_background_turn_is_traced(tmp_path: Path) -> None:
     config = {"trace": TraceConfig(dir=str(tmp_path / "traces"))}
     with laboratory(f"sqlite:///{tmp_path}/a.db", config=config) as lab:
         lab.wait(lab.begin())
@@ -471,7 +469,7 @@ def test_a_turn_in_the_background_has_a_trace(tmp_path: Path) -> None:
     assert b"Hel" in b"".join(piece.data.raw for piece in record.upstream_pieces)
 
 
-def test_the_retention_leaves_what_waits(lab: Lab) -> None:
+def test_retention_keeps_queued_responses(lab: Lab) -> None:
     gate = lab.block(RUNNING)
     id = lab.begin()
     store = lab.gateway.services.store

@@ -1,4 +1,4 @@
-"""`gateway/client_dialect`: which dialect a path belongs to, and whether a model is asked there."""
+"""`gateway/client_dialect`: the dialect of a path, and whether it is the path of a turn."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ from antiphon.gateway.client_dialect import dialect_at_path, is_turn_path
         ("/nowhere", "responses", False),
     ],
 )
-def test_paths(path: str, dialect: str, asks: bool) -> None:
+def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect: str, asks: bool) -> None:
     assert dialect_at_path(path).name == dialect
     assert is_turn_path(path) is asks

@@ -1,4 +1,4 @@
-"""`gateway/compaction`: what a compaction holds, and what it stands for in a conversation."""
+"""`gateway/compaction`: the content of a compaction, and what it replaces in a conversation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compaction(
 
 
 def told(window: list[ItemParam]) -> list[Any]:
-    """Words, where there are words; calls and outputs by their ids."""
+    """Texts of messages; calls and outputs by their ids."""
     return [
         ("sum" if item == summary_message("sum") else item.content)
         if isinstance(item, MessageParam)
@@ -57,7 +57,7 @@ def told(window: list[ItemParam]) -> list[Any]:
     ]
 
 
-def test_a_compaction_stands_for_its_summary_and_what_it_keeps() -> None:
+def test_compaction_is_replaced_by_its_summary_and_kept_items() -> None:
     """CMP-3."""
     kept = items(says("user", "last"), call("a"))
     item = compaction([], kept=kept, standing=items(says("system", "rules"), TOOLS))
@@ -76,16 +76,16 @@ def test_compaction_drops_covered_items_and_keeps_others() -> None:
         path_of,
         HistoryBudget(NO_LIMIT),
     )
-    assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # behind it the same words are new
+    assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # the same text after it is new
 
 
-def test_thoughts_before_it_are_left_out_though_they_may_look_different_now() -> None:
+def test_compaction_drops_earlier_reasoning_in_any_form() -> None:
     shown = items({**THINKS, "summary": [{"type": "summary_text", "text": "Hm."}]})
     assert told(open_compactions([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
 
 
-def test_an_item_is_known_again_however_it_is_spelled() -> None:
-    """ITEM-6: output comes back as input, with ids and parts or without."""
+def test_fingerprint_is_equal_for_every_spelling_of_an_item() -> None:
+    """ITEM-6: output is sent back as input, with ids and parts or without."""
     same = [
         items(
             says("assistant", "words"),
@@ -115,8 +115,8 @@ def test_an_item_is_known_again_however_it_is_spelled() -> None:
 
 @settings(max_examples=30)
 @given(conversation=conversations.conversations())
-def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[ItemParam]) -> None:
-    """CMP-2, CMP-3: whatever items there are, they can be sealed, known again and left out."""
+def test_compaction_covers_its_own_conversation(conversation: list[ItemParam]) -> None:
+    """CMP-2, CMP-3: all items can be sealed, recognised and dropped."""
     standing, kept = select_verbatim_items(conversation, 1000)
     item = compaction(conversation, kept=kept, standing=standing)
     after = codec.decode_as(codec.encode(conversation), list[ItemParam])
@@ -127,8 +127,8 @@ def test_every_conversation_is_covered_by_its_own_compaction(conversation: list[
     ]
 
 
-def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None:
-    """The key of an old one may be gone by now."""
+def test_newest_compaction_replaces_older_ones_that_cannot_be_opened() -> None:
+    """The key of an old one may be unavailable by now."""
     lost = CompactionParam(encrypted_content="antiphon1.AAAA")
     newest = compaction([lost, *items(says("user", "a"))])
     window = open_compactions(
@@ -140,7 +140,7 @@ def test_of_several_the_newest_counts_and_what_it_covers_need_not_open() -> None
     assert told(window) == ["sum", "b"]
 
 
-def test_one_that_the_newest_never_saw_is_opened_too() -> None:
+def test_compaction_that_the_newest_does_not_cover_is_opened() -> None:
     first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
     second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
     window = open_compactions(
@@ -152,14 +152,14 @@ def test_one_that_the_newest_never_saw_is_opened_too() -> None:
     assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
 
 
-def test_a_trigger_that_was_answered_says_nothing_any_more() -> None:
+def test_answered_trigger_is_dropped() -> None:
     assert open_compactions(
         [*items(says("user")), CompactionTrigger()], UNSEALING, path_of, HistoryBudget(NO_LIMIT)
     ) == items(says("user"))
 
 
 def test_compaction_that_cannot_be_opened_is_refused_with_its_path() -> None:
-    """CMP-2: forged, damaged, somebody else's, another server's."""
+    """CMP-2: forged, damaged, of another owner, of another server."""
     good = compaction([])
     damaged = CompactionParam(encrypted_content=good.encrypted_content[:-5])
     bobs = CompactionOpener(seal=SEAL, owner="bob", keeps_foreign=True)
@@ -171,13 +171,13 @@ def test_compaction_that_cannot_be_opened_is_refused_with_its_path() -> None:
         assert error.param == "input[1].encrypted_content"
 
 
-def test_another_servers_goes_where_it_may_have_come_from_with_all_that_stands_before_it() -> None:
+def test_foreign_compaction_is_kept_with_everything_before_it() -> None:
     lenient = CompactionOpener(seal=SEAL, owner="alice", keeps_foreign=True)
     conversation = [*items(says("user")), FOREIGN, *items(says("user"))]
     assert open_compactions(conversation, lenient, path_of, HistoryBudget(NO_LIMIT)) == conversation
 
 
-# What is kept
+# Items that are kept
 
 
 def kept_of(room: int, *said: dict[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -185,7 +185,7 @@ def kept_of(room: int, *said: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     return told(standing), told(kept)
 
 
-def test_system_words_the_last_turn_and_earlier_words_of_the_user_are_kept() -> None:
+def test_system_text_last_turn_and_user_messages_are_kept() -> None:
     """CMP-3: recent turns and system text."""
     assert kept_of(
         1000,
@@ -202,7 +202,7 @@ def test_system_words_the_last_turn_and_earlier_words_of_the_user_are_kept() -> 
     ) == (["rules", "more rules"], ["first", "last", "b", "b", "so far"])
 
 
-def test_of_a_long_turn_the_newest_steps_are_kept_whole() -> None:
+def test_newest_steps_of_a_long_turn_are_kept_whole() -> None:
     """An agent may work for hours on one message of its user."""
     steps = [step for at in range(50) for step in (call(f"c{at}"), {**output(f"c{at}"), "output": "word " * 20})]
     standing, kept = kept_of(400, says("user", "go"), *steps)
@@ -228,18 +228,18 @@ def test_last_user_message_and_open_calls_are_always_kept() -> None:
     assert kept_of(10, call("x"), call("y"), output("x")) == ([], ["x", "y", "x"])
 
 
-def test_an_older_summary_is_not_kept_for_the_new_one_has_it() -> None:
+def test_older_summary_is_not_kept() -> None:
     assert select_verbatim_items([summary_message("old"), *items(says("user", "last"))], 100) == (
         [],
         items(says("user", "last")),
     )
 
 
-def test_rules_that_are_said_again_are_kept_once() -> None:
+def test_repeated_system_text_is_kept_once() -> None:
     assert kept_of(100, says("developer", "rules"), says("developer", "rules"), says("user", "x")) == (["rules"], ["x"])
 
 
-def test_media_are_kept_unless_they_are_too_large_to_come_back() -> None:
+def test_media_are_kept_unless_they_are_too_large() -> None:
     def seen(size: int) -> list[ItemParam]:
         picture = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * size}
         return items(

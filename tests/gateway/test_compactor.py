@@ -1,4 +1,4 @@
-"""`gateway/compactor`: the model asked to sum up, on whatever serves it."""
+"""`gateway/compactor`: the model writes the summary, on any upstream."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def compact(
     context: int | None = None,
     threshold: int | None = None,
 ) -> tuple[CompactionResult, list[Any], list[str]]:
-    """The compaction, what the upstream was sent, and what was lost."""
+    """The compaction, the requests that the upstream received, and the losses."""
     compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context=context, stamps=stamps())
     transport, losses = ScriptedTransport(*answered), Losses()
     made = asyncio.run(compactor.compact(request, input_items(request), transport, losses, threshold=threshold))
     return made, [msgspec.json.decode(each.body) for each in transport.asked], [str(loss) for loss in losses]
 
 
-def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_sealed() -> None:
-    """CMP-3: on upstreams that know nothing of compaction."""
+def test_compactor_seals_the_summary_of_an_ordinary_turn() -> None:
+    """CMP-3: on upstreams that do not support compaction."""
     request = asked(
         says("developer", "Be brief."),
         says("user", "The code word is slate."),
@@ -111,7 +111,7 @@ def test_the_model_is_asked_as_in_any_other_turn_and_its_words_are_what_is_seale
     assert told(window)[2:] == ["The code word is slate.", "Go on."]
 
 
-def test_a_stream_and_another_dialect_give_the_same() -> None:
+def test_compactor_accepts_streams_and_other_dialects() -> None:
     """CMP-3."""
     streamed = b'data: {"choices":[{"delta":{"content":"Notes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     made, _, _ = compact(asked(says("user")), ScriptedAnswer([streamed], SSE))
@@ -138,7 +138,7 @@ def test_content_missing_from_a_summary_is_a_loss() -> None:
     ]
 
 
-def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
+def test_compactor_retries_an_overlong_transcript_with_less() -> None:
     request = asked(*(says("user", f"{at} " + "word " * 500) for at in range(40)))
     made, sent, losses = compact(request, too_long(), too_long(), answers("Notes."))
     lengths = [estimate_text(each["messages"][1]["content"]) for each in sent]
@@ -150,7 +150,7 @@ def test_a_question_that_is_too_long_is_asked_again_shorter() -> None:
     ]
 
 
-def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:
+def test_compactor_fits_the_transcript_to_a_known_context() -> None:
     request = asked(*(says("user", f"{at} " + "word " * 500) for at in range(40)))
     _, (sent,), losses = compact(request, answers("Notes."), context=4096)
     assert 1024 in sent.values()
@@ -158,7 +158,7 @@ def test_a_known_context_is_not_asked_for_more_than_it_takes() -> None:
     assert len(losses) == 1
 
 
-def test_a_summary_is_no_longer_than_what_it_sums_up_unless_the_model_thinks_first() -> None:
+def test_compactor_raises_the_summary_limit_for_a_reasoning_model() -> None:
     request = asked(says("user", "Hi."))
     _, (sent,), _ = compact(request, answers("Notes."))
     assert MIN_SUMMARY_TOKENS in sent.values()
@@ -169,7 +169,7 @@ def test_a_summary_is_no_longer_than_what_it_sums_up_unless_the_model_thinks_fir
         compact(request, answers("", "length"), answers("", "length"))
 
 
-def test_a_threshold_keeps_what_comes_of_it_below_itself() -> None:
+def test_compactor_keeps_its_result_below_the_threshold() -> None:
     request = asked(*(says("user", f"{at} " + "word " * 50) for at in range(40)))
     made, (sent,), _ = compact(request, answers("Notes."), threshold=800)
     assert 256 in sent.values()
@@ -192,7 +192,7 @@ def test_upstream_errors_are_raised_unchanged(answered: list[ScriptedAnswer | Ap
     assert caught.value.code == code
 
 
-def test_nobody_is_asked_where_nothing_can_be_sealed() -> None:
+def test_compactor_without_a_key_makes_no_upstream_call() -> None:
     def no_key() -> list[bytes]:
         raise ApiError("no key", code="unsupported_parameter")
 
@@ -203,7 +203,7 @@ def test_nobody_is_asked_where_nothing_can_be_sealed() -> None:
     assert transport.asked == []
 
 
-def test_usages_are_added() -> None:
+def test_add_usage_sums_usages() -> None:
     made, _, _ = compact(asked(says("user")), answers("a", prompt_tokens=5, completion_tokens=2, total_tokens=7))
     assert made.usage is not None
     both = add_usage(made.usage, made.usage)
@@ -213,7 +213,7 @@ def test_usages_are_added() -> None:
     assert add_usage(None, None) is None
 
 
-def test_an_upstream_that_counts_nothing_leaves_a_loss() -> None:
+def test_missing_usage_of_the_summary_is_a_loss() -> None:
     made, _, _ = compact(asked(says("user")), answers("a"))
     losses = Losses()
     assert compaction_usage(made, losses) == ZERO_USAGE

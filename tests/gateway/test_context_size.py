@@ -1,4 +1,4 @@
-"""`gateway/context_size`: in the words of each server."""
+"""`gateway/context_size`: read from the model list of each server."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ from antiphon.gateway.context_size import context_size_in
         ({"context_length": None, "meta": [7]}, None),
     ],
 )
-def test_a_context_is_read_from_a_row_of_a_list_of_models(row: dict[str, Any], size: int | None) -> None:
+def test_context_size_is_read_from_a_row_of_a_model_list(row: dict[str, Any], size: int | None) -> None:
     """REQ-2."""
     assert context_size_in(row) == size

@@ -1,4 +1,4 @@
-"""Which conversation a turn is in, and what it adds to it (API-4)."""
+"""The conversation of a turn, and what the turn adds to it (API-4)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def message(role: str, text: str, **members: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, {"id": "conv_1", "more": 1}])
-def test_a_conversation_is_named_by_its_id_or_by_an_object_that_has_it(named: Any) -> None:
+def test_conversation_is_named_by_an_id_or_an_object(named: Any) -> None:
     assert conversation_id_of(Request(conversation=named)) == "conv_1"
 
 
 @pytest.mark.parametrize("named", [None, UNSET])
-def test_most_requests_name_none(named: Any) -> None:
+def test_request_without_conversation_has_no_id(named: Any) -> None:
     assert conversation_id_of(Request(conversation=named, previous_response_id="resp_1")) is None
 
 
@@ -58,14 +58,14 @@ def test_conversation_without_a_valid_id_is_refused(named: Any, param: str) -> N
     assert caught.value.param == param
 
 
-def test_a_turn_goes_on_in_one_way_only() -> None:
+def test_conversation_and_previous_response_together_are_refused() -> None:
     with pytest.raises(ClientFault) as caught:
         conversation_id_of(Request(conversation="conv_1", previous_response_id="resp_1"))
     assert (caught.value.status, caught.value.param) == (400, "conversation")
 
 
 @pytest.mark.parametrize("status", ["completed", "incomplete"])
-def test_a_turn_adds_what_it_was_asked_and_then_what_it_said(status: str) -> None:
+def test_addition_has_input_then_output(status: str) -> None:
     said = [message("assistant", "Hello.", id="msg_b", status="completed"), {"type": "acme:thing", "size": 5}]
     added = make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], said), stamps())
     assert added is not None
@@ -75,11 +75,11 @@ def test_a_turn_adds_what_it_was_asked_and_then_what_it_said(status: str) -> Non
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress", "queued"])
-def test_a_turn_that_did_not_end_well_adds_nothing(status: str) -> None:
+def test_failed_turn_has_no_addition(status: str) -> None:
     assert make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], []), stamps()) is None
 
 
-def test_entries_have_ids_and_what_asks_for_something_is_none() -> None:
+def test_entries_have_ids_and_exclude_triggers() -> None:
     sent = [
         message("user", "Hi"),
         {"type": "compaction_trigger"},
@@ -92,5 +92,5 @@ def test_entries_have_ids_and_what_asks_for_something_is_none() -> None:
     assert [item["id"] for item in msgspec.json.decode(entries_to_array(entries))] == ["msg_1", "item_2", "mine"]
 
 
-def test_no_entries_are_an_empty_array() -> None:
+def test_entries_to_array_of_no_entries_is_empty() -> None:
     assert entries_to_array([]) == b"[]"

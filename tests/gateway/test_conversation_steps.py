@@ -1,4 +1,4 @@
-"""`gateway/conversation_steps`: which items of a conversation stand or fall together."""
+"""`gateway/conversation_steps`: which items of a conversation belong together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def steps(*told: dict[str, Any]) -> list[list[int]]:
     return [step.indexes for step in split_steps(items(*told))]
 
 
-def test_every_message_is_a_step_of_its_own() -> None:
+def test_message_is_a_separate_step() -> None:
     assert steps(says("user"), says("assistant"), says("assistant"), says("user"), says("system")) == [
         [0],
         [1],
@@ -57,38 +57,38 @@ def test_every_message_is_a_step_of_its_own() -> None:
     ]
 
 
-def test_a_call_goes_with_its_output_wherever_that_stands() -> None:
+def test_call_and_output_are_one_step_at_any_distance() -> None:
     assert steps(says("user"), call("a"), says("user"), output("a"), says("user")) == [[0], [1, 3], [2], [4]]
 
 
-def test_calls_made_together_go_together_and_so_do_the_words_and_thoughts_before_them() -> None:
+def test_parallel_calls_with_text_and_reasoning_are_one_step() -> None:
     told = [THINKS, says("assistant"), call("a"), custom("b"), output("a"), output("b"), call("c"), output("c")]
     assert steps(*told) == [[0, 1, 2, 3, 4, 5], [6, 7]]
 
 
-def test_thoughts_go_with_what_they_led_to() -> None:
+def test_reasoning_belongs_to_the_following_item() -> None:
     assert steps(THINKS, THINKS, says("assistant"), THINKS, call("a")) == [[0, 1, 2], [3, 4]]
 
 
-def test_a_call_id_that_comes_again_is_another_step() -> None:
+def test_repeated_call_id_starts_another_step() -> None:
     assert steps(call("a"), call("a"), output("a")) == [[0], [1, 2]]
 
 
-def test_an_output_whose_call_is_not_there_stands_alone_and_so_does_what_is_not_known() -> None:
+def test_orphan_outputs_and_unknown_items_are_separate_steps() -> None:
     assert steps(output("a"), {"type": "acme:thing"}, TOOLS, says("assistant")) == [[0], [1], [2], [3]]
 
 
-def test_a_step_knows_which_calls_wait_for_their_outputs() -> None:
+def test_step_lists_its_open_calls() -> None:
     (step,) = split_steps(items(call("a"), custom("b"), output("a")))
     assert step.open_calls == {"b"}
 
 
-def test_permanent_items() -> None:
+def test_system_text_and_tools_are_permanent() -> None:
     told = items(says("system"), says("developer"), TOOLS, says("user"), says("assistant"), call("a"))
     assert list(map(is_permanent, told)) == [True, True, True, False, False, False]
 
 
-def test_a_summary_is_told_from_what_a_user_said() -> None:
+def test_summary_is_not_a_user_message() -> None:
     summary = summary_message("all of it")
     user, parts = items(says("user"), {**says("user"), "content": []})
     assert [is_summary(item) for item in (summary, user, parts)] == [True, False, False]

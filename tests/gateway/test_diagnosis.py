@@ -1,4 +1,4 @@
-"""What a turn that was refused tells of why: a sentence after the server's words, and no more than helps (C-6)."""
+"""The diagnosis of a refused turn: a sentence after the server's message, only where it helps (C-6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "co
 
 
 def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
-    """What the client is told when the server says this."""
+    """The message that the client gets for this message of the server."""
     request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
     turn = UpstreamTurn(
         prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None
@@ -31,14 +31,14 @@ def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str =
     return caught.value.message
 
 
-def test_the_reason_stands_after_the_servers_own_words() -> None:
+def test_diagnosis_follows_the_message_of_the_server() -> None:
     """C-6."""
     told = refused("Unknown role.")
     assert told.startswith("Unknown role. Diagnosis: input[0].role: not every server knows the role `developer`; ")
     assert "quirks: developer_as_system" in told
 
 
-def test_nothing_is_added_where_nothing_more_is_known() -> None:
+def test_message_without_a_diagnosis_is_unchanged() -> None:
     assert refused("Unknown role.", input="Hi") == "Unknown role."
 
 
@@ -51,12 +51,12 @@ def test_errors_that_refuse_no_body_are_not_diagnosed() -> None:
     )
 
 
-def test_a_refusal_of_reasoning_keeps_the_words_that_decide_what_is_done() -> None:
+def test_refusal_of_reasoning_is_not_diagnosed() -> None:
     """RSN-3."""
     said = "The encrypted content of role x could not be verified."
     assert refused(said) == said
 
 
-def test_a_body_that_is_very_long_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_long_body_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn_module, "MAX_EXPLAINED", 10)
     assert refused("Unknown role.") == "Unknown role."

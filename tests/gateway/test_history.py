@@ -1,4 +1,4 @@
-"""`gateway/history` and `gateway/recording`: what a turn stands on, as it was kept, on both stores."""
+"""`gateway/history` and `gateway/recording`: the resolved history of a turn, as it was stored, on both stores."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Bench:
         self._stamps = Stamps(lambda prefix: f"{prefix}_new{next(numbers)}", lambda: 1_760_000_000)
 
     async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> StoredTurn:
-        """A turn as the gateway would keep it, and its chain before it."""
+        """A turn as the gateway stores it, after its chain."""
         found = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
         response = msgspec.structs.replace(
@@ -94,7 +94,7 @@ def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
 
 
 def told(items: list[Any]) -> list[dict[str, Any]]:
-    """Items as JSON, without the ids that were given to them."""
+    """Items as JSON, without assigned ids."""
     read = msgspec.json.decode(codec.encode(items))
     return [{name: value for name, value in item.items() if name != "id"} for item in read]
 
@@ -110,7 +110,7 @@ async def refused(bench: Bench, request: Request, owner: str = "alice") -> ApiEr
 
 
 @on_every_store
-async def test_a_chain_is_told_whole_and_in_order(bench: Bench) -> None:
+async def test_chain_is_resolved_whole_and_in_order(bench: Bench) -> None:
     """PREV-1, PREV-2: input and output of each turn, the oldest first; instructions are the new request's alone."""
     await bench.keep("resp_1", asked(user("one"), instructions="Be brief."), [says("1")])
     await bench.keep("resp_2", asked(user("two"), previous_response_id="resp_1"), [says("2", "msg_2")])
@@ -124,7 +124,7 @@ async def test_a_chain_is_told_whole_and_in_order(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_long_chain_is_still_whole(bench: Bench) -> None:
+async def test_long_chain_is_resolved_whole(bench: Bench) -> None:
     """PREV-1: however long."""
     previous: dict[str, Any] = {}
     for number in range(60):
@@ -138,8 +138,8 @@ async def test_a_long_chain_is_still_whole(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_an_id_that_cannot_be_continued_is_refused_in_one_way(bench: Bench) -> None:
-    """PREV-3: one that never was, one that was deleted, and somebody else's."""
+async def test_unknown_deleted_and_foreign_ids_get_the_same_error(bench: Bench) -> None:
+    """PREV-3: unknown, deleted, and of another owner."""
     assert bench.store is not None
     await bench.keep("resp_1", asked(user("one")), [says("1")])
     await bench.keep("resp_2", asked(user("two")), [says("2")])
@@ -152,7 +152,7 @@ async def test_an_id_that_cannot_be_continued_is_refused_in_one_way(bench: Bench
         assert error.message == never.message.replace("resp_9", id)
 
 
-def test_without_a_store_nothing_can_be_continued() -> None:
+def test_history_without_a_store_is_refused() -> None:
     """PREV-3."""
 
     async def within() -> None:
@@ -164,8 +164,8 @@ def test_without_a_store_nothing_can_be_continued() -> None:
 
 
 @on_every_store
-async def test_references_become_the_items_they_name(bench: Bench) -> None:
-    """ITEM-6: of the chain, and of anything else that the owner has."""
+async def test_references_are_resolved_to_their_items(bench: Bench) -> None:
+    """ITEM-6: of the chain, and of any other response of the owner."""
     await bench.keep("resp_1", asked(user("one")), [says("1")])
     await bench.keep("resp_2", asked({**user("two"), "id": "mine"}), [says("2", "msg_2")])
     references = [{"type": "item_reference", "id": id} for id in ("msg_1", "msg_2", "mine")]
@@ -178,8 +178,8 @@ async def test_references_become_the_items_they_name(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_lone_output_gets_its_call_back(bench: Bench) -> None:
-    """D-3: from the chain as a matter of course, and from the owner's store where no chain is named."""
+async def test_lone_output_is_matched_with_its_stored_call(bench: Bench) -> None:
+    """D-3: from the chain if there is one, otherwise from the owner's store."""
     await bench.keep("resp_1", asked(user("one")), [CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}])
     other = {**OUTPUT, "call_id": "call_2"}
     chained = await bench.resolve_history(asked(OUTPUT, previous_response_id="resp_1"))
@@ -192,8 +192,8 @@ async def test_a_lone_output_gets_its_call_back(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_call_id_that_was_used_twice_names_no_call(bench: Bench) -> None:
-    """D-3: some servers count their calls from 0 in every answer, and a guess would be worse than a question."""
+async def test_ambiguous_call_id_is_refused(bench: Bench) -> None:
+    """D-3: some servers number their calls from 0 in every answer, so an ambiguous id is refused."""
     for number in (1, 2):
         await bench.keep(f"resp_{number}", asked(user("one")), [{**CALL, "id": f"fc_{number}"}])
     error = await refused(bench, asked(user("so"), OUTPUT))
@@ -201,8 +201,8 @@ async def test_a_call_id_that_was_used_twice_names_no_call(bench: Bench) -> None
 
 
 @on_every_store
-async def test_in_a_chain_only_its_own_calls_count(bench: Bench) -> None:
-    """WS-13, D-3: an output that answers nothing in the chain is an orphan, whatever else the owner has."""
+async def test_output_in_a_chain_needs_a_call_of_the_chain(bench: Bench) -> None:
+    """WS-13, D-3: an output without a call in the chain is an orphan, whatever other responses the owner has."""
     await bench.keep("resp_1", asked(user("one")), [CALL])
     await bench.keep("resp_2", asked(user("two")), [says("2")])
     error = await refused(bench, asked(OUTPUT, previous_response_id="resp_2"))
@@ -212,7 +212,7 @@ async def test_in_a_chain_only_its_own_calls_count(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_calls_inside_messages_are_calls(bench: Bench) -> None:
+async def test_tool_use_inside_a_message_counts_as_a_call(bench: Bench) -> None:
     used = {
         "type": "message",
         "role": "assistant",
@@ -222,8 +222,8 @@ async def test_calls_inside_messages_are_calls(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_call_that_was_cut_off_is_not_told_again(bench: Bench) -> None:
-    """What is left out of a conversation is a loss."""
+async def test_incomplete_call_is_dropped_from_the_history(bench: Bench) -> None:
+    """An item dropped from a conversation is a loss."""
     cut = {**CALL, "arguments": '{"a', "status": "incomplete"}
     await bench.keep("resp_1", asked(user("one")), [says("1"), cut])
     found = await bench.resolve_history(asked(user("go on"), previous_response_id="resp_1"))
@@ -233,7 +233,7 @@ async def test_a_call_that_was_cut_off_is_not_told_again(bench: Bench) -> None:
 
 @on_every_store
 async def test_stored_turns_are_restored_byte_for_byte(bench: Bench) -> None:
-    """ITEM-5: unknown items and fields too, and every character there is."""
+    """ITEM-5: unknown items and fields too, and every character."""
     assert bench.store is not None
     odd = {"type": "acme:thing", "id": "x_1", "deep": {"big": 2**53 + 1, "nul": "\u0000", "emoji": "🎶"}}
     bare_odd = {"type": "acme:other", "n": 1}
@@ -252,13 +252,13 @@ async def test_stored_turns_are_restored_byte_for_byte(bench: Bench) -> None:
     )
 
 
-def test_most_requests_stand_alone() -> None:
+def test_request_without_references_is_self_contained() -> None:
     assert is_self_contained(codec.decode_request(b'{"input": "Hi"}'))
     assert is_self_contained(codec.decode_request(b"{}"))
     assert is_self_contained(asked(user("a"), says("b"), CALL))
     assert is_self_contained(asked(CALL, OUTPUT))
     assert not is_self_contained(asked(OUTPUT))
-    assert not is_self_contained(asked(OUTPUT, CALL))  # which is for others to judge
+    assert not is_self_contained(asked(OUTPUT, CALL))  # other checks decide about that
     assert not is_self_contained(asked({"type": "item_reference", "id": "msg_1"}))
     assert not is_self_contained(asked(user("a"), previous_response_id="resp_1"))
 
@@ -273,12 +273,12 @@ def test_local_turns_take_precedence_over_the_store() -> None:
     assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
 
 
-def test_a_compaction_makes_a_request_stand_on_something() -> None:
+def test_request_with_a_compaction_is_not_self_contained() -> None:
     for kind in ({"type": "compaction", "encrypted_content": "x"}, {"type": "compaction_trigger"}):
         assert not is_self_contained(asked(user("a"), kind))
 
 
-def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None:
+def test_calls_inside_a_compaction_match_outputs() -> None:
     """CMP-3: an output finds its call inside the seal, in the input and in a chain."""
     seal = Seal(lambda: [b"k" * 32])
     call: list[Any] = codec.decode_as(msgspec.json.encode([CALL]), list[Item])
@@ -325,7 +325,7 @@ def test_compactions_are_opened_and_what_they_keep_answers_for_outputs() -> None
         assert (caught.value.code, caught.value.param) == ("invalid_compaction", param)
 
 
-def test_a_lone_output_beside_a_compaction_gets_its_call_from_the_store() -> None:
+def test_lone_output_beside_a_compaction_is_matched_with_its_stored_call() -> None:
     """D-3."""
     seal = Seal(lambda: [b"k" * 32])
     contents = CompactionContents(

@@ -1,4 +1,5 @@
-"""`gateway/history_budget`, and what is resolved within it: references, chains, conversations, compactions, on both stores."""
+"""`gateway/history_budget`, and what is resolved within it: references, chains, conversations, compactions, on both
+stores."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from antiphon.store.interface import Store
 
 
 class Counting:
-    """A store that counts what it is asked, and the bytes of history that it gives."""
+    """A store that counts its calls, and the bytes of history that it returns."""
 
     def __init__(self, store: Store) -> None:
         self.asked: Counter[str] = Counter()
@@ -73,7 +74,7 @@ async def too_long(store: Any, request: Any, limit: int, **settings: Any) -> Api
 
 
 def size_of(item: dict[str, Any]) -> int:
-    """As it is kept."""
+    """The size as stored."""
     return len(msgspec.json.encode(item))
 
 
@@ -81,7 +82,7 @@ def size_of(item: dict[str, Any]) -> int:
 
 
 @given(st.lists(st.integers(0, 50)), st.integers(0, 200))
-def test_budget_takes_what_fits_and_names_the_first_that_does_not(sizes: list[int], limit: int) -> None:
+def test_budget_accepts_items_that_fit_and_names_the_first_excess(sizes: list[int], limit: int) -> None:
     budget, lenient = HistoryBudget(limit), HistoryBudget(limit, drops_oldest=True)
     taken = 0
     for place, size in enumerate(sizes):
@@ -104,7 +105,7 @@ def test_budget_takes_what_fits_and_names_the_first_that_does_not(sizes: list[in
 
 
 @on_every_store
-async def test_a_reference_that_stands_often_is_looked_up_once_and_counted_each_time(bench: Bench) -> None:
+async def test_repeated_reference_is_looked_up_once_and_counted_each_time(bench: Bench) -> None:
     item = {**user("x" * 2000), "id": "mine"}
     await bench.keep("resp_1", asked(item), [says("1")])
     store, size = counting(bench), size_of(item)
@@ -132,9 +133,9 @@ async def test_references_into_one_response_read_it_once(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) -> None:
-    """Which are used is known when all sizes are; until then no more than the limit is held. A reference that follows, to an item
-    of another response, may be the one that does not fit."""
+async def test_items_over_the_cache_limit_are_read_again(bench: Bench) -> None:
+    """The used items are known only when all sizes are; until then no more than the limit is held. A later reference,
+    to an item of another response, may be the one that does not fit."""
     large = {**user("x" * 900), "id": "large"}
     small = {**user("y"), "id": "small"}
     await bench.keep("resp_1", asked(large, small), [says("1")])
@@ -146,11 +147,11 @@ async def test_items_that_cannot_all_be_held_are_read_once_more(bench: Bench) ->
         store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit
     )
     assert told(found.new_items) == bare(small)
-    assert store.asked == {"find_items": 1, "get_turn": 2}  # `large` came first, and took the room
+    assert store.asked == {"find_items": 1, "get_turn": 2}  # `large` came first, and used the budget
 
 
 @on_every_store
-async def test_a_reference_to_what_is_deleted_while_it_is_resolved_is_refused(bench: Bench) -> None:
+async def test_reference_deleted_during_resolution_is_refused(bench: Bench) -> None:
     assert bench.store is not None
     items = [{**user("x" * 100), "id": id} for id in ("one", "two")]
     await bench.keep("resp_1", asked(*items), [])
@@ -168,7 +169,7 @@ async def test_a_reference_to_what_is_deleted_while_it_is_resolved_is_refused(be
 
 
 @on_every_store
-async def test_with_truncation_the_oldest_references_are_dropped_without_being_read(bench: Bench) -> None:
+async def test_truncation_drops_the_oldest_references_unread(bench: Bench) -> None:
     for number in range(4):
         await bench.keep(
             f"resp_{number}", asked({**user(f"{number}" * 1000), "id": f"item_{number}"}), [says("1", f"msg_{number}")]
@@ -186,7 +187,7 @@ async def test_with_truncation_the_oldest_references_are_dropped_without_being_r
 
 
 @on_every_store
-async def test_references_into_the_chain_are_counted_too(bench: Bench) -> None:
+async def test_references_into_the_chain_are_counted(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("one")), [says("x" * 1000)])
     store = counting(bench)
     request = asked(reference("msg_1"), reference("msg_1"), previous_response_id="resp_1")
@@ -200,7 +201,7 @@ async def test_references_into_the_chain_are_counted_too(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_chain_beyond_the_limit_is_refused_by_its_id(bench: Bench) -> None:
+async def test_chain_over_the_limit_is_refused_with_its_id(bench: Bench) -> None:
     for number in range(3):
         previous = {"previous_response_id": f"resp_{number - 1}"} if number else {}
         await bench.keep(f"resp_{number}", asked(user("x" * 1000), **previous), [says("1", f"msg_{number}")])
@@ -216,7 +217,7 @@ async def test_a_chain_beyond_the_limit_is_refused_by_its_id(bench: Bench) -> No
 
 
 @on_every_store
-async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_being_read(bench: Bench) -> None:
+async def test_truncation_drops_the_oldest_turns_unread(bench: Bench) -> None:
     for number in range(3):
         previous = {"previous_response_id": f"resp_{number - 1}"} if number else {}
         await bench.keep(f"resp_{number}", asked(user(f"{number}" * 1000), **previous), [says("1", f"msg_{number}")])
@@ -239,7 +240,7 @@ async def test_with_truncation_the_oldest_turns_of_a_chain_are_dropped_without_b
 
 
 @on_every_store
-async def test_with_truncation_references_take_their_room_before_the_chain(bench: Bench) -> None:
+async def test_truncation_prefers_references_over_the_chain(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("1" * 1000)), [says("1")])
     await bench.keep("resp_2", asked(user("2" * 1000), previous_response_id="resp_1"), [says("2", "msg_2")])
     await bench.keep("resp_3", asked({**user("3" * 1000), "id": "mine"}), [says("3", "msg_3")])
@@ -251,7 +252,7 @@ async def test_with_truncation_references_take_their_room_before_the_chain(bench
 
 
 @on_every_store
-async def test_outputs_whose_calls_were_dropped_go_with_them(bench: Bench) -> None:
+async def test_outputs_of_dropped_calls_are_dropped(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("1" * 1000)), [CALL])
     await bench.keep("resp_2", asked(OUTPUT, user("and"), previous_response_id="resp_1"), [says("2")])
     request = asked(user("so"), previous_response_id="resp_2", truncation="auto")
@@ -261,7 +262,7 @@ async def test_outputs_whose_calls_were_dropped_go_with_them(bench: Bench) -> No
 
 
 @on_every_store
-async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_items(bench: Bench) -> None:
+async def test_conversation_over_the_limit_is_refused_or_truncated(bench: Bench) -> None:
     assert bench.store is not None
     items = [{**user(f"{number}" * 1000), "id": f"item_{number}"} for number in range(5)]
     entries = [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
@@ -288,7 +289,7 @@ async def test_a_conversation_beyond_the_limit_is_refused_or_loses_its_oldest_it
 
 
 def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
-    """WS-5: refused, or cut to its newest items, which are what is remembered from then on."""
+    """WS-5: refused, or truncated to its newest items, which are remembered from then on."""
     past = [msgspec.json.encode([each]) for each in (user("1" * 1000), says("1"), user("2" * 1000), says("2", "msg_2"))]
     size = len(b",".join(past))
 
@@ -323,7 +324,7 @@ def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
 
 
 @on_every_store
-async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench: Bench) -> None:
+async def test_restored_calls_are_counted_and_looked_up_once(bench: Bench) -> None:
     calls = [
         {**CALL, "id": f"fc_{number}", "call_id": f"call_{number}", "arguments": "x" * 100} for number in range(20)
     ]
@@ -345,7 +346,7 @@ async def test_calls_that_are_put_back_are_counted_and_each_looked_up_once(bench
 
 
 @on_every_store
-async def test_reasoning_is_put_back_as_far_as_there_is_room(bench: Bench) -> None:
+async def test_reasoning_is_restored_within_the_budget(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("one")), [CALL, says("x" * 1000)])
     store = counting(bench)
     await grounded(store, asked(CALL, OUTPUT), NO_LIMIT, maker="lab")
@@ -363,7 +364,7 @@ SEAL = Seal(lambda: [b"k" * 32])
 
 
 def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """A compaction, and the bytes that are in it."""
+    """A compaction, and the bytes in it."""
     items: list[ItemParam] = codec.decode_as(msgspec.json.encode(covered), list[ItemParam])
     contents = CompactionContents(
         summary=text, permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset(map(fingerprint, items))
@@ -372,12 +373,12 @@ def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int
 
 
 def words(found: ResolvedRequest) -> list[str]:
-    """What is said in a window; of a summary, what it begins with."""
+    """The texts in a window; of a summary, its start."""
     texts = [str(item["content"]) for item in told(found.request.input or [])]  # type: ignore[arg-type]
     return [next((mark for mark in ("111", "222") if mark in text), text) for text in texts]
 
 
-def test_a_compaction_is_counted_before_it_is_decoded() -> None:
+def test_compaction_is_counted_before_it_is_decoded() -> None:
     one, size = compaction("1" * 1000)
     two, _ = compaction("2" * 1000)
 
@@ -400,8 +401,8 @@ def test_a_compaction_is_counted_before_it_is_decoded() -> None:
     assert [loss.what for loss in none.losses] == ["the compaction, and everything before it"]
 
 
-def test_a_compaction_has_room_before_what_it_stands_for() -> None:
-    """With truncation: what is older than a compaction makes room for it."""
+def test_compaction_has_priority_over_the_items_it_replaces() -> None:
+    """With truncation: items older than a compaction are dropped for it."""
     item, size = compaction("1" * 1000, user("x" * 3000))
     past = [msgspec.json.encode([user("x" * 3000)]), msgspec.json.encode([user("unseen"), item])]
     archive = HistorySource(
@@ -413,8 +414,8 @@ def test_a_compaction_has_room_before_what_it_stands_for() -> None:
     assert [loss.what for loss in found.losses] == ["everything before the compaction"]
 
 
-def test_a_compaction_is_opened_and_counted_once_though_the_window_is_made_twice() -> None:
-    """D-3: a call that is put back changes the window."""
+def test_compaction_is_opened_and_counted_once() -> None:
+    """D-3: a restored call changes the window."""
     item, size = compaction("1" * 1000)
 
     async def within() -> None:
@@ -430,6 +431,6 @@ def test_a_compaction_is_opened_and_counted_once_though_the_window_is_made_twice
 
 
 @on_every_store
-async def test_an_id_that_is_not_kept_is_still_refused_as_before(bench: Bench) -> None:
+async def test_unknown_reference_is_refused_within_the_budget(bench: Bench) -> None:
     error = await refused(bench, asked(user("x"), reference("msg_7")))
     assert (error.code, error.param) == ("invalid_value", "input[1].id")

@@ -1,4 +1,5 @@
-"""`gateway/managed_turn`: turns whose conversation is made shorter on the way, in each of the four cases of who streams."""
+"""`gateway/managed_turn`: turns whose conversation is shortened on the way, for each combination of streaming client
+and upstream."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ async def whole(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> Resp
 
 
 async def events(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> list[StreamEvent]:
-    """The events of a turn, however the upstream answers."""
+    """The events of a turn, for any form of upstream answer."""
     reader = made.make_reader()
     answer = await made.send_request(ScriptedTransport(*answered))
     if is_json(answer):
@@ -77,8 +78,8 @@ def kinds(response: Response) -> list[str]:
     return [str(item.__struct_config__.tag) for item in response.output]
 
 
-def test_a_turn_that_only_compacts_has_one_item_and_what_it_took() -> None:
-    """CMP-1: exactly one compaction item, told as any other turn is."""
+def test_compact_only_turn_has_one_item_and_its_usage() -> None:
+    """CMP-1: exactly one compaction item, sent like any other turn."""
     made = turn(says("user", LONG), compacts=True, only_compacts=True)
     response = asyncio.run(whole(made, answers("Notes.", **USED)))
     assert (response.status, kinds(response)) == (ResponseStatus.COMPLETED, ["compaction"])
@@ -89,8 +90,8 @@ def test_a_turn_that_only_compacts_has_one_item_and_what_it_took() -> None:
     assert kinds(fold(told)) == ["compaction"]
 
 
-def test_a_compaction_comes_first_however_the_upstream_answers() -> None:
-    """STR-5, STR-14: numbers and places are those of one response."""
+def test_compaction_is_the_first_item_for_any_upstream_answer() -> None:
+    """STR-5, STR-14: numbers and indexes are those of one response."""
     items = [says("user", LONG), says("assistant", LONG), says("user", "Go on.")]
     summary = answers("Notes.", **USED)
     answered = [answers("Hello.", prompt_tokens=3, completion_tokens=2, total_tokens=5), ScriptedAnswer([STREAM], SSE)]
@@ -108,7 +109,7 @@ def test_a_compaction_comes_first_however_the_upstream_answers() -> None:
         assert "Hello." in str(response.output[1])
 
 
-def test_the_upstream_is_asked_with_the_summary_in_place_of_what_it_sums_up() -> None:
+def test_upstream_receives_the_summary_instead_of_the_old_items() -> None:
     """CMP-3."""
     made = turn(
         says("system", "Rules."),
@@ -144,8 +145,8 @@ def test_input_too_long_after_compaction_is_truncated() -> None:
     assert any("truncation is auto" in loss.why for loss in made.losses)
 
 
-def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> None:
-    """REQ-2: auto, where the context is not known or the estimate was wrong."""
+def test_overlong_input_is_truncated_and_retried_once() -> None:
+    """REQ-2: auto, where the context is unknown or the estimate was wrong."""
     items = [*(says("user", f"{at} {LONG}") for at in range(10)), says("user", "Go on.")]
     made = turn(*items, truncates=True)
     transport = ScriptedTransport(too_long(), answers("Hello."))
@@ -167,8 +168,8 @@ def test_an_upstream_that_finds_it_too_long_is_asked_once_more_with_less() -> No
             [says("user", LONG), says("user", "x")],
             {"truncates": True},
             [too_long(), too_long()],
-        ),  # once more, and no more
-        ([says("user", LONG)], {"truncates": True}, [too_long()]),  # nothing can go
+        ),  # one retry, and no more
+        ([says("user", LONG)], {"truncates": True}, [too_long()]),  # nothing can be dropped
         ([says("user", LONG), says("user", "x")], {}, [too_long()]),  # REQ-2: disabled never drops
     ],
 )
@@ -181,14 +182,14 @@ def test_input_that_stays_too_long_is_an_error(
     assert caught.value.code == "context_length_exceeded"
 
 
-def test_other_errors_are_not_asked_about_twice() -> None:
+def test_other_errors_are_not_retried() -> None:
     made = turn(says("user", LONG), says("user", "x"), truncates=True)
     with pytest.raises(ApiError) as caught:
         asyncio.run(whole(made, ScriptedAnswer([b'{"error":{"message":"no"}}'], JSON, 400)))
     assert caught.value.code == "invalid_value"
 
 
-def test_a_summary_that_fails_fails_the_turn_and_its_stream_has_one_end() -> None:
+def test_failed_summary_fails_the_turn_with_one_end() -> None:
     """STR-8."""
     made = turn(says("user", LONG), compacts=True)
     pipe = made.make_pipe(responses.EventsFromHub(made.prepared.request))
@@ -199,7 +200,7 @@ def test_a_summary_that_fails_fails_the_turn_and_its_stream_has_one_end() -> Non
     assert pipe.response.output == []
 
 
-def test_a_stream_that_breaks_off_keeps_the_compaction() -> None:
+def test_broken_stream_keeps_the_compaction() -> None:
     made = turn(says("user", LONG), compacts=True)
     broken = ScriptedAnswer([STREAM[:60]], SSE)
     told = asyncio.run(events(made, answers("Notes."), broken))
@@ -208,7 +209,7 @@ def test_a_stream_that_breaks_off_keeps_the_compaction() -> None:
     assert fold(told).status == ResponseStatus.FAILED
 
 
-def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
+def test_trace_records_the_shortened_request(tmp_path: Any) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
     trace.client_request("POST", "/v1/responses", [], b"{}")
@@ -222,7 +223,7 @@ def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
     assert b"Notes." in record.hub_request.body.raw
 
 
-def test_an_answer_of_nothing_has_nothing() -> None:
+def test_empty_response_has_no_pieces() -> None:
     async def pieces() -> list[bytes]:
         return [piece async for piece in EmptyResponse().pieces()]
 
@@ -231,7 +232,7 @@ def test_an_answer_of_nothing_has_nothing() -> None:
 
 
 class Told:
-    """A reader that tells what it is given."""
+    """A reader that returns its events."""
 
     error = None
 
@@ -253,7 +254,7 @@ class Told:
         raise AssertionError(reason)
 
 
-def test_every_kind_of_event_is_counted_on() -> None:
+def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
     response = initial_response(asked(says("user")), id="resp_1", created_at=1)
     unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]

@@ -31,7 +31,7 @@ def available(transport: ScriptedTransport, *upstreams: UpstreamConfig) -> list[
     return [(model.id, model.owned_by) for model in found.data]
 
 
-def test_names_come_from_the_configuration_and_nobody_is_asked() -> None:
+def test_configured_names_are_listed_without_an_upstream_call() -> None:
     """API-5."""
     transport = ScriptedTransport()
     assert available(transport, lab("a", "m1", ModelRule(from_="fast", to="m1")), lab("b", "m1", "m2")) == [
@@ -42,13 +42,13 @@ def test_names_come_from_the_configuration_and_nobody_is_asked() -> None:
     assert transport.asked == []
 
 
-def test_patterns_stand_for_what_the_upstream_lists() -> None:
+def test_patterns_are_expanded_by_the_upstream_list() -> None:
     transport = ScriptedTransport(listing("mock-1", "other", 7, "mock-2"))
     assert available(transport, lab("a", "mock-*", "named")) == [("named", "a"), ("mock-1", "a"), ("mock-2", "a")]
     assert (transport.asked[0].method, transport.asked[0].url) == ("GET", "http://a/v1/models")
 
 
-def test_a_pattern_that_renames_lists_the_names_that_clients_use() -> None:
+def test_renaming_pattern_lists_the_client_names() -> None:
     transport = ScriptedTransport(listing("llama-3", "x-7-y"))
     rules = [ModelRule(from_="lab/*", to="*"), ModelRule(from_="fixed-*", to="one")]
     assert available(transport, lab("a", *rules)) == [("lab/llama-3", "a"), ("lab/x-7-y", "a")]
@@ -56,8 +56,8 @@ def test_a_pattern_that_renames_lists_the_names_that_clients_use() -> None:
     assert available(transport, lab("a", ModelRule(from_="*", to="x-*-y"))) == [("7", "a")]
 
 
-def test_each_dialect_has_its_own_list() -> None:
-    """API-5, REQ-2: names and contexts in the words of each; what cannot answer is left out."""
+def test_model_list_request_follows_the_dialect() -> None:
+    """API-5, REQ-2: names and contexts in the form of each dialect; models that cannot answer are left out."""
     messages = UpstreamConfig(name="a", dialect="messages", base_url="http://a/v1", models=["*"])
     gemini = UpstreamConfig(name="b", dialect="gemini", base_url="http://b/v1beta", models=["*"])
     rows = [
@@ -99,11 +99,11 @@ def test_each_dialect_has_its_own_list() -> None:
         ScriptedAnswer([b"{", UpstreamFault("cut")], JSON),
     ],
 )
-def test_an_upstream_that_lists_nothing_is_left_out(answer: ScriptedAnswer | UpstreamFault) -> None:
+def test_upstream_without_a_list_is_left_out(answer: ScriptedAnswer | UpstreamFault) -> None:
     assert available(ScriptedTransport(answer), lab("a", "*"), lab("b", "m")) == [("m", "b")]
 
 
-def test_a_list_is_asked_for_again_only_when_it_is_old() -> None:
+def test_model_list_is_cached_until_it_expires() -> None:
     time = 0.0
     transport = ScriptedTransport(listing("one"), listing("two"))
     found = ModelCatalog(Routes(Config(upstreams=[lab("a", "*")]), {}, {}), transport, lambda: time)
@@ -118,8 +118,8 @@ def test_a_list_is_asked_for_again_only_when_it_is_old() -> None:
     assert asyncio.run(ids()) == ["two"]
 
 
-def test_a_context_is_what_the_configuration_says_else_what_the_upstream_tells() -> None:
-    """REQ-2: and where neither does, it is not known."""
+def test_context_size_comes_from_configuration_then_upstream() -> None:
+    """REQ-2: without either it is unknown."""
     rows = [{"id": "big", "context_length": 32768}, {"id": "small", "meta": {"n_ctx": 2048}}, {"id": "quiet"}]
     upstreams = [
         lab("told", "told-*"),
@@ -141,7 +141,7 @@ def test_a_context_is_what_the_configuration_says_else_what_the_upstream_tells()
     assert len(transport.asked) == 1
 
 
-def test_a_server_of_one_model_may_call_it_as_it_likes() -> None:
+def test_context_size_of_a_single_model_server_needs_no_name_match() -> None:
     transport = ScriptedTransport(
         ScriptedAnswer([b'{"data":[{"id":"/models/x.gguf","meta":{"n_ctx_train":8192}}]}'], JSON)
     )

@@ -1,4 +1,4 @@
-"""Endless streams of every dialect end as `incomplete` at the bound on bytes or on items, whatever they consist of."""
+"""Endless streams of every dialect end as `incomplete` at the limit on bytes or on items, for every kind of content."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from antiphon.upstream.stream_reader import StreamReader
 
 KIB = 1024
 LIMITS = OutputLimits(max_bytes=64 * KIB, max_items=20)
-MAX_FRAMES = 20_000  # after which a stream counts as unbounded
+MAX_FRAMES = 20_000  # more frames than this count as unbounded
 REQUEST = decode_request(
     b'{"model": "m", "input": "Hi", "stream": true, "tools": [{"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]}'
 )
@@ -200,7 +200,7 @@ def frame(event: dict[str, Any]) -> bytes:
 
 
 def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Response, StreamReader]:
-    """The response of an endless stream that is fed with so many frames at a time."""
+    """The response of an endless stream that is fed with this many frames at a time."""
     reader = reader_of(dialect, LIMITS)
     events: list[StreamEvent] = []
     pieces = stream(dialect, frames)
@@ -216,7 +216,7 @@ def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Respon
 
 @pytest.mark.parametrize("together", [1, 16])
 @pytest.mark.parametrize("name", BY_BYTES)
-def test_endless_stream_ends_at_the_bound_on_bytes(name: str, together: int) -> None:
+def test_endless_stream_ends_at_the_byte_limit(name: str, together: int) -> None:
     response, reader = read_to_end(*BY_BYTES[name], together)
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == BYTES_REASON
@@ -233,7 +233,7 @@ def test_endless_stream_ends_at_the_bound_on_bytes(name: str, together: int) -> 
 
 @pytest.mark.parametrize("together", [1, 16])
 @pytest.mark.parametrize("name", BY_ITEMS)
-def test_endless_stream_ends_at_the_bound_on_items(name: str, together: int) -> None:
+def test_endless_stream_ends_at_the_item_limit(name: str, together: int) -> None:
     response, reader = read_to_end(*BY_ITEMS[name], together)
     assert response.incomplete_details is not None
     assert response.incomplete_details.reason == ITEMS_REASON
@@ -241,7 +241,7 @@ def test_endless_stream_ends_at_the_bound_on_items(name: str, together: int) -> 
     assert len(response.output) == LIMITS.max_items
 
 
-def test_text_exactly_at_the_bound_is_complete() -> None:
+def test_text_exactly_at_the_limit_is_complete() -> None:
     size = LIMITS.max_bytes - 256  # the part itself counts too
     for over in (0, 1):
         reader = reader_of("chat", LIMITS)
@@ -252,16 +252,16 @@ def test_text_exactly_at_the_bound_is_complete() -> None:
         assert reader.was_cut_off is bool(over)
 
 
-def test_bound_that_the_last_frame_exceeds_is_noticed_at_the_end_of_the_bytes() -> None:
+def test_limit_exceeded_by_the_last_frame_is_detected_at_the_end() -> None:
     reader = reader_of("chat", LIMITS)
-    last = frame(chat_delta(content="x" * LIMITS.max_bytes)).removesuffix(b"\n\n")  # whole, without its blank line
+    last = frame(chat_delta(content="x" * LIMITS.max_bytes)).removesuffix(b"\n\n")  # complete, without its blank line
     events = reader.feed(frame(chat_delta(content="Hi")) + last) + reader.finish()
     assert find_violations(events) == []
     assert isinstance(events[-1], ResponseIncomplete)
     assert reader.was_cut_off
 
 
-def test_white_space_before_a_think_tag_is_not_held_without_bound() -> None:
+def test_white_space_before_a_think_tag_is_held_only_up_to_a_limit() -> None:
     reader = reader_of("chat", LIMITS)
     for _ in range(100):
         events = reader.feed(frame(chat_delta(content=" " * 100)))

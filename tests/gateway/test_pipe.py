@@ -57,8 +57,8 @@ def read(out: bytes) -> list[StreamEvent]:
     return [decode_event(frame.data) for frame in frames[:-1]]
 
 
-def test_a_stream_goes_through_whole() -> None:
-    """HTTP-3, HTTP-4: and afterwards the pipe knows the response that the client was told of."""
+def test_pipe_translates_a_whole_stream() -> None:
+    """HTTP-3, HTTP-4: and afterwards the pipe has the response that the client received."""
     pipe = make_pipe()
     out = pipe.feed(STREAM)
     events = read(out)
@@ -70,14 +70,14 @@ def test_a_stream_goes_through_whole() -> None:
 
 
 @given(cuts=st.lists(st.integers(1, len(STREAM) - 1), max_size=20).map(sorted))
-def test_any_cut_of_the_upstreams_bytes_gives_the_same_bytes(cuts: list[int]) -> None:
+def test_pipe_output_is_the_same_for_any_split(cuts: list[int]) -> None:
     pieces = [STREAM[start:end] for start, end in zip([0, *cuts], [*cuts, len(STREAM)], strict=True)]
     pipe = make_pipe()
     assert b"".join(map(pipe.feed, pieces)) == make_pipe().feed(STREAM)
 
 
 @pytest.mark.parametrize("end", range(0, len(STREAM) - 14, 7))
-def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
+def test_truncated_stream_ends_once(end: int) -> None:
     """STR-7, STR-8."""
     pipe = make_pipe()
     out = pipe.feed(STREAM[:end]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
@@ -89,8 +89,8 @@ def test_a_stream_that_is_cut_anywhere_ends_once(end: int) -> None:
     assert pipe.finish() == b""
 
 
-def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
-    """F-4, STR-5: the event is counted like any other."""
+def test_losses_event_precedes_the_end_on_request() -> None:
+    """F-4, STR-5: the event is numbered like any other."""
     events = read(make_pipe(reports_losses=True).feed(STREAM))
     assert find_violations(events) == []
     told = msgspec.json.decode(events[-2].raw)  # type: ignore[union-attr]
@@ -100,7 +100,7 @@ def test_losses_are_told_before_the_end_if_they_are_wanted() -> None:
 
 
 def test_losses_after_the_start_of_a_stream_are_reported() -> None:
-    """F-4, TOOL-3: a call that is withheld is known to be lost long after the headers went out."""
+    """F-4, TOOL-3: the loss of a withheld call is found only after the headers were sent."""
     asked = b'{"model": "m", "input": "Hi", "stream": true, "tool_choice": "none", "tools": [{"type": "function", "name": "f"}]}'
     pipe = make_pipe(asked, reports_losses=True)
     before = len(pipe.losses)
@@ -111,7 +111,7 @@ def test_losses_after_the_start_of_a_stream_are_reported() -> None:
     assert any("withheld" in loss["what"] for loss in told)
 
 
-def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
+def test_losses_event_precedes_the_error_of_a_failed_stream() -> None:
     """Invariant 1: an `error` event comes right before `response.failed`."""
     pipe = make_pipe(reports_losses=True)
     events = read(pipe.feed(STREAM[:200]) + pipe.finish())
@@ -123,21 +123,21 @@ def test_losses_come_before_the_error_of_a_stream_that_fails() -> None:
     assert LOSSES_EVENT.encode() in msgspec.json.encode(events[-3])
 
 
-def test_nothing_is_told_where_nothing_was_lost() -> None:
+def test_losses_event_is_omitted_without_losses() -> None:
     asked = b'{"model": "m", "input": "Hi", "stream": true}'
     assert LOSSES_EVENT.encode() not in make_pipe(asked, reports_losses=True).feed(STREAM)
 
 
-def test_the_grammar_is_asked_if_somebody_wants_to_know() -> None:
+def test_violations_are_reported_to_the_callback() -> None:
     found: list[Violation] = []
     pipe = make_pipe(on_violation=found.append)
     events = read(pipe.feed(STREAM))
     assert found == []
-    pipe.write_events(events[:1])  # after the end: what a bug of ours would look like
+    pipe.write_events(events[:1])  # after the end: an internal error
     assert [violation.row for violation in found] == ["STR-7"]
 
 
-def test_an_event_beyond_all_measure_fails_the_response() -> None:
+def test_oversized_upstream_event_fails_the_response() -> None:
     pipe = make_pipe()
     pipe._reader = small = StreamReader(pipe._reader._to_hub)
     small._frames = sse.Decoder(max_length=100)
@@ -147,7 +147,7 @@ def test_an_event_beyond_all_measure_fails_the_response() -> None:
     assert pipe.response.status == "failed"
 
 
-# Deltas in a row
+# Consecutive deltas
 
 
 DELTAS = st.one_of(
@@ -173,7 +173,7 @@ ASKED_IN_WAYS = [
 
 
 @given(deltas=st.lists(DELTAS, max_size=12), asked=st.sampled_from(ASKED_IN_WAYS), judged=st.booleans())
-def test_deltas_in_a_row_are_told_like_deltas_one_by_one(
+def test_consecutive_deltas_are_encoded_like_single_deltas(
     deltas: list[dict[str, object]], asked: bytes, judged: bool
 ) -> None:
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
@@ -191,7 +191,7 @@ def test_deltas_in_a_row_are_told_like_deltas_one_by_one(
     assert not found
 
 
-def test_padded_deltas_are_padded_in_a_row_too() -> None:
+def test_consecutive_deltas_are_padded() -> None:
     """STR-13."""
     asked = ASKED[:-1] + b', "stream_options": {"include_obfuscation": true}}'
     numbers = iter(range(10_000))
@@ -203,7 +203,7 @@ def test_padded_deltas_are_padded_in_a_row_too() -> None:
     assert len(texts) == 2
 
 
-# An end that waits until the response is kept
+# Ends that wait until the response is stored
 
 
 def holding(asked: bytes = ASKED, **settings: object) -> Pipe:
@@ -212,7 +212,7 @@ def holding(asked: bytes = ASKED, **settings: object) -> Pipe:
     return pipe
 
 
-def test_an_end_that_is_held_comes_when_it_is_released() -> None:
+def test_held_end_is_sent_when_released() -> None:
     pipe = holding()
     before = pipe.feed(STREAM)
     assert pipe.has_ended
@@ -223,8 +223,8 @@ def test_an_end_that_is_held_comes_when_it_is_released() -> None:
     assert pipe.release() == b""
 
 
-def test_a_response_that_cannot_be_kept_has_failed() -> None:
-    """STR-8: what was not saved is never said to be complete."""
+def test_response_that_cannot_be_stored_fails() -> None:
+    """STR-8: a response that was not saved is never completed."""
     pipe = holding()
     out = pipe.feed(STREAM) + pipe.fail(StorageUnavailable("the disk is full"))
     events = read(out)
@@ -234,7 +234,7 @@ def test_a_response_that_cannot_be_kept_has_failed() -> None:
     assert fold(events) == pipe.response
 
 
-def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
+def test_failed_response_does_not_hold_its_end() -> None:
     pipe = holding()
     out = pipe.feed(STREAM[: len(STREAM) // 3]) + pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
     assert not pipe.is_holding_end
@@ -244,7 +244,7 @@ def test_a_response_that_failed_by_itself_waits_for_nobody() -> None:
 
 
 def test_recorded_response_has_withheld_items() -> None:
-    """RSN-2, STR-12: trimmed for the client, whole for the next turn; what the client may not have is in neither (TOOL-3)."""
+    """RSN-2, STR-12: trimmed for the client, complete for the next turn; forbidden calls are in neither (TOOL-3)."""
     token = {"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []}
     chunk = {"choices": [{"index": 0, "delta": {"content": "a"}, "logprobs": {"content": [token]}}]}
     stream = b"data: " + msgspec.json.encode(chunk) + b"\n\n" + STREAM
@@ -262,8 +262,8 @@ def test_recorded_response_has_withheld_items() -> None:
     assert kept.content[0].logprobs
 
 
-def test_messages_are_parted() -> None:
-    """WS-3: one JSON message an event, also of deltas in a row."""
+def test_pipe_for_websockets_emits_one_message_per_event() -> None:
+    """WS-3: one JSON message per event, also of consecutive deltas."""
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
     turn = UpstreamTurn(prepare_request(decode_request(ASKED), target()), stamps, None)

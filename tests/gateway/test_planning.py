@@ -1,4 +1,4 @@
-"""`gateway/planning`: what a turn asks to be done with its conversation, and whether it is worth it."""
+"""`gateway/planning`: the context management that a turn requests, and whether it is worthwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan(request: Request, *, context: int | None = None, seal: Seal = SEAL) -> 
     return made, [str(loss) for loss in losses]
 
 
-def test_most_turns_ask_for_nothing_of_the_kind() -> None:
+def test_plan_is_needed_only_for_truncation_threshold_or_trigger() -> None:
     assert not needs_context_plan(asked(says("user")), None)
     assert not needs_context_plan(
         asked(says("user"), truncation="disabled", context_management=[]), input_items(asked(says("user")))
@@ -50,21 +50,21 @@ def test_most_turns_ask_for_nothing_of_the_kind() -> None:
     assert needs_context_plan(asked(), input_items(asked(TRIGGER, says("user"))))
 
 
-def test_a_trigger_asks_for_a_compaction_and_nothing_else() -> None:
+def test_trigger_plans_only_a_compaction() -> None:
     made, _ = plan(asked(says("user"), TRIGGER, **threshold(1)))
     assert made.only_compacts
     assert made.compactor is not None
 
 
 @pytest.mark.parametrize("items", [[TRIGGER, says("user")], [says("user"), TRIGGER, TRIGGER]])
-def test_a_trigger_comes_last(items: list[dict[str, Any]]) -> None:
+def test_trigger_before_the_last_item_is_refused(items: list[dict[str, Any]]) -> None:
     place = items.index(TRIGGER)
     with pytest.raises(ApiError, match=rf"input\[{place}\]: a compaction_trigger must be the last item") as caught:
         plan(asked(*items))
     assert (caught.value.status, caught.value.param) == (400, f"input[{place}]")
 
 
-def test_a_conversation_is_compacted_beyond_its_threshold() -> None:
+def test_conversation_over_its_threshold_is_compacted() -> None:
     items = [says("user", LONG), says("assistant", LONG), says("user", "x")]
     tokens = estimate_request(asked(*items))
     made, losses = plan(asked(*items, **threshold(tokens - 1)))
@@ -72,12 +72,12 @@ def test_a_conversation_is_compacted_beyond_its_threshold() -> None:
     assert plan(asked(*items, **threshold(tokens)))[0].compactor is None
 
 
-def test_of_several_thresholds_the_lowest_counts() -> None:
+def test_lowest_of_several_thresholds_counts() -> None:
     entries = [{"type": "compaction", "compact_threshold": size} for size in (9000, 1000, 5000)]
     assert plan(asked(says("user"), context_management=entries))[0].threshold == 1000
 
 
-def test_without_a_threshold_most_of_the_context_is_one() -> None:
+def test_default_threshold_is_most_of_the_context() -> None:
     bare = {"context_management": [{"type": "compaction"}]}
     assert plan(asked(says("user"), **bare), context=1000) == (plan(asked(says("user"), **bare), context=1000)[0], [])
     assert plan(asked(says("user"), **bare), context=1000)[0].threshold == 800
@@ -86,8 +86,8 @@ def test_without_a_threshold_most_of_the_context_is_one() -> None:
     assert [loss.partition(":")[0] for loss in losses] == ["context_management[0]"]
 
 
-def test_nothing_is_compacted_if_that_would_hardly_help() -> None:
-    """Else every turn of a conversation with long rules would begin with a summary of nothing."""
+def test_compaction_is_skipped_if_it_saves_little() -> None:
+    """Otherwise every turn of a conversation with a long system prompt would start with a useless summary."""
     for items in (
         [says("user", LONG)],
         [says("system", LONG * 5), says("user", "x"), says("assistant", "y"), says("user", "z")],
@@ -111,16 +111,16 @@ def test_invalid_context_management_is_refused(entry: dict[str, Any], param: str
     assert (caught.value.status, caught.value.param) == (400, param)
 
 
-def test_who_cannot_seal_says_so_before_anybody_is_asked() -> None:
+def test_missing_sealing_key_is_refused_before_the_upstream_call() -> None:
     def no_key() -> list[bytes]:
         raise UnsupportedParameter("no key")
 
     with pytest.raises(UnsupportedParameter):
         plan(asked(says("user"), TRIGGER), seal=Seal(no_key))
-    assert plan(asked(says("user"), **threshold(1000)), seal=Seal(no_key))[0].compactor is None  # nobody needs one here
+    assert plan(asked(says("user"), **threshold(1000)), seal=Seal(no_key))[0].compactor is None  # no key is needed here
 
 
-def test_truncation_cuts_what_is_longer_than_the_context_that_is_known() -> None:
+def test_truncation_fits_the_input_to_a_known_context() -> None:
     """REQ-2."""
     items = [says("user", LONG), call("a"), output("a"), says("assistant", LONG), says("user", "x")]
     made, losses = plan(asked(*items, truncation="auto"), context=estimate_request(asked(*items)))
@@ -132,7 +132,7 @@ def test_truncation_cuts_what_is_longer_than_the_context_that_is_known() -> None
     assert (len(input_items(made.request)), losses) == (5, [])  # unknown: nothing is done
 
 
-def test_a_trigger_alone_has_nothing_to_compact() -> None:
+def test_trigger_without_input_is_refused() -> None:
     empty = asked()
     own = input_items(asked(TRIGGER))
     models = ModelCatalog(Routes(Config(), {}, {}), ScriptedTransport(ScriptedAnswer([b"{}"], JSON)), lambda: 0.0)

@@ -30,5 +30,5 @@ def test_items_that_all_have_an_id_need_no_group() -> None:
     assert [item["id"] for item in msgspec.json.decode(encoded)] == ids == ["msg_a", "msg_b"]
 
 
-def test_no_items_are_an_empty_array() -> None:
+def test_input_with_ids_of_no_items_is_empty() -> None:
     assert input_with_ids([], STAMPS) == (b"[]", [])

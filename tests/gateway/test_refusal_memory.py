@@ -1,4 +1,4 @@
-"""`gateway/refusal_memory`: what is remembered of an upstream's models, how much of it and for how long."""
+"""`gateway/refusal_memory`: which refusals of an upstream's models are remembered, how many and for how long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIRE = ResponsesWire(no_reasoning_models=("*",))
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -21,7 +21,7 @@ class Clock:
         return self.seconds
 
 
-def test_a_refusal_is_remembered_for_an_hour_and_for_its_model_alone() -> None:
+def test_refusal_is_remembered_for_an_hour_and_for_its_model() -> None:
     clock = Clock()
     memory = RefusalMemory(clock)
     memory.remember("m", "encrypted_reasoning", WIRE)
@@ -35,7 +35,7 @@ def test_a_refusal_is_remembered_for_an_hour_and_for_its_model_alone() -> None:
     assert memory.find("m") is None
 
 
-def test_a_second_refusal_is_remembered_with_the_first() -> None:
+def test_second_refusal_is_remembered_with_the_first() -> None:
     memory = RefusalMemory(Clock())
     memory.remember("m", "reasoning", ResponsesWire())
     memory.remember("m", "encrypted_reasoning", WIRE)
@@ -46,8 +46,8 @@ def test_a_second_refusal_is_remembered_with_the_first() -> None:
 
 
 @given(names=st.lists(st.integers(0, 2 * MAX_MODELS), min_size=1, max_size=20))
-def test_the_memory_holds_no_more_than_its_bound(names: list[int]) -> None:
-    """The oldest goes first, and one that is refused again is the youngest."""
+def test_refusal_memory_is_limited(names: list[int]) -> None:
+    """The oldest is evicted first, and a repeated refusal becomes the newest."""
     memory = RefusalMemory(Clock())
     for number in range(MAX_MODELS):
         memory.remember(str(number), "encrypted_reasoning", WIRE)
@@ -58,7 +58,7 @@ def test_the_memory_holds_no_more_than_its_bound(names: list[int]) -> None:
     assert [name for name in map(str, range(2 * MAX_MODELS + 1)) if memory.find(name)] == sorted(order, key=int)
 
 
-def test_a_name_of_any_length_is_not_remembered() -> None:
+def test_overlong_model_name_is_not_remembered() -> None:
     memory = RefusalMemory(Clock())
     memory.remember("m" * MAX_MODEL_NAME, "encrypted_reasoning", WIRE)
     memory.remember("m" * (MAX_MODEL_NAME + 1), "encrypted_reasoning", WIRE)

@@ -1,4 +1,4 @@
-"""`gateway/replay`: turns that went through the real server, gone through again from their traces."""
+"""`gateway/replay`: turns of the real server, replayed from their traces."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def with_note(trace: RecordedTrace, name: str, value: str) -> RecordedTrace:
 
 
 def changed(trace: RecordedTrace, kind: type, change: Callable[[Any], AnyTraceRecord | None]) -> RecordedTrace:
-    """The trace with every record of a kind changed, or taken out."""
+    """The trace with every record of a kind changed, or removed."""
     records = [change(each) if isinstance(each, kind) else each for each in trace.records]
     return replace(trace, records=[each for each in records if each is not None])
 
@@ -105,7 +105,7 @@ def said(made: ReplayResult) -> list[tuple[str, str, str]]:
         "an answer without sense",
     ],
 )
-def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answer: ScriptedAnswer) -> None:
+def test_replay_of_a_turn_has_no_differences(tmp_path: Path, body: dict[str, Any], answer: ScriptedAnswer) -> None:
     made = replay_trace(recorded(tmp_path, body, answer))
     assert said(made) == []
     assert not made.is_cut_short
@@ -113,10 +113,8 @@ def test_a_turn_gives_the_same_again(tmp_path: Path, body: dict[str, Any], answe
 
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
 @pytest.mark.parametrize("is_stream", [True, False])
-def test_a_turn_of_a_client_of_another_dialect_gives_the_same_again(
-    tmp_path: Path, asker: Asker, is_stream: bool
-) -> None:
-    """The stream of a Gemini client that asks for none of the usual form is an array, and has no name that tells where it ends."""
+def test_replay_of_another_client_dialect_has_no_differences(tmp_path: Path, asker: Asker, is_stream: bool) -> None:
+    """The stream of a Gemini client without `alt=sse` is an array, in which no name marks the end."""
     path, body = (asker.stream_path, asker.streamed) if is_stream else (asker.path, asker.asked)
     answers = [
         stream(BEGUN, FINISHED),
@@ -146,14 +144,14 @@ def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, s
     assert [loss.path for loss in made.losses] == ["store"]
 
 
-def test_a_turn_over_the_responses_dialect_gives_the_same_again(tmp_path: Path) -> None:
+def test_replay_over_a_responses_upstream_has_no_differences(tmp_path: Path) -> None:
     told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
     made = replay_trace(recorded(tmp_path, asking(), stream(told[:500], told[500:]), dialect="responses"))
     assert said(made) == []
 
 
-def test_a_turn_that_was_repeated_without_a_refused_part_gives_the_same_again(tmp_path: Path) -> None:
-    """RSN-3: the trace says what was left out, also of later turns."""
+def test_replay_of_a_retry_without_a_refused_part_has_no_differences(tmp_path: Path) -> None:
+    """RSN-3: the trace records what was left out, also of later turns."""
     refusal = ScriptedAnswer(
         [b'{"error":{"message":"Encrypted content is not supported with this model."}}'], JSON, status=400
     )
@@ -167,26 +165,26 @@ def test_a_turn_that_was_repeated_without_a_refused_part_gives_the_same_again(tm
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-def test_a_note_of_what_cannot_be_left_out_changes_nothing(tmp_path: Path, dialect: str) -> None:
+def test_note_of_an_unknown_refused_part_is_ignored(tmp_path: Path, dialect: str) -> None:
     told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
     answer = stream(told) if dialect == "responses" else stream(BEGUN, FINISHED)
     trace = with_note(recorded(tmp_path, asking(), answer, dialect=dialect), "left_out", "reasoning")
     assert said(replay_trace(trace)) == []
 
 
-def test_a_request_that_cannot_be_read_is_refused_again(tmp_path: Path) -> None:
+def test_replay_refuses_an_undecodable_request(tmp_path: Path) -> None:
     made = replay_trace(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
     assert said(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
-def test_a_request_that_no_turn_can_serve_is_refused_again(tmp_path: Path) -> None:
+def test_replay_refuses_a_request_that_was_refused(tmp_path: Path) -> None:
     made = replay_trace(recorded(tmp_path, asking(background=True)))
     assert said(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
-def test_an_answer_whose_client_left_is_compared_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_answer_of_a_disconnected_client_is_compared_up_to_its_end(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, BEGUN, FINISHED), leaves_after=1)
     made = replay_trace(trace)
     assert said(made) == []
@@ -194,7 +192,7 @@ def test_an_answer_whose_client_left_is_compared_as_far_as_it_goes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("pieces", [(BEGUN, UpstreamFault("it hung up", code="upstream_disconnected")), ()])
-def test_a_fault_of_the_network_is_taken_from_its_note(tmp_path: Path, pieces: tuple[bytes | ApiError, ...]) -> None:
+def test_network_fault_is_replayed_from_its_note(tmp_path: Path, pieces: tuple[bytes | ApiError, ...]) -> None:
     answer = stream(*pieces) if pieces else UpstreamFault("it was silent", code="upstream_timeout", status=504)
     trace = recorded(tmp_path, asking(), answer)
     note = "upstream_disconnected: it hung up" if pieces else "upstream_timeout: it was silent"
@@ -222,7 +220,7 @@ def test_differences_are_shown_from_their_first_byte(tmp_path: Path) -> None:
     assert '"text":"Hello."' in answer[2]
 
 
-def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
+def test_longer_answer_than_recorded_is_a_difference(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     told = b"".join(piece.data.raw for piece in trace.client_pieces).removesuffix(b"data: [DONE]\n\n")
     pieces = iter([ClientPiece(at=1.0, data=RawData(told))])
@@ -231,7 +229,7 @@ def test_more_than_was_recorded_is_a_difference(tmp_path: Path) -> None:
     assert now == then + "\n [DONE]"
 
 
-def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None:
+def test_trace_without_an_upstream_request_is_not_replayable(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(stream=False, stream_options={"include_obfuscation": True}))
     with pytest.raises(NotReplayable, match="no request was sent to an upstream"):
         replay_trace(trace)
@@ -245,13 +243,13 @@ def test_a_request_that_was_not_sent_then_is_not_made_up(tmp_path: Path) -> None
         (UpstreamHead, "the upstream did not answer"),
     ],
 )
-def test_a_trace_that_lacks_a_part_says_which(tmp_path: Path, kind: type, said: str) -> None:
+def test_trace_with_a_missing_record_is_not_replayable(tmp_path: Path, kind: type, said: str) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     with pytest.raises(NotReplayable, match=said):
         replay_trace(changed(trace, kind, lambda _: None))
 
 
-def test_a_trace_that_was_cut_says_what_is_missing(tmp_path: Path) -> None:
+def test_trace_with_omitted_data_is_not_replayable(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     trace = replace(
         trace, records=[*trace.records, OmittedData(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})]
@@ -260,12 +258,12 @@ def test_a_trace_that_was_cut_says_what_is_missing(tmp_path: Path) -> None:
         replay_trace(trace)
 
 
-def test_a_model_that_nobody_serves_was_never_translated(tmp_path: Path) -> None:
+def test_trace_of_an_unserved_model_is_not_replayable(tmp_path: Path) -> None:
     with pytest.raises(NotReplayable, match="no upstream was chosen"):
         replay_trace(recorded(tmp_path, asking(model="unknown")))
 
 
-def test_a_recorded_answer_can_be_let_go_of_and_is_still_there(tmp_path: Path) -> None:
+def test_recorded_response_can_be_read_after_abort(tmp_path: Path) -> None:
     answer = RecordedResponse(recorded(tmp_path, asking(stream=False), ScriptedAnswer([WHOLE], JSON)))
 
     async def read() -> list[bytes]:
@@ -277,8 +275,8 @@ def test_a_recorded_answer_can_be_let_go_of_and_is_still_there(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("streams", [True, False], ids=["a stream", "whole"])
-def test_a_turn_that_was_kept_and_one_that_continues_it_give_the_same_again(tmp_path: Path, streams: bool) -> None:
-    """What was looked up for it then stands in its trace: a replay needs no store."""
+def test_replay_of_a_stored_chain_has_no_differences(tmp_path: Path, streams: bool) -> None:
+    """The resolved history is in its trace: a replay needs no store."""
     store = f"sqlite:///{tmp_path}/antiphon.db"
     first = recorded(tmp_path, asking(stream=streams, store=True), stream(BEGUN, FINISHED), store=store)
     made = replay_trace(first)
@@ -294,26 +292,26 @@ def test_a_turn_that_was_kept_and_one_that_continues_it_give_the_same_again(tmp_
     assert roles == ["user", "assistant", "user"]
 
 
-def test_a_turn_that_could_not_go_on_was_not_translated(tmp_path: Path) -> None:
+def test_trace_with_an_unknown_previous_response_is_not_replayable(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(previous_response_id="resp_1"))
     with pytest.raises(NotReplayable, match="was not found"):
         replay_trace(trace)
 
 
-def test_a_turn_on_a_websocket_is_not_replayed(tmp_path: Path) -> None:
+def test_trace_of_a_websocket_turn_is_not_replayable(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     with pytest.raises(NotReplayable, match="WebSocket"):
         replay_trace(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))
 
 
-def test_a_turn_that_asked_more_than_once_is_not_gone_through_again(tmp_path: Path) -> None:
+def test_trace_with_several_upstream_requests_is_not_replayable(tmp_path: Path) -> None:
     trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
     trace = replace(trace, records=[*trace.records, TraceNote(at=1.0, name="conversation", value="compacted")])
     with pytest.raises(NotReplayable, match="more than once"):
         replay_trace(trace)
 
 
-def test_truncated_conversation_is_taken_from_the_trace(tmp_path: Path) -> None:
+def test_truncated_conversation_is_read_from_the_trace(tmp_path: Path) -> None:
     """REQ-2."""
     body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
     trace = recorded(

@@ -1,4 +1,4 @@
-"""`gateway/request_log`: what is noted of one request for its log entry."""
+"""`gateway/request_log`: the data of one request for its log entry."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def put_back(history: list[Json], *outputs: list[Json], maker: str = "lab") -> l
     return names(restore_reasoning(items(*history), [items(*output) for output in outputs], maker))
 
 
-def test_thoughts_stand_before_the_calls_they_led_to() -> None:
-    """RSN-2: each before its own, in every turn of the history."""
+def test_reasoning_is_restored_before_its_calls() -> None:
+    """RSN-2: each before its own call, in every turn of the history."""
     first = [thought("rs_1"), call("a"), call("b"), thought("rs_2"), call("c")]
     second = [thought("rs_3"), call("d")]
     history = [
@@ -67,8 +67,8 @@ def test_thoughts_stand_before_the_calls_they_led_to() -> None:
     assert put_back(history, first, second) == ["user", "rs_1", "a", "b", "rs_2", "c", "a", "b", "c", "rs_3", "d", "d"]
 
 
-def test_thoughts_stand_before_the_words_they_led_to_as_well() -> None:
-    """RSN-2: some servers want a turn to begin with them."""
+def test_reasoning_is_restored_before_its_messages() -> None:
+    """RSN-2: some servers require that a turn starts with reasoning."""
     output = [thought("rs_1"), says("one"), thought("rs_2"), says("two"), thought("rs_3"), call("a")]
     assert put_back([says("one"), says("two"), call("a"), result("a")], output) == [
         "rs_1", "msg_one", "rs_2", "msg_two", "rs_3", "a", "a",
@@ -85,14 +85,14 @@ def test_thoughts_stand_before_the_words_they_led_to_as_well() -> None:
     ]
 
 
-def test_a_client_that_sends_only_the_open_text_gets_the_sealed_form_in_its_place() -> None:
+def test_plain_reasoning_is_replaced_by_the_sealed_form() -> None:
     """RSN-2: a chat client's reasoning has no id."""
     open_text = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     assert put_back([open_text, call("a"), result("a")], [thought("rs_1"), call("a")]) == ["rs_1", "a", "a"]
 
 
-def test_a_thought_that_comes_by_its_id_is_completed() -> None:
-    """RSN-2: it keeps what the client sent of it."""
+def test_reasoning_with_an_id_is_completed() -> None:
+    """RSN-2: it keeps the fields that the client sent."""
     stripped = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "short"}]}
     (found, *_) = restore_reasoning(items(stripped, says("so")), [items(thought("rs_1"), says("so"))], "lab")
     assert found == items({**stripped, "encrypted_content": thought("rs_1")["encrypted_content"]})[0]
@@ -110,8 +110,8 @@ def test_a_thought_that_comes_by_its_id_is_completed() -> None:
         [[thought("rs_1"), call("z")]],
     ],
 )
-def test_nothing_is_put_back_that_the_server_did_not_make_for_that_call(outputs: list[list[Json]]) -> None:
-    """RSN-3: the very list comes back."""
+def test_unrelated_reasoning_is_not_restored(outputs: list[list[Json]]) -> None:
+    """RSN-3: the same list is returned."""
     history = items(user("Go."), call("a"), result("a"))
     assert restore_reasoning(history, [items(*output) for output in outputs], "lab") is history
 
@@ -124,7 +124,7 @@ def test_reasoning_sent_by_the_client_is_unchanged() -> None:
 
 
 def test_missing_reasoning_is_listed_by_ids() -> None:
-    """RSN-2: a question without such an item asks nobody."""
+    """RSN-2: a request without such an item makes no store call."""
     stripped = {"type": "reasoning", "id": "rs_1", "summary": []}
     custom = {"type": "custom_tool_call", "call_id": "b", "name": "p", "input": "x"}
     assert find_missing_reasoning(items(stripped, call("a"), custom, result("a"))) == (["rs_1"], ["a", "b"])
@@ -134,8 +134,8 @@ def test_missing_reasoning_is_listed_by_ids() -> None:
 
 
 @on_every_store
-async def test_the_store_restores_what_the_client_dropped(bench: Bench) -> None:
-    """RSN-2: with the whole history, with a call that was dropped too, for nobody but the owner, and only if it is wanted."""
+async def test_store_restores_reasoning_that_the_client_dropped(bench: Bench) -> None:
+    """RSN-2: with the whole history, with a call that was dropped too, only for the owner, and only on request."""
     await bench.keep("resp_1", asked(user("Go.")), [thought("rs_1"), call("call_1")])
     await bench.keep("resp_2", asked(user("Go."), call("call_1"), result("call_1")), [thought("rs_2"), call("call_2")])
     whole = asked(user("Go."), call("call_1"), result("call_1"), call("call_2"), result("call_2"))
@@ -155,7 +155,7 @@ async def test_the_store_restores_what_the_client_dropped(bench: Bench) -> None:
 
 
 @on_every_store
-async def test_a_history_that_lacks_nothing_asks_no_store(bench: Bench) -> None:
+async def test_complete_history_makes_no_store_call(bench: Bench) -> None:
     """RSN-2."""
     bench.store = None
     whole = asked(user("Go."), call("call_1"), result("call_1"))

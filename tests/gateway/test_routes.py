@@ -13,7 +13,7 @@ def lab(name: str = "lab", **settings: object) -> UpstreamConfig:
     return UpstreamConfig(**{"name": name, "dialect": "chat", "base_url": f"http://{name}/v1/", **settings})  # type: ignore[arg-type]
 
 
-def test_the_first_upstream_that_matches_is_asked_under_its_own_name_for_the_model() -> None:
+def test_first_matching_upstream_gets_its_own_model_name() -> None:
     upstreams = [
         lab("one", models=["mock-*", ModelRule(from_="fast", to="mock-1")]),
         lab("two", models=["*"]),
@@ -28,14 +28,14 @@ def test_the_first_upstream_that_matches_is_asked_under_its_own_name_for_the_mod
 
 
 @pytest.mark.parametrize("model", [None, "", 7])
-def test_a_request_without_a_model_is_told_which_there_are(model: object) -> None:
+def test_missing_model_is_refused_with_examples(model: object) -> None:
     routes = Routes(Config(upstreams=[lab(models=["mock-*"])]), {}, {})
     with pytest.raises(ApiError, match=r"expected the name of a model, such as 'mock-\*'") as caught:
         routes.find(model)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, "missing_field", "model")
 
 
-def test_a_model_that_nobody_serves_is_a_404_that_names_some() -> None:
+def test_unserved_model_is_404_with_examples() -> None:
     names = [f"m{number}" for number in range(7)]
     routes = Routes(Config(upstreams=[lab(models=names)]), {}, {})
     with pytest.raises(ApiError, match=r"'m0', 'm1', 'm2', 'm3', 'm4', …") as caught:
@@ -44,7 +44,7 @@ def test_a_model_that_nobody_serves_is_a_404_that_names_some() -> None:
     assert len(caught.value.message) < 300
 
 
-def test_an_upstream_is_sent_an_allow_list_of_headers() -> None:
+def test_upstream_receives_only_listed_headers() -> None:
     config = Config(upstreams=[lab(api_key_env="LAB_KEY"), lab("open")])
     with_key, without = Routes(config, {"LAB_KEY": "sk-lab"}, {}).upstreams
     assert set(with_key.headers) == {"content-type", "user-agent", "authorization"}
@@ -60,7 +60,7 @@ def test_an_upstream_is_sent_an_allow_list_of_headers() -> None:
         ("gemini", {"x-goog-api-key": "sk-lab"}),
     ],
 )
-def test_a_key_goes_where_the_profile_says_and_headers_go_with_it(dialect: str, headers: dict[str, str]) -> None:
+def test_key_header_and_headers_come_from_the_profile(dialect: str, headers: dict[str, str]) -> None:
     [upstream] = Routes(
         Config(upstreams=[lab(dialect=dialect, api_key_env="LAB_KEY")]), {"LAB_KEY": "sk-lab"}, {}
     ).upstreams
@@ -69,7 +69,7 @@ def test_a_key_goes_where_the_profile_says_and_headers_go_with_it(dialect: str, 
     } == headers
 
 
-def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_all() -> None:
+def test_timeouts_come_from_upstream_then_address_then_config() -> None:
     own, of_place, of_all = Timeouts(idle=1.0), Timeouts(idle=2.0), Timeouts(idle=3.0)
     config = Config(upstreams=[lab("a", timeouts=own), lab("b"), lab("c")], timeouts=of_all)
     place = UpstreamAddress(base_url="http://127.0.0.1:1/v1", key="secret", timeouts=of_place)
@@ -78,17 +78,17 @@ def test_timeouts_are_the_upstreams_own_then_those_of_its_place_then_those_of_al
     assert routes.upstreams[1].headers["authorization"] == "Bearer secret"
 
 
-def test_names_beyond_those_that_are_remembered_are_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_routes_resolve_names_over_the_cache_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.gateway.routes.MAX_CACHED_TARGETS", 1)
     routes = Routes(
         Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["m-*"])]), {}, {}
     )
     for _ in range(2):
         assert [routes.find(name).model for name in ("m-1", "m-2")] == ["m-1", "m-2"]
-    assert list(routes._targets) == ["m-1"]  # behind a pattern there may be any number of names
+    assert list(routes._targets) == ["m-1"]  # a pattern matches any number of names
 
 
-def test_a_name_that_is_long_is_not_remembered() -> None:
+def test_routes_do_not_cache_long_names() -> None:
     routes = Routes(
         Config(upstreams=[UpstreamConfig(name="lab", dialect="chat", base_url="http://lab", models=["*"])]), {}, {}
     )

@@ -1,4 +1,4 @@
-"""`gateway/sealing`: what is sealed opens for its owner, with any key that is still known, and for nobody else."""
+"""`gateway/sealing`: sealed content opens for its owner, with any current or former key, and for nobody else."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def seal(*keys: bytes) -> Seal:
 
 
 def test_sealed_content_opens_and_is_unreadable() -> None:
-    """CMP-2: opaque, and understood by every replica that has the key."""
+    """CMP-2: opaque, and readable by every replica that has the key."""
     sealed = seal(NEW).encrypt("alice", SECRET)
     assert has_seal_mark(sealed)
     assert b"Tuesday" not in sealed.encode()
     assert seal(NEW).decrypt("alice", sealed) == SECRET
-    assert seal(NEW).encrypt("alice", SECRET) != sealed  # the same is never told by looking the same
+    assert seal(NEW).encrypt("alice", SECRET) != sealed  # equal content gives different seals
 
 
 def test_seal_of_another_owner_does_not_open() -> None:
-    """CMP-2, and tenants apart."""
+    """CMP-2, and separation of tenants."""
     sealed = seal(NEW).encrypt("alice", SECRET)
     for owner in ("bob", "", "alice\0", "Alice"):
         assert seal(NEW).decrypt(owner, sealed) is None
 
 
-def test_not_one_character_can_be_changed() -> None:
-    """CMP-2: tamper-proof, wherever it is tampered with."""
+def test_changed_seal_does_not_open() -> None:
+    """CMP-2: tamper-proof at every position."""
     sealed = seal(NEW).encrypt("alice", b"abc")
     assert seal(NEW).decrypt("alice", sealed) == b"abc"
     for place in range(len(sealed)):
         other = "A" if sealed[place] != "A" else "B"
         found = seal(NEW).decrypt("alice", sealed[:place] + other + sealed[place + 1 :])
-        assert found is None or (place == len(sealed) - 1 and found == b"abc")  # whose last bits may stand for nothing
+        assert found is None or (place == len(sealed) - 1 and found == b"abc")  # whose last bits may be unused
     assert seal(NEW).decrypt("alice", sealed + "!") is None
     for cut in range(len(sealed)):
         assert seal(NEW).decrypt("alice", sealed[:cut]) is None
@@ -63,7 +63,7 @@ def test_unsealed_text_does_not_open(text: str) -> None:
     assert seal(NEW).decrypt("alice", text) is None
 
 
-def test_keys_can_be_changed_while_old_seals_are_about() -> None:
+def test_key_rotation_keeps_old_seals_readable() -> None:
     """CMP-2: the first key seals, all of them open."""
     before = seal(OLD).encrypt("alice", SECRET)
     changed = seal(NEW, OLD)
@@ -74,14 +74,14 @@ def test_keys_can_be_changed_while_old_seals_are_about() -> None:
     assert seal(NEW).decrypt("alice", before) is None
 
 
-def test_only_what_looks_like_ours_is_taken_for_it() -> None:
+def test_seal_mark_identifies_our_seals() -> None:
     assert has_seal_mark("antiphon1.x")
     assert has_seal_mark("antiphon27.x")
     assert not has_seal_mark("gAAAAABpM0Yj-...=")
     assert not has_seal_mark(" antiphon1.x")
 
 
-# Where keys come from
+# Origin of keys
 
 
 def test_keys_come_from_the_environment_in_hex_or_base64() -> None:
@@ -101,8 +101,8 @@ def test_invalid_key_file_is_an_error(value: str) -> None:
         CompactionConfig(keys_env=["A"]).keys({"A": value})
 
 
-def test_with_sqlite_a_key_is_made_once_beside_the_database(tmp_path: Path) -> None:
-    """CMP-2: every worker, and the next start, finds the same."""
+def test_sqlite_key_is_created_once_beside_the_database(tmp_path: Path) -> None:
+    """CMP-2: every worker, and the next start, uses the same key."""
     config = Config(store=StoreConfig(url=f"sqlite:///{tmp_path}/new/antiphon.db"), server=ServerConfig(workers=4))
     sealed = Seal(find_sealing_keys(config, {})).encrypt("alice", SECRET)
     assert Seal(find_sealing_keys(config, {})).decrypt("alice", sealed) == SECRET
@@ -112,12 +112,12 @@ def test_with_sqlite_a_key_is_made_once_beside_the_database(tmp_path: Path) -> N
     assert len(bytes.fromhex(file.read_text().strip())) == 32
 
 
-def test_nothing_is_made_where_nothing_is_compacted(tmp_path: Path) -> None:
+def test_key_file_is_created_only_on_first_use(tmp_path: Path) -> None:
     Seal(find_sealing_keys(Config(store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")), {}))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_all_who_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
+def test_concurrent_key_creation_gives_one_key(tmp_path: Path) -> None:
     found: list[bytes] = []
     begin = threading.Barrier(8)
 
@@ -136,19 +136,19 @@ def test_all_who_make_a_key_at_once_have_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["", "no key", "ab" * 31, "é"])
-def test_a_file_without_a_key_is_said_to_be_one(tmp_path: Path, written: str) -> None:
+def test_file_without_a_key_is_an_error(tmp_path: Path, written: str) -> None:
     (tmp_path / "key").write_text(written, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"contains no valid key.*keys_env"):
         load_or_create_key(tmp_path / "key")
 
 
-def test_a_place_that_cannot_be_written_is_said_to_be_one(tmp_path: Path) -> None:
+def test_unwritable_key_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be read or created"):
         load_or_create_key(tmp_path / "file" / "key")
 
 
-def test_one_process_that_keeps_nothing_has_a_key_of_its_own() -> None:
+def test_process_without_a_store_has_its_own_key() -> None:
     config = Config(store=StoreConfig(url="off"))
     one, other = Seal(find_sealing_keys(config, {})), Seal(find_sealing_keys(config, {}))
     sealed = one.encrypt("alice", SECRET)
@@ -163,8 +163,8 @@ def test_one_process_that_keeps_nothing_has_a_key_of_its_own() -> None:
         Config(store=StoreConfig(url="off"), server=ServerConfig(workers=2)),
     ],
 )
-def test_who_needs_a_configured_key_is_told_so_at_the_first_use(config: Config) -> None:
-    """PostgreSQL is shared by replicas, and so must the key be."""
+def test_missing_configured_key_is_refused_at_first_use(config: Config) -> None:
+    """PostgreSQL is shared by replicas, so the key must be shared too."""
     without = Seal(find_sealing_keys(config, {}))
     with pytest.raises(UnsupportedParameter, match="keys_env"):
         without.check_keys()

@@ -1,4 +1,4 @@
-"""About how many tokens a request has. The counts that texts are held against are those of real vocabularies."""
+"""Estimates of the tokens of a request, compared with the counts of real vocabularies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from antiphon.gateway.token_estimate import (
 )
 from antiphon.protocol.request import Request, input_items
 
-# Each text with what four vocabularies in wide use make of it, the smallest and the largest.
+# Each text with its counts in four common vocabularies, the smallest and the largest.
 TEXTS = {
     "english": (
         "Hello! How can I help you today? Could you tell me what the weather is like in Paris right now?",
@@ -47,7 +47,7 @@ def read(**fields: object) -> Request:
 
 
 def counted(*items: object) -> int:
-    """The items alone, without what stands around each."""
+    """The items alone, without the overhead of each."""
     return estimate_items(input_items(read(input=list(items)))) - 4 * len(items)
 
 
@@ -56,17 +56,17 @@ def message(*parts: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("text", "least", "most"), TEXTS.values(), ids=TEXTS)
-def test_a_text_is_estimated_about_as_vocabularies_count_it(text: str, least: int, most: int) -> None:
+def test_text_estimate_is_close_to_real_vocabularies(text: str, least: int, most: int) -> None:
     assert 0.95 * least <= estimate_text(text) <= 1.3 * most
 
 
-def test_no_text_is_no_token_and_any_text_is_some() -> None:
+def test_empty_text_has_no_tokens_and_other_text_has_some() -> None:
     assert estimate_text("") == 0
     assert estimate_text("a") >= 1
     assert estimate_text("\ud800") >= 1
 
 
-def test_a_long_text_is_estimated_from_pieces_of_it_all_over() -> None:
+def test_long_text_is_estimated_from_samples() -> None:
     page = TEXTS["english"][0] + "\n" + TEXTS["python"][0]
     whole = estimate_text(page)
     assert 0.97 * whole * 1000 <= estimate_text(page * 1000) <= 1.03 * whole * 1000
@@ -74,13 +74,13 @@ def test_a_long_text_is_estimated_from_pieces_of_it_all_over() -> None:
     assert 0.9 * 105_000 <= estimate_text(halves) <= 1.1 * 105_000
 
 
-def test_a_conversation_of_many_texts_is_estimated_as_one_text_would_be() -> None:
+def test_estimate_of_many_texts_is_proportional() -> None:
     text = TEXTS["english"][0] * 10
     few, many = ([message({"type": "input_text", "text": text})] * count for count in (5, 500))
     assert 0.95 <= counted(*many) / counted(*few) / 100 <= 1.05
 
 
-def test_everything_that_a_model_reads_of_a_request_counts() -> None:
+def test_estimate_counts_every_prompt_field() -> None:
     fields: dict[str, object] = {"input": "Hello there"}
     before = estimate_request(read(**fields))
     tool = {
@@ -98,12 +98,12 @@ def test_everything_that_a_model_reads_of_a_request_counts() -> None:
     assert estimate_request(read(**fields, **settings)) == before
 
 
-def test_a_request_without_input_has_only_what_stands_around_it() -> None:
+def test_estimate_of_an_empty_request_is_the_overhead() -> None:
     assert estimate_request(read()) == estimate_items([]) + 3 == 3
     assert estimate_request(read(text={"format": {"type": "text"}})) == 3
 
 
-def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
+def test_estimate_counts_calls_and_outputs() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "get_weather", "arguments": '{"city":"Paris"}'}
     output = {"type": "function_call_output", "call_id": "c", "output": "Sunny and 22 degrees"}
     assert counted(call) > 6 + 4
@@ -116,7 +116,7 @@ def test_calls_and_their_outputs_count_with_names_and_arguments() -> None:
     )
 
 
-def test_media_count_by_kind_and_size_and_never_as_text() -> None:
+def test_estimate_counts_media_by_kind_and_size() -> None:
     data = base64.b64encode(bytes(300_000)).decode()
     assert counted(message({"type": "input_image", "image_url": f"data:image/png;base64,{data}"})) == IMAGE_TOKENS
     assert (
@@ -139,7 +139,7 @@ def test_media_count_by_kind_and_size_and_never_as_text() -> None:
     assert counted({"type": "image_generation_call", "id": "ig_1", "result": data}) == IMAGE_TOKENS
 
 
-def test_reasoning_counts_open_or_sealed() -> None:
+def test_estimate_counts_plain_and_sealed_reasoning() -> None:
     opened = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "It is sunny."}]}
     assert counted(opened) == estimate_text("It is sunny.")
     thought = [{"type": "reasoning_text", "text": "It is very sunny today."}]
@@ -151,11 +151,11 @@ def test_reasoning_counts_open_or_sealed() -> None:
     assert counted({"type": "compaction", "encrypted_content": "x" * 600}) == 100
 
 
-def test_items_that_no_model_reads_count_nothing() -> None:
+def test_estimate_ignores_items_that_no_model_reads() -> None:
     assert counted({"type": "item_reference", "id": "msg_1"}, {"type": "compaction_trigger"}) == 0
 
 
-def test_parts_of_every_kind_count() -> None:
+def test_estimate_counts_parts_of_every_kind() -> None:
     said = estimate_text("I may not.")
     assert counted(message({"type": "refusal", "refusal": "I may not."})) == said
     assert counted(message({"type": "output_text", "text": "I may not."})) == said
@@ -167,7 +167,7 @@ def test_parts_of_every_kind_count() -> None:
     assert counted(message({"type": "acme:part", "note": "I may not."})) > said
 
 
-def test_items_and_tools_of_any_type_count() -> None:
+def test_estimate_counts_items_and_tools_of_any_type() -> None:
     assert counted({"type": "acme:thing", "note": "It is sunny in Paris today, and warm."}) > 8
     tools = {"type": "additional_tools", "tools": [{"type": "function", "name": "get_weather"}]}
     assert counted(tools) > 4
@@ -175,8 +175,8 @@ def test_items_and_tools_of_any_type_count() -> None:
     assert counted({"type": "acme:thing", "deep": deep}) >= 250
 
 
-def test_large_json_is_not_looked_at_value_by_value() -> None:
-    """Faults: tools of many megabytes are estimated from their text, about as they would be otherwise."""
+def test_estimate_of_large_json_is_taken_from_its_text() -> None:
+    """Faults: tools of many megabytes are estimated from their text, with about the same result."""
     tool = {"type": "function", "name": "f", "parameters": object_of(2000)}
     few, many = read(input="", tools=[tool] * 3), read(input="", tools=[tool] * 300)
     assert calls_of(lambda: estimate_request(many)) < 20 * MOST_VALUES

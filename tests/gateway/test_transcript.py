@@ -11,7 +11,7 @@ from antiphon.gateway.transcript import make_transcript
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 
 
-def test_everything_that_was_said_and_done_is_told() -> None:
+def test_transcript_contains_every_item() -> None:
     told = make_transcript(
         "Be kind.",
         [
@@ -67,7 +67,7 @@ def test_everything_that_was_said_and_done_is_told() -> None:
     assert (told.omitted_items, told.media_parts) == (0, 2)
 
 
-def test_a_long_output_is_cut_in_its_middle() -> None:
+def test_transcript_cuts_long_outputs_in_the_middle() -> None:
     long = "begin " + "x" * 100_000 + " end"
     told = make_transcript(None, items({**output("a"), "output": long}), None)
     assert told.text.startswith("[result of tool call a]\nbegin xxx")
@@ -76,7 +76,7 @@ def test_a_long_output_is_cut_in_its_middle() -> None:
     assert len(told.text) < 17_000
 
 
-def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
+def test_transcript_is_shortened_to_the_limit() -> None:
     conversation = items(*(says("user", f"{at} " + "x" * 10_000) for at in range(20)))
     whole = make_transcript(None, conversation, None)
     tokens = estimate_text(whole.text)
@@ -91,12 +91,12 @@ def test_it_is_made_as_short_as_it_must_be_and_the_oldest_goes_last() -> None:
     assert "[user]\n0 x" not in few.text
 
 
-def test_one_item_is_always_told() -> None:
+def test_transcript_contains_at_least_one_item() -> None:
     assert make_transcript(None, items(says("user", "x" * 9_000)), 1).omitted_items == 0
 
 
 def test_transcript_says_that_a_tool_failed() -> None:
-    """F-4: whoever sums up the conversation has to know."""
+    """F-4: the model that writes the summary must know."""
     assert (
         make_transcript(None, items({**output("a"), "is_error": True}), None).text
         == "[result of tool call a]\n[tool error] 42"

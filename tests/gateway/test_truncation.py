@@ -1,4 +1,4 @@
-"""`gateway/truncation`: REQ-2, what goes and what stays."""
+"""`gateway/truncation`: REQ-2, which items are dropped and which are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def asked(*items: dict[str, Any], **fields: Any) -> Request:
 
 
 def left(request: Request, room: int) -> tuple[list[int], list[str]]:
-    """Which items are left, by their places, and the paths of what is lost."""
+    """The indexes of the remaining items, and the paths of the losses."""
     losses = Losses()
     made = truncate_request(request, room, losses)
     before = input_items(request)
@@ -38,7 +38,7 @@ def test_request_that_fits_is_unchanged() -> None:
     assert not len(losses)
 
 
-def test_the_oldest_goes_first_and_no_more_than_must() -> None:
+def test_truncation_drops_the_oldest_and_no_more_than_needed() -> None:
     """REQ-2: oldest first; a loss for each run."""
     request = asked(
         *(says(role, f"{at} {LONG}") for at, role in enumerate(["user", "assistant"] * 3)), says("user", "last")
@@ -52,7 +52,7 @@ def test_the_oldest_goes_first_and_no_more_than_must() -> None:
     assert left(request, 1)[0] == [6]
 
 
-def test_permanent_items_and_the_last_user_message_stay() -> None:
+def test_truncation_keeps_permanent_items_and_the_last_user_message() -> None:
     """REQ-2: keeps system text."""
     request = asked(
         says("system", "s" + LONG),
@@ -66,7 +66,7 @@ def test_permanent_items_and_the_last_user_message_stay() -> None:
     assert [loss.partition(" (")[0] for loss in losses] == ["input[1]: an old item"]
 
 
-def test_a_call_goes_with_its_output_and_thoughts_with_their_call() -> None:
+def test_truncation_drops_calls_with_outputs_and_reasoning() -> None:
     """REQ-2: keeps tool call pairs whole."""
     request = asked(
         says("user", "go"),
@@ -79,21 +79,21 @@ def test_a_call_goes_with_its_output_and_thoughts_with_their_call() -> None:
         output("c"),
     )
     assert left(request, estimate_request(request) - 50)[0] == [0, 6, 7]
-    assert left(request, 1)[0] == [0, 6, 7]  # what came last is what the model is to answer
+    assert left(request, 1)[0] == [0, 6, 7]  # the newest items are what the model has to answer
 
 
-def test_a_call_that_waits_for_its_output_stays() -> None:
+def test_truncation_keeps_open_calls() -> None:
     request = asked({**call("a"), "arguments": LONG}, says("user", LONG), says("assistant", LONG), says("user", "last"))
     assert left(request, 1)[0] == [0, 3]
 
 
-def test_a_summary_stays_for_it_is_all_that_is_left_of_what_it_sums_up() -> None:
+def test_truncation_keeps_summaries() -> None:
     summary = msgspec.to_builtins(summary_message(LONG))
     request = asked(summary, says("user", LONG), says("user", "last"))
     assert left(request, 1)[0] == [0, 2]
 
 
-def test_where_nothing_can_go_nothing_does() -> None:
+def test_request_without_droppable_items_is_unchanged() -> None:
     for items in ([], [says("user", LONG)], [says("system", LONG), says("user", LONG)]):
         request = asked(*items, instructions=LONG)
         losses = Losses()
@@ -104,5 +104,5 @@ def test_where_nothing_can_go_nothing_does() -> None:
 @pytest.mark.parametrize(
     ("context", "answer", "room"), [(8192, None, 7168), (8192, 4000, 4192), (1000, None, 750), (1000, 990, 250)]
 )
-def test_the_answer_has_to_fit_as_well(context: int, answer: int | None, room: int) -> None:
+def test_input_limit_reserves_room_for_the_answer(context: int, answer: int | None, room: int) -> None:
     assert input_token_limit(context, Request(max_output_tokens=answer)) == room

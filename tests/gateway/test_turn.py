@@ -1,4 +1,4 @@
-"""`gateway/turn`: a turn without sockets, in each of the four cases of who wants and who sends a stream."""
+"""`gateway/turn`: a turn without sockets, for each combination of streaming client and upstream."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def raised(turn: UpstreamTurn, answer: ScriptedAnswer) -> ApiError:
     return caught.value
 
 
-def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
-    """STR-14: also where the upstream does not do what it was asked."""
+def test_stream_and_plain_answer_give_the_same_response() -> None:
+    """STR-14: also where the upstream ignores `stream`."""
     answers = [
         run(whole(begin(), ScriptedAnswer([WHOLE[:9], WHOLE[9:]], JSON))),
         run(whole(begin(), ScriptedAnswer([STREAM[:50], STREAM[50:]], SSE))),
@@ -87,7 +87,7 @@ def test_a_stream_and_a_whole_answer_give_the_same_response() -> None:
     assert answers[0].model == "m"
 
 
-def test_the_upstream_is_asked_once_at_its_own_path() -> None:
+def test_upstream_is_called_once_at_its_own_path() -> None:
     transport = ScriptedTransport(ScriptedAnswer([WHOLE], JSON))
     run(begin().send_request(transport))
     (asked,) = transport.asked
@@ -116,7 +116,7 @@ def test_error_statuses_are_mapped_to_errors(status: int, body: bytes, told: int
     assert len(transport.asked) == 1
 
 
-def test_an_error_whose_body_is_cut_is_told_by_its_status() -> None:
+def test_error_with_a_truncated_body_is_mapped_by_its_status() -> None:
     error = raised(begin(), ScriptedAnswer([b"{", UpstreamFault("cut")], JSON, 429))
     assert error.status == 429
 
@@ -137,17 +137,17 @@ def test_unreadable_responses_are_refused_by_their_headers(headers: dict[str, st
     assert answer.aborted
 
 
-def test_a_compressed_error_is_told_by_its_status() -> None:
+def test_compressed_error_is_mapped_by_its_status() -> None:
     error = raised(begin(), ScriptedAnswer([b"\x1f\x8b"], {"content-encoding": "gzip"}, 429))
     assert (error.status, error.code) == (429, "rate_limit_exceeded")
     assert error.message.isascii()
 
 
-def test_an_answer_that_says_it_is_not_compressed_is_read() -> None:
+def test_answer_with_identity_encoding_is_read() -> None:
     assert run(whole(begin(), ScriptedAnswer([WHOLE], {**JSON, "content-encoding": "Identity"}))).status == "completed"
 
 
-def test_a_stream_that_breaks_after_its_finish_reason_is_complete_to_a_client_that_wants_no_stream() -> None:
+def test_stream_broken_after_its_finish_reason_is_complete_for_a_plain_client() -> None:
     said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
     response = run(whole(begin(), ScriptedAnswer([said, UpstreamFault("silent", code="upstream_timeout")], SSE)))
     assert response.status == "completed"
@@ -158,13 +158,13 @@ def test_a_stream_that_breaks_after_its_finish_reason_is_complete_to_a_client_th
     assert early.code == "upstream_timeout"
 
 
-def test_an_endless_answer_is_refused() -> None:
+def test_endless_plain_answer_is_refused() -> None:
     answer = ScriptedAnswer([b" " * (OutputLimits().max_bytes // 2)] * 3, JSON)
     assert raised(begin(), answer).code == "upstream_invalid_response"
     assert answer.aborted
 
 
-def test_answer_in_one_piece_with_too_many_items_is_refused() -> None:
+def test_plain_answer_with_too_many_items_is_refused() -> None:
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     for number, status in ((1000, "completed"), (1001, None)):
         calls = [{**call, "id": f"c{each}"} for each in range(number)]
@@ -178,7 +178,7 @@ def test_answer_in_one_piece_with_too_many_items_is_refused() -> None:
             assert "1001 items" in error.message
 
 
-def test_endless_stream_is_incomplete_to_a_client_that_wants_no_stream() -> None:
+def test_endless_stream_is_incomplete_for_a_plain_client() -> None:
     answer = ScriptedAnswer([b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"x" * 1024 * 1024)] * 65, SSE)
     response = run(whole(begin(), answer))
     assert response.status == "incomplete"
@@ -186,11 +186,11 @@ def test_endless_stream_is_incomplete_to_a_client_that_wants_no_stream() -> None
     assert response.incomplete_details.reason == "max_output_bytes"
 
 
-def test_a_stream_that_breaks_off_is_an_error_to_a_client_that_wants_no_stream() -> None:
+def test_broken_stream_is_an_error_for_a_plain_client() -> None:
     assert raised(begin(), ScriptedAnswer([STREAM[:60]], SSE)).code == "upstream_disconnected"
 
 
-def test_a_response_that_says_it_failed_is_an_error_to_a_client_that_wants_no_stream() -> None:
+def test_failed_upstream_response_is_an_error_for_a_plain_client() -> None:
     body = {
         "id": "r",
         "object": "response",
@@ -202,7 +202,7 @@ def test_a_response_that_says_it_failed_is_an_error_to_a_client_that_wants_no_st
     assert (error.status, error.code, error.message) == (429, "rate_limit_exceeded", "slow")
 
 
-def test_a_forbidden_call_and_nothing_else_is_a_model_error() -> None:
+def test_answer_with_only_a_forbidden_call_is_a_model_error() -> None:
     """TOOL-3."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {"choices": [{"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
@@ -224,8 +224,8 @@ def test_parameters_that_need_a_store_are_refused_without_one(fields: dict[str, 
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, code, param)
 
 
-def test_store_is_echoed_as_what_it_is() -> None:
-    """HTTP-2, REQ-6: nothing is stored, and whoever asked for it is told."""
+def test_store_is_echoed_with_its_effective_value() -> None:
+    """HTTP-2, REQ-6: nothing is stored, and a client that requested it is informed."""
     turn = begin(store=True)
     assert turn.opening.store is False
     assert [loss.path for loss in turn.losses] == ["store"]
@@ -233,8 +233,8 @@ def test_store_is_echoed_as_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_no_upstream_is_asked_to_keep_anything(is_stored: bool) -> None:
-    """Whatever memory it has of its own: the ids that a client knows are ours."""
+def test_upstream_request_never_asks_to_store(is_stored: bool) -> None:
+    """Regardless of the upstream's own storage: clients only get our ids."""
     request = decode_request(
         b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}'
     )
@@ -242,13 +242,13 @@ def test_no_upstream_is_asked_to_keep_anything(is_stored: bool) -> None:
     sent = msgspec.json.decode(prepared.body)
     assert sent["store"] is False
     assert not {"previous_response_id", "conversation"} & set(sent)
-    assert sent["include"] == ["reasoning.encrypted_content"]  # RSN-2: else it would take no reasoning of its own back
+    assert sent["include"] == ["reasoning.encrypted_content"]  # RSN-2: otherwise it would not accept its own reasoning
     assert prepared.request.store is is_stored
     assert prepared.request.previous_response_id == "resp_1"
     assert not prepared.request.include
 
 
-def test_abort_lets_go_of_the_upstream_at_any_time() -> None:
+def test_abort_aborts_the_upstream_answer_at_any_time() -> None:
     turn = begin()
     turn.abort()
     answer = ScriptedAnswer([WHOLE], JSON)
@@ -264,8 +264,8 @@ def test_body_type_is_read_from_the_headers() -> None:
     assert not is_json(ScriptedAnswer([], {}))
 
 
-def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> None:
-    """Whoever reads the answer has to know which tools there were, and nothing else of what was said."""
+def test_running_turn_keeps_only_the_offered_tools_of_its_input() -> None:
+    """Decoding the answer requires the offered tools, and nothing else of the request."""
     more = {"type": "additional_tools", "tools": [{"type": "function", "name": "more"}]}
     said = {"type": "message", "role": "user", "content": "Hi"}
     body = msgspec.json.encode({"model": "m", "input": [said, more, said]})
@@ -276,7 +276,7 @@ def test_a_turn_under_way_holds_no_history_but_the_tools_that_it_offered() -> No
 
 
 def test_recorded_whole_response_has_withheld_items() -> None:
-    """STR-12, RSN-2: trimmed for the client alone; the next turn, and who asks later, can have it."""
+    """STR-12, RSN-2: trimmed for the client only; the next turn, and later requests, can have it."""
     token = {"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": []}
     choice = {
         "message": {"role": "assistant", "content": "Hi"},
@@ -302,8 +302,8 @@ def test_recorded_whole_response_has_withheld_items() -> None:
 
 
 @pytest.mark.parametrize(("key", "told"), [("open sesame", "you sent [key]"), ("open", "you sent open")])
-def test_a_key_that_a_server_says_after_us_is_not_passed_on(key: str, told: str) -> None:
-    """ERR-5: by what it is, and not by what keys look like; what is too short for one may be any word."""
+def test_key_echoed_by_a_server_is_masked(key: str, told: str) -> None:
+    """ERR-5: by its value, not by the usual form of keys; a very short key may be any word."""
     config = UpstreamConfig(name="lab", dialect="chat", base_url="http://lab/v1", api_key_env="KEY", models=["*"])
     place = Routes(Config(upstreams=[config]), {"KEY": key}, {}).find("m")
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1)
@@ -314,7 +314,7 @@ def test_a_key_that_a_server_says_after_us_is_not_passed_on(key: str, told: str)
     assert caught.value.message == told
 
 
-# Reasoning that is refused
+# Refused reasoning
 
 
 OWN = {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
@@ -331,8 +331,8 @@ HISTORY = [
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: bool) -> None:
-    """RSN-3: with a loss that says so, and whoever wants to know is told."""
+def test_refused_reasoning_is_dropped_and_the_request_retried(stream: bool) -> None:
+    """RSN-3: with a loss, and the callback is called."""
     told: list[str] = []
     turn = begin("responses", input=HISTORY, stream=stream)
     turn.on_retry = lambda error: told.append(error.code)
@@ -343,11 +343,11 @@ def test_a_server_that_refuses_reasoning_is_asked_once_more_without_it(stream: b
     assert len(first) == len(second) + 1
     assert [loss.path for loss in turn.losses] == ["input"]
     assert told == ["invalid_encrypted_content"]
-    assert turn.prepared.build_retry is None  # an answer may last, and holds no history
+    assert turn.prepared.build_retry is None  # an answer may take long, and keeps no history
 
 
-def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
-    """RSN-3: whoever reads the trace sees why the server was asked twice."""
+def test_trace_records_a_refusal_of_reasoning(tmp_path: Path) -> None:
+    """RSN-3: the trace shows why the server was called twice."""
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
     trace = traces.start_trace("req_1")
@@ -363,7 +363,7 @@ def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
     )
 
 
-def test_it_is_never_asked_a_third_time() -> None:
+def test_refused_reasoning_is_retried_only_once() -> None:
     """RSN-3."""
     transport = ScriptedTransport(*(ScriptedAnswer([REFUSED], JSON, 400) for _ in range(3)))
     with pytest.raises(ApiError, match="could not be verified"):
@@ -378,7 +378,7 @@ def test_it_is_never_asked_a_third_time() -> None:
         ({"input": HISTORY}, REFUSED, 500),
         ({"input": "Hi"}, REFUSED, 400),
         ({"input": [HISTORY[0], HISTORY[2], HISTORY[3]]}, REFUSED, 400),
-        # Nothing of it was sent: another server made it.
+        # None of it was sent: another server made it.
         (
             {"input": [HISTORY[0], {**OWN, "encrypted_content": "antiphon.reasoning.other.e30="}, *HISTORY[2:]]},
             REFUSED,
@@ -386,7 +386,7 @@ def test_it_is_never_asked_a_third_time() -> None:
         ),
     ],
 )
-def test_nobody_is_asked_again_for_anything_else(fields: dict[str, Any], body: bytes, status: int) -> None:
+def test_other_refusals_are_not_retried(fields: dict[str, Any], body: bytes, status: int) -> None:
     """RSN-3."""
     transport = ScriptedTransport(ScriptedAnswer([body], JSON, status))
     with pytest.raises(ApiError):
@@ -394,7 +394,7 @@ def test_nobody_is_asked_again_for_anything_else(fields: dict[str, Any], body: b
     assert len(transport.asked) == 1
 
 
-def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
+def test_refused_reasoning_is_not_retried_in_strict_mode() -> None:
     """RSN-3, REQ-6."""
     turn = begin("responses", input=HISTORY)
     turn.allows_lossy_retry = False
@@ -404,7 +404,7 @@ def test_where_nothing_may_be_lost_the_refusal_stands() -> None:
     assert len(transport.asked) == 1
 
 
-# Encrypted reasoning that is refused
+# Refused encrypted reasoning
 
 
 PLAIN = b'{"error":{"message":"Encrypted content is not supported with this model.","param":"include"}}'
@@ -420,8 +420,8 @@ def includes(transport: ScriptedTransport) -> list[Any]:
 
 
 @pytest.mark.parametrize("allows_lossy_retry", [True, False])
-def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(allows_lossy_retry: bool) -> None:
-    """RSN-3: for that upstream and model. Nothing is lost by it, so it is left out where nothing may be lost, too."""
+def test_refused_encrypted_reasoning_is_omitted_and_remembered(allows_lossy_retry: bool) -> None:
+    """RSN-3: for that upstream and model. Nothing is lost by it, so it is left out in strict mode too."""
     place = target("responses", profile="azure")
     transport = ScriptedTransport(
         ScriptedAnswer([PLAIN], JSON, 400), *(ScriptedAnswer([RESPONSE], JSON) for _ in range(3))
@@ -435,7 +435,7 @@ def test_encrypted_reasoning_that_is_refused_is_left_out_and_remembered(allows_l
     assert includes(transport) == [[SEALED], None, None, [SEALED]]
 
 
-def test_encrypted_reasoning_that_the_client_asked_for_is_a_loss_if_refused() -> None:
+def test_refused_encrypted_reasoning_is_a_loss_if_requested() -> None:
     """REQ-6."""
     place = target("responses", profile="azure")
     turn = begin_at(place, include=[SEALED])
@@ -444,7 +444,7 @@ def test_encrypted_reasoning_that_the_client_asked_for_is_a_loss_if_refused() ->
     assert [loss.path for loss in begin_at(place, include=[SEALED]).losses] == ["include[0]"]
 
 
-def test_encrypted_reasoning_that_the_client_asked_for_is_not_left_out_where_nothing_may_be_lost() -> None:
+def test_requested_encrypted_reasoning_is_not_omitted_in_strict_mode() -> None:
     """REQ-6."""
     turn = begin_at(target("responses", profile="azure"), include=[SEALED])
     turn.allows_lossy_retry = False
@@ -454,7 +454,7 @@ def test_encrypted_reasoning_that_the_client_asked_for_is_not_left_out_where_not
     assert len(transport.asked) == 1
 
 
-def test_a_refusal_is_not_remembered_unless_leaving_the_part_out_helped() -> None:
+def test_refusal_is_remembered_only_if_the_retry_succeeded() -> None:
     place = target("responses", profile="azure")
     busy = ScriptedAnswer([b'{"error":{"message":"busy"}}'], JSON, 529)
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400), busy, ScriptedAnswer([RESPONSE], JSON))
@@ -465,7 +465,7 @@ def test_a_refusal_is_not_remembered_unless_leaving_the_part_out_helped() -> Non
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-def test_a_refusal_of_what_was_not_sent_stands(dialect: str) -> None:
+def test_refusal_of_a_part_that_was_not_sent_is_not_retried(dialect: str) -> None:
     transport = ScriptedTransport(ScriptedAnswer([PLAIN], JSON, 400))
     with pytest.raises(ApiError, match="Encrypted content is not supported"):
         run(begin(dialect, input=HISTORY).send_request(transport))

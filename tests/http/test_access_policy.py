@@ -1,4 +1,4 @@
-"""`server/edge`: who may ask. The same rows over sockets are in `test_app.py`."""
+"""`http/access_policy`: host, origin and key checks. The same rows over sockets are in `api/test_app.py`."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def test_odd_hosts_are_refused(host: str | bytes) -> None:
     assert refusal(policy(), ("host", host)) == (403, "forbidden_host")
 
 
-def test_a_host_must_be_named_exactly_once() -> None:
+def test_missing_or_repeated_host_is_refused() -> None:
     assert refusal(policy()) == (403, "forbidden_host")
     assert refusal(policy(), ("host", "localhost"), ("host", "localhost")) == (403, "forbidden_host")
 
 
-def test_other_hosts_are_admitted_where_they_are_configured() -> None:
+def test_configured_hosts_are_admitted() -> None:
     for name in ("api.example", "API.example:443", "localhost"):
         policy(allowed_hosts=["api.example"]).check_host_and_origin(scope(("host", name)))
     assert refusal(policy(allowed_hosts=["api.example"]), ("host", "other.example")) == (403, "forbidden_host")
     policy(allowed_hosts=["*"]).check_host_and_origin(scope(("host", "other.example")))
 
 
-def test_a_public_address_is_guarded_by_its_keys_not_by_its_name() -> None:
+def test_public_address_accepts_any_valid_host() -> None:
     policy(host="0.0.0.0").check_host_and_origin(scope(("host", "whatever.example")))
     assert refusal(policy(host="0.0.0.0"), ("host", "what ever")) == (403, "forbidden_host")
 
 
-def test_pages_are_refused_unless_they_are_configured() -> None:
+def test_origins_are_refused_unless_configured() -> None:
     """Security: a foreign `Origin` is refused, and gets no CORS header."""
     rules = policy(allowed_origins=["https://page.example"])
     asked = ("host", "localhost"), ("origin", "https://page.example")
@@ -100,7 +100,7 @@ def test_pages_are_refused_unless_they_are_configured() -> None:
         [("x-api-key", "placeholder"), ("x-goog-api-key", KEY)],
     ],
 )
-def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
+def test_key_identifies_its_owner(headers: list[tuple[str, str]]) -> None:
     assert policy().authenticate(scope(*headers)).owner == "alice"
 
 
@@ -126,7 +126,7 @@ def test_a_key_says_whose_it_is(headers: list[tuple[str, str]]) -> None:
         [("x-api-key", key_hash(KEY.encode()).hex())],
     ],
 )
-def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | bytes]]) -> None:
+def test_invalid_keys_all_get_the_same_error(headers: list[tuple[str, str | bytes]]) -> None:
     """HTTP-6: one body for all."""
     with pytest.raises(ApiError) as caught:
         policy().authenticate(scope(*headers))
@@ -150,7 +150,7 @@ def test_every_other_key_gets_the_same_answer(headers: list[tuple[str, str | byt
         ("", False),
     ],
 )
-def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_taken: bool) -> None:
+def test_key_in_the_query_counts_only_where_allowed(query: str, is_taken: bool) -> None:
     asked = {"headers": [], "query_string": query.encode()}
     if is_taken:
         assert policy().authenticate(asked, in_query=True).owner == "alice"
@@ -161,11 +161,11 @@ def test_a_key_in_the_query_counts_only_where_it_may_stand_there(query: str, is_
         policy().authenticate(asked)
 
 
-def test_without_keys_anybody_may_ask() -> None:
+def test_policy_without_keys_admits_everybody() -> None:
     assert policy(keys=False).authenticate(scope(("authorization", "Bearer whatever"))) == (ANONYMOUS_OWNER, None)
 
 
-def test_caller_has_style_of_the_key_that_counts() -> None:
+def test_caller_has_the_style_of_the_accepted_key() -> None:
     """API-6: one owner may have keys of different styles; of several keys in a request the first valid one counts."""
     styles: dict[str, SelectableEventStyle | None] = {"sk-plain": None, "sk-older": "older", "sk-standard": "standard"}
     keys = [KeyConfig(name="alice", sha256=key_hash(key.encode()).hex(), style=style) for key, style in styles.items()]

@@ -1,4 +1,4 @@
-"""`server/body`: HTTP-1, and the limit."""
+"""`http/body`: HTTP-1, and the limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def refusal(**headers: str) -> tuple[int, str]:
         "application/json; v=1",
     ],
 )
-def test_json_is_taken(kind: str) -> None:
+def test_json_content_types_are_accepted(kind: str) -> None:
     check_body_headers(head(content_type=kind, content_length="100"), 100)
 
 
@@ -44,16 +44,16 @@ def test_any_other_content_type_is_415(kind: str) -> None:
     assert refusal(content_type=kind) == (415, "unsupported_media_type")
 
 
-def test_a_body_without_a_content_type_is_415() -> None:
+def test_missing_content_type_is_415() -> None:
     """HTTP-1."""
     assert refusal() == (415, "unsupported_media_type")
 
 
-def test_an_encoded_body_is_415() -> None:
+def test_content_encoding_is_415() -> None:
     assert refusal(content_type="application/json", content_encoding="gzip") == (415, "unsupported_media_type")
 
 
-def test_a_length_beyond_the_limit_is_413_before_anything_is_read() -> None:
+def test_content_length_over_the_limit_is_413_before_reading() -> None:
     assert refusal(content_type="application/json", content_length="101") == (413, "request_too_large")
     assert refusal(content_type="application/json", content_length="9" * 30) == (413, "request_too_large")
 
@@ -71,19 +71,19 @@ def part(data: bytes, more: bool = False) -> dict[str, Any]:
     return {"type": "http.request", "body": data, "more_body": more}
 
 
-def test_a_body_comes_in_any_number_of_pieces() -> None:
+def test_body_is_joined_from_any_number_of_pieces() -> None:
     assert body_of(part(b"0123456789")) == b"0123456789"
     assert body_of(part(b"01234", True), part(b"", True), part(b"56789")) == b"0123456789"
     assert body_of({"type": "http.request"}) == b""
 
 
-def test_a_body_beyond_the_limit_is_413_as_soon_as_it_is() -> None:
+def test_body_over_the_limit_is_413_at_once() -> None:
     for messages in ([part(b"x" * 11)], [part(b"x" * 8, True), part(b"x" * 8, True), part(b"never asked for")]):
         with pytest.raises(ApiError) as caught:
             body_of(*messages)
         assert (caught.value.status, caught.value.code) == (413, "request_too_large")
 
 
-def test_a_client_that_leaves_in_the_middle_is_answered_nothing() -> None:
+def test_disconnect_during_the_body_raises_client_disconnected() -> None:
     with pytest.raises(ClientDisconnected):
         body_of(part(b"0", True), {"type": "http.disconnect"})

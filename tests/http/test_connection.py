@@ -1,4 +1,5 @@
-"""HTTP/1.1 over real sockets: what is refused and how, who is cut and when, and that one request never spoils the next."""
+"""HTTP/1.1 over real sockets: what is refused and how, which clients are disconnected and when, and that one request
+never affects the next."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from tests.api.probing import receive_json_body
 from antiphon.http.asgi import DIRECT, HEADERS_BY_NAME
 from antiphon.http.connection import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, HttpProtocol
 
-BOUND = 60.0  # seconds within which anything that is waited for has long happened
+BOUND = 60.0  # seconds within which anything that is waited for must have happened
 
 
 class TinyApp:
-    """An application of a few paths; what it sees is there for the tests to read."""
+    """An application of a few paths; it records what it receives."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -88,7 +89,7 @@ class TinyApp:
         await answer(send, 200, json.dumps(told).encode())
 
     async def _wait(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers when the gate opens, unless the client leaves first."""
+        """Answers when the gate opens, unless the client disconnects first."""
         if scope["method"] == "POST":
             await send({"type": "http.response.start", "status": 200, "headers": []})
         watcher = asyncio.ensure_future(self._watch(receive))
@@ -137,7 +138,7 @@ class Place:
             yield client
 
     def ask(self, data: bytes) -> Answer:
-        """Everything that comes back on a connection of its own, which the server must close."""
+        """All bytes that come back on a new connection, which the server must close."""
         with self.client() as client:
             client.sendall(data)
             return Answer(to_the_end(client))
@@ -146,7 +147,7 @@ class Place:
         return len(self.server.server_state.connections)
 
     def connection(self) -> HttpProtocol:
-        """The server's side of the only connection there is."""
+        """The server's side of the only connection."""
         until(lambda: self.protocols() == 1)
         [protocol] = self.server.server_state.connections
         assert isinstance(protocol, HttpProtocol)
@@ -176,7 +177,7 @@ def to_the_end(client: socket.socket) -> bytes:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for something that happens in the server's thread."""
+    """Waits for a condition in the server's thread."""
     end = time.monotonic() + BOUND
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -290,12 +291,12 @@ BROKEN_BODIES = {
 
 
 @pytest.mark.parametrize("data", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
-def test_a_body_that_breaks_is_refused_and_who_reads_it_is_told(place: Place, data: bytes) -> None:
+def test_invalid_chunked_body_is_refused_and_its_reader_informed(place: Place, data: bytes) -> None:
     assert place.ask(POST + CHUNKED + data).error()["code"] == "invalid_value"
     until(place.app.left.is_set)
 
 
-def test_a_body_that_breaks_after_the_answer_began_ends_the_connection(place: Place) -> None:
+def test_invalid_chunked_body_after_the_answer_started_closes_the_connection(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"POST /wait HTTP/1.1\r\nhost: a\r\n" + CHUNKED)
         assert place.app.waiting.wait(BOUND)
@@ -308,7 +309,7 @@ def test_a_body_that_breaks_after_the_answer_began_ends_the_connection(place: Pl
 # Sizes
 
 
-def test_a_head_of_the_largest_size_is_taken(place: Place) -> None:
+def test_head_of_the_largest_size_is_accepted(place: Place) -> None:
     headers = b"".join(b"x-%d: %b\r\n" % (number, b"v" * 600) for number in range(MAX_HEADERS - 2))
     assert place.ask(GET + headers + b"connection: close\r\n\r\n").status == 200
 
@@ -330,8 +331,8 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("data", TOO_LARGE.values(), ids=TOO_LARGE)
-def test_a_head_that_is_too_large_is_refused_before_it_is_all_there(place: Place, data: bytes) -> None:
-    """The client is still sending: it gets its answer all the same."""
+def test_oversized_head_is_refused_before_it_is_complete(place: Place, data: bytes) -> None:
+    """The client is still sending: it gets its answer anyway."""
     answer = place.ask(data)
     assert answer.status == 431
     assert answer.headers["connection"] == "close"
@@ -346,7 +347,7 @@ def test_trailers_never_become_headers(place: Place) -> None:
     assert [name for name, _ in place.app.seen[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
 
 
-def test_a_body_in_a_thousand_small_chunks_is_no_head(place: Place) -> None:
+def test_many_small_chunks_do_not_count_as_head(place: Place) -> None:
     assert (
         json.loads(place.ask(POST + b"connection: close\r\n" + CHUNKED + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n").body)[
             "length"
@@ -355,7 +356,7 @@ def test_a_body_in_a_thousand_small_chunks_is_no_head(place: Place) -> None:
     )
 
 
-def test_a_large_body_arrives_whole(place: Place) -> None:
+def test_large_body_arrives_whole(place: Place) -> None:
     size = 5_000_000
     data = POST + b"connection: close\r\ncontent-length: %d\r\n\r\n" % size + b"b" * size
     assert json.loads(place.ask(data).body)["length"] == size
@@ -365,7 +366,7 @@ def test_a_large_body_arrives_whole(place: Place) -> None:
 
 
 @pytest.mark.parametrize("upgrade", [b"websocket", b"WebSocket", b"h2c, websocket"])
-def test_a_websocket_is_refused_at_once_with_426(place: Place, upgrade: bytes) -> None:
+def test_websocket_upgrade_is_refused_with_426(place: Place, upgrade: bytes) -> None:
     answer = place.ask(
         GET + b"connection: keep-alive, Upgrade\r\nupgrade: " + upgrade + b"\r\nsec-websocket-version: 13\r\n\r\n"
     )
@@ -382,8 +383,8 @@ def test_a_websocket_is_refused_at_once_with_426(place: Place, upgrade: bytes) -
     ids=["length", "chunks", "none"],
 )
 @pytest.mark.parametrize("cut", [0, 1])
-def test_another_upgrade_is_ignored_and_the_body_read(place: Place, data: bytes, cut: int) -> None:
-    """What curl sends for HTTP/2 without TLS; the next request on the connection is read as well."""
+def test_other_upgrade_is_ignored_and_the_body_read(place: Place, data: bytes, cut: int) -> None:
+    """The request of curl for HTTP/2 without TLS; the next request on the connection is read as well."""
     upgrading = POST + b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n" + data
     following = b"GET /second HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
     with place.client() as client:
@@ -395,16 +396,16 @@ def test_another_upgrade_is_ignored_and_the_body_read(place: Place, data: bytes,
     assert [scope["path"] for scope in place.app.seen] == ["/x", "/second"]
 
 
-def test_many_upgrades_in_one_piece_are_no_trouble(place: Place) -> None:
+def test_many_ignored_upgrades_in_one_piece_are_answered(place: Place) -> None:
     one = GET + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
     assert place.ask(one * 500 + GET + b"connection: close\r\n\r\n").status == 200
     assert len(place.app.seen) == 501
 
 
-# One request after the other
+# Several requests on one connection
 
 
-def test_pipelined_requests_are_answered_in_their_order(place: Place) -> None:
+def test_pipelined_requests_are_answered_in_order(place: Place) -> None:
     asked = [b"GET /%d HTTP/1.1\r\nhost: a\r\n\r\n" % number for number in range(30)]
     with place.client() as client:
         client.sendall(
@@ -419,7 +420,7 @@ def test_pipelined_requests_are_answered_in_their_order(place: Place) -> None:
     assert re.findall(rb'"path": "/(\w+)"', told) == [*(b"%d" % number for number in range(30)), b"last"]
 
 
-def test_a_refusal_waits_until_what_was_asked_before_is_answered(place: Place) -> None:
+def test_refusal_is_sent_after_the_earlier_answers(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n" + GET + b"\r\n" + b"nonsense\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -429,7 +430,7 @@ def test_a_refusal_waits_until_what_was_asked_before_is_answered(place: Place) -
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
 
 
-def test_a_waiting_request_whose_body_breaks_is_never_served(place: Place) -> None:
+def test_pipelined_request_with_an_invalid_body_is_never_served(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n" + POST + CHUNKED + b"zz\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -439,7 +440,7 @@ def test_a_waiting_request_whose_body_breaks_is_never_served(place: Place) -> No
     assert [scope["path"] for scope in place.app.seen] == ["/wait"]
 
 
-def test_nothing_is_said_after_an_answer_that_closes(place: Place) -> None:
+def test_no_answer_follows_an_answer_that_closes(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"GET /boom/gated HTTP/1.1\r\nhost: a\r\n\r\n" + GET + b"\r\n" + b"nonsense\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -451,8 +452,8 @@ def test_nothing_is_said_after_an_answer_that_closes(place: Place) -> None:
 
 
 @pytest.mark.parametrize("body", [b"abc", b""], ids=["some of the body", "none of it"])
-def test_an_answer_before_the_end_of_the_body_closes_the_connection(place: Place, body: bytes) -> None:
-    """What comes of the body later is not taken for a request."""
+def test_answer_before_the_end_of_the_body_closes_the_connection(place: Place, body: bytes) -> None:
+    """The rest of the body is not read as a request."""
     with place.client() as client:
         client.sendall(b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n" + body)
         first = client.recv(10_000)
@@ -464,13 +465,13 @@ def test_an_answer_before_the_end_of_the_body_closes_the_connection(place: Place
     assert [scope["path"] for scope in place.app.seen] == ["/early"]
 
 
-def test_a_client_in_the_middle_of_a_large_body_still_gets_its_answer(place: Place) -> None:
+def test_client_that_still_sends_gets_its_early_answer(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 20000000\r\n\r\n" + b"a" * 5_000_000)
         assert Answer(to_the_end(client)).body == b"too much"
 
 
-def test_an_answer_to_a_whole_body_that_nobody_read_keeps_the_connection(place: Place) -> None:
+def test_unread_complete_body_keeps_the_connection(place: Place) -> None:
     with place.client() as client:
         client.sendall(
             b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc" + GET + b"connection: close\r\n\r\n"
@@ -479,7 +480,7 @@ def test_an_answer_to_a_whole_body_that_nobody_read_keeps_the_connection(place: 
     assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"413", b"200"]
 
 
-def test_a_client_that_asks_whether_to_go_on_is_told(place: Place) -> None:
+def test_expect_continue_is_answered_with_100(place: Place) -> None:
     with place.client() as client:
         client.sendall(POST + b"expect: 100-continue\r\ncontent-length: 3\r\nconnection: close\r\n\r\n")
         assert client.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -487,12 +488,12 @@ def test_a_client_that_asks_whether_to_go_on_is_told(place: Place) -> None:
         assert json.loads(Answer(to_the_end(client)).body)["body"] == "abc"
 
 
-def test_a_client_that_asks_and_is_refused_does_not_spoil_the_next_request(place: Place) -> None:
+def test_refused_expect_continue_closes_the_connection(place: Place) -> None:
     answer = place.ask(b"POST /early HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 100\r\n\r\n")
     assert (answer.status, answer.headers["connection"]) == (413, "close")
 
 
-def test_targets_are_read_in_every_form(place: Place) -> None:
+def test_request_targets_are_parsed_in_every_form(place: Place) -> None:
     for target in (b"/a%20b?c=d", b"http://b/a%20b?c=d", b"http://b:81/a%20b?c=d"):
         told = json.loads(place.ask(b"GET %b HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" % target).body)
         assert (told["path"], told["query"]) == ("/a b", "c=d")
@@ -501,15 +502,15 @@ def test_targets_are_read_in_every_form(place: Place) -> None:
     assert place.app.seen[0]["raw_path"] == b"/a%20b"
 
 
-def test_a_target_without_a_path_reaches_the_application(place: Place) -> None:
+def test_asterisk_target_reaches_the_application(place: Place) -> None:
     assert place.ask(b"OPTIONS * HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").status == 200
 
 
-# Faults of ours
+# Internal errors
 
 
 @pytest.mark.parametrize("path", [b"boom", b"nothing"])
-def test_a_fault_of_ours_is_told_without_a_trace_and_found_in_the_log(
+def test_internal_error_is_500_without_traceback_and_is_logged(
     place: Place, path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ERR-5, HTTP-8."""
@@ -523,22 +524,20 @@ def test_a_fault_of_ours_is_told_without_a_trace_and_found_in_the_log(
     assert record.fields["request_id"] == answer.headers["x-request-id"]  # type: ignore[attr-defined]
 
 
-def test_a_fault_after_the_answer_began_cuts_it_short(place: Place) -> None:
+def test_internal_error_after_the_answer_started_truncates_it(place: Place) -> None:
     answer = place.ask(b"GET /boom/late HTTP/1.1\r\nhost: a\r\n\r\n")
     assert answer.status == 200
-    assert answer.body == b"4\r\nsome\r\n"  # no last chunk: the client knows that something is missing
+    assert answer.body == b"4\r\nsome\r\n"  # no last chunk: the client knows that the answer is incomplete
 
 
-def test_a_fault_after_the_client_left_is_in_the_log_and_nowhere_else(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_internal_error_after_a_disconnect_is_only_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with place.client() as client:
         client.sendall(b"GET /boom/deaf HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
     until(lambda: any(record.exc_info for record in caplog.records))
 
 
-def test_a_refusal_is_found_in_the_log_by_its_id(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_refusal_is_logged_with_its_request_id(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """HTTP-8."""
     with caplog.at_level(logging.INFO, "antiphon"):
         answer = place.ask(b"nonsense\r\n\r\n")
@@ -547,7 +546,7 @@ def test_a_refusal_is_found_in_the_log_by_its_id(place: Place, caplog: pytest.Lo
     assert record.fields["status"] == 400  # type: ignore[attr-defined]
 
 
-def test_a_fault_while_reading_a_head_is_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_internal_error_while_parsing_a_head_is_500(caplog: pytest.LogCaptureFixture) -> None:
     class Faulty(HttpProtocol):
         def on_url(self, url: bytes) -> None:
             raise ZeroDivisionError(url)
@@ -558,7 +557,7 @@ def test_a_fault_while_reading_a_head_is_ours(caplog: pytest.LogCaptureFixture) 
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_a_request_that_outlives_the_server_is_told_so() -> None:
+def test_request_running_at_shutdown_is_503() -> None:
     with serving(timeout_graceful_shutdown=0) as place, place.client() as client:
         client.sendall(b"GET /stuck HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -567,13 +566,13 @@ def test_a_request_that_outlives_the_server_is_told_so() -> None:
     assert (answer.status, answer.error()["code"]) == (503, "server_shutdown")
 
 
-# Clients that leave, and clients that are slow
+# Clients that disconnect, and slow clients
 
 
 @pytest.mark.parametrize("waiting", [b"", GET + b"\r\n"], ids=["one request", "another behind it"])
 @pytest.mark.parametrize("half", [False, True], ids=["closed", "half closed"])
-def test_a_client_that_leaves_is_noticed(place: Place, waiting: bytes, half: bool) -> None:
-    """A client that closes only its sending half counts as gone: from here the two look alike."""
+def test_client_disconnect_is_detected(place: Place, waiting: bytes, half: bool) -> None:
+    """A client that closes only its sending half counts as disconnected: the two cannot be distinguished here."""
     with place.client() as client:
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -585,7 +584,7 @@ def test_a_client_that_leaves_is_noticed(place: Place, waiting: bytes, half: boo
 
 
 class Impatient(HttpProtocol):
-    """Impatient, yet not so that a busy machine could be late with what it does send."""
+    """Short timeouts, but long enough for a busy machine to send in time."""
 
     head_timeout = 1.0
     body_timeout = 1.0
@@ -593,13 +592,13 @@ class Impatient(HttpProtocol):
 
 
 @pytest.mark.parametrize("data", [b"", b"GET", GET + b"x: y"], ids=["nothing", "a word", "most of it"])
-def test_a_head_that_does_not_come_closes_the_connection(data: bytes) -> None:
+def test_head_timeout_closes_the_connection(data: bytes) -> None:
     with serving(Impatient) as place:
         assert place.ask(data).status == 0
         assert place.app.seen == []
 
 
-def test_a_second_head_that_does_not_come_closes_after_the_answer_to_the_first() -> None:
+def test_timeout_of_a_second_head_closes_after_the_first_answer() -> None:
     with serving(Impatient) as place, place.client() as client:
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -610,22 +609,22 @@ def test_a_second_head_that_does_not_come_closes_after_the_answer_to_the_first()
         assert Answer(to_the_end(client)).body == b"waited"
 
 
-def test_a_body_that_stops_coming_is_refused() -> None:
-    """Nobody holds a connection by half a request."""
+def test_body_timeout_is_refused_with_400() -> None:
+    """An incomplete request does not hold a connection forever."""
     with serving(Impatient) as place:
         answer = place.ask(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
         assert answer.status == 400
         assert b"the rest of the body was not received" in answer.body
 
 
-def test_a_body_that_waits_for_us_is_not_late(place: Place) -> None:
-    """The bell is rung by hand: nothing here depends on how fast this machine is."""
+def test_body_timeout_does_not_count_the_time_of_the_application(place: Place) -> None:
+    """The timer is called by hand, so the test does not depend on the speed of this machine."""
     with place.client() as client:
         client.sendall(b"POST /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\n12345")
         protocol = place.connection()
         until(lambda: waits_for_body(protocol))
         first = protocol._head_timer
-        protocol.flow.read_paused = True  # as if the application did not take what came
+        protocol.flow.read_paused = True  # as if the application did not read
         protocol.loop.call_soon_threadsafe(protocol._body_is_late)
         until(lambda: protocol._head_timer is not first)
         assert waits_for_body(protocol)
@@ -637,15 +636,15 @@ def waits_for_body(protocol: HttpProtocol) -> bool:
     return protocol._head_timer is not None and not protocol._in_head
 
 
-def test_a_head_that_comes_in_time_in_pieces_is_served(place: Place) -> None:
+def test_head_in_pieces_within_the_timeout_is_served(place: Place) -> None:
     with place.client() as client:
         for piece in (b"GET /x HT", b"TP/1.1\r\nhost: a\r\nconnec", b"tion: close\r\n\r\n"):
             client.sendall(piece)
         assert Answer(to_the_end(client)).status == 200
 
 
-def test_for_a_client_that_does_not_read_little_is_held() -> None:
-    """docs/errors.md, "200 clients stop reading": at most 256 KiB buffered in user space, others unharmed."""
+def test_buffer_for_a_client_that_does_not_read_is_bounded() -> None:
+    """docs/errors.md, "200 clients stop reading": at most 256 KiB buffered in user space, others unaffected."""
     with serving() as place, place.client(small_buffer=True) as client:
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
         protocol = place.connection()
@@ -654,7 +653,7 @@ def test_for_a_client_that_does_not_read_little_is_held() -> None:
         assert place.ask(GET + b"connection: close\r\n\r\n").status == 200
 
 
-def test_a_client_that_reads_again_gets_everything() -> None:
+def test_client_that_resumes_reading_gets_everything() -> None:
     with serving() as place, place.client(small_buffer=True) as client:
         client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
         protocol = place.connection()
@@ -665,15 +664,15 @@ def test_a_client_that_reads_again_gets_everything() -> None:
             held += len(client.recv(1_000_000))
 
 
-def test_a_client_that_asks_again_before_it_has_read_is_served() -> None:
+def test_client_that_sends_again_before_reading_is_served() -> None:
     with serving() as place, place.client() as client:
         large = b"GET /large HTTP/1.1\r\nhost: a\r\n"
         client.sendall(large + b"\r\n" + large + b"connection: close\r\n\r\n")
         assert len(to_the_end(client)) > 2 * 32 * 1024 * 1024
 
 
-def test_a_client_that_takes_nothing_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    """docs/errors.md, "200 clients stop reading": the stalled one cut; and whoever serves it learns of it."""
+def test_stalled_client_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    """docs/errors.md, "200 clients stop reading": the stalled client is disconnected, and the application is informed."""
     with (
         caplog.at_level(logging.INFO, "antiphon"),
         serving(Impatient) as place,
@@ -685,11 +684,11 @@ def test_a_client_that_takes_nothing_is_cut(caplog: pytest.LogCaptureFixture) ->
     assert any("cut" in record.message for record in caplog.records)
 
 
-def test_the_last_bytes_of_an_answer_are_watched_though_they_would_hold_no_writer_up() -> None:
+def test_last_bytes_of_an_answer_have_a_stall_timer() -> None:
     with serving() as place, place.client() as client:
         client.sendall(GET + b"\r\n")
         assert b"200 OK" in client.recv(1000)
-        assert place.connection()._stall_timer is None  # nothing waits, so nothing is watched
+        assert place.connection()._stall_timer is None  # no data is pending, so there is no timer
         client.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
         protocol = place.connection()
@@ -700,7 +699,7 @@ def test_the_last_bytes_of_an_answer_are_watched_though_they_would_hold_no_write
         assert protocol._stall_timer is not None
 
 
-def test_a_client_that_has_taken_everything_is_left_in_peace() -> None:
+def test_stall_timer_stops_when_the_client_has_read_everything() -> None:
     with serving() as place, place.client() as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -716,14 +715,14 @@ def test_a_client_that_has_taken_everything_is_left_in_peace() -> None:
 
 
 @pytest.mark.parametrize("headers", [b"", b"connection: close\r\n"], ids=["kept", "closing"])
-def test_a_client_that_never_takes_the_end_of_its_answer_is_cut(headers: bytes) -> None:
+def test_client_that_never_reads_the_end_is_disconnected(headers: bytes) -> None:
     with serving(Impatient) as place, place.client(small_buffer=True) as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\n" + headers + b"\r\n")
         assert place.app.waiting.wait(BOUND)
         until(lambda: place.protocols() == 0)
 
 
-def test_a_client_that_takes_little_at_a_time_is_not_cut() -> None:
+def test_slow_but_reading_client_is_not_disconnected() -> None:
     with serving() as place, place.client() as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -739,11 +738,11 @@ def test_a_client_that_takes_little_at_a_time_is_not_cut() -> None:
         assert held + len(to_the_end(client)) > 32 * 1024 * 1024
 
 
-# Clients that stay
+# Idle connections
 
 
-def test_a_connection_that_idles_for_long_is_closed_and_one_that_does_not_is_kept() -> None:
-    """One timer for many requests: it is rung by hand here, since nobody can wait for it."""
+def test_idle_connection_is_closed_after_the_keep_alive_timeout() -> None:
+    """One timer for many requests: it is called by hand here, since waiting takes too long."""
     with serving(timeout_keep_alive=1000) as place, place.client() as client:
         client.sendall(GET + b"\r\n")
         assert b"200 OK" in client.recv(1000)
@@ -753,7 +752,7 @@ def test_a_connection_that_idles_for_long_is_closed_and_one_that_does_not_is_kep
         client.sendall(GET + b"\r\n")
         assert b"200 OK" in client.recv(1000)
         assert protocol._idle_timer is first
-        protocol.loop.call_soon_threadsafe(protocol._look_whether_idle)  # it idles, yet not for long
+        protocol.loop.call_soon_threadsafe(protocol._look_whether_idle)  # it is idle, but not long enough
         until(lambda: protocol._idle_timer not in (first, None))
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -768,7 +767,7 @@ def test_a_connection_that_idles_for_long_is_closed_and_one_that_does_not_is_kep
 
 
 @pytest.mark.parametrize("asked", [b"", b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n"], ids=["idle", "being answered"])
-def test_a_server_that_stops_lets_a_connection_finish_what_it_was_asked(asked: bytes) -> None:
+def test_shutdown_lets_a_running_request_finish(asked: bytes) -> None:
     with serving() as place, place.client() as client:
         client.sendall(asked)
         protocol = place.connection()
@@ -781,7 +780,7 @@ def test_a_server_that_stops_lets_a_connection_finish_what_it_was_asked(asked: b
         assert to_the_end(client).endswith(b"waited" if asked else b"")
 
 
-def test_an_early_answer_is_not_followed_by_a_complaint_about_the_body() -> None:
+def test_early_answer_cancels_the_body_timeout() -> None:
     class Lingering(HttpProtocol):
         body_timeout = 0.05
 
@@ -807,7 +806,7 @@ REQUESTS = st.lists(
 
 
 @given(requests=REQUESTS)
-def test_requests_on_one_connection_do_not_depend_on_how_their_bytes_arrive(
+def test_requests_on_one_connection_are_parsed_the_same_for_any_split(
     shared: Place, requests: list[tuple[bytes, bytes, int]]
 ) -> None:
     whole, in_pieces = (_scopes_and_bodies(shared, requests, in_pieces=in_pieces) for in_pieces in (False, True))
@@ -816,7 +815,7 @@ def test_requests_on_one_connection_do_not_depend_on_how_their_bytes_arrive(
 
 
 def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *, in_pieces: bool) -> list[Any]:
-    """What the application was called with for each request, and the body of its response."""
+    """The scope of each call of the application, and the body of its response."""
     place.app.seen.clear()
     bodies = []
     with place.client() as client:

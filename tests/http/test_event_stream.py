@@ -1,4 +1,4 @@
-"""`server/stream`: HTTP-7 without sockets. Times are short because they are given; nothing is asserted of durations."""
+"""`http/event_stream`: HTTP-7 without sockets. Times are short because they are parameters; durations are not asserted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = 1000.0
 
 
 class Client:
-    """Keeps what it is sent, and may stop reading."""
+    """Stores the sent messages, and may stop reading."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -33,7 +33,7 @@ class Client:
         self.came.set()
 
     def send_now(self, message: Any) -> bool:
-        """What our own server can do; not while this client does not read."""
+        """The direct write of our own server; it fails while this client does not read."""
         if not self.reads.is_set():
             return False
         assert message["type"] == "http.response.start"
@@ -58,7 +58,7 @@ def stream_to(client: Client, first: float = LONG, silence: float = LONG) -> Eve
 
 
 def direct_stream_to(client: Client, first: float = LONG, silence: float = LONG) -> EventStream:
-    """On a server of our own."""
+    """With our own server."""
     return EventStream(
         client.send,
         lambda: [],
@@ -69,7 +69,7 @@ def direct_stream_to(client: Client, first: float = LONG, silence: float = LONG)
     )
 
 
-def test_the_head_goes_out_with_the_first_bytes() -> None:
+def test_head_is_sent_with_the_first_bytes() -> None:
     """HTTP-7."""
 
     async def play() -> list[Any]:
@@ -85,7 +85,7 @@ def test_the_head_goes_out_with_the_first_bytes() -> None:
     assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
 
 
-def test_a_stream_may_be_all_end() -> None:
+def test_stream_may_consist_of_its_end() -> None:
     async def play() -> list[Any]:
         client = Client()
         await stream_to(client).end(b"all")
@@ -94,7 +94,7 @@ def test_a_stream_may_be_all_end() -> None:
     assert asyncio.run(play()) == ["head", b"all", "end"]
 
 
-def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
+def test_head_and_comments_are_sent_during_silence() -> None:
     """HTTP-7: at most 10 s; then comments, never invented events."""
 
     async def play() -> list[Any]:
@@ -113,7 +113,7 @@ def test_when_nothing_comes_the_head_goes_out_all_the_same() -> None:
     assert sent[-2:] == [b"end", "end"]
 
 
-def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
+def test_default_timeouts_are_10_and_15_seconds() -> None:
     """HTTP-7: what `serve` uses."""
     assert (FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL) == (10.0, 15.0)
     assert (
@@ -124,19 +124,19 @@ def test_a_client_waits_ten_seconds_for_the_head_at_most() -> None:
     )
 
 
-def test_comments_come_only_when_nothing_else_does() -> None:
+def test_comments_are_sent_only_during_silence() -> None:
     async def play() -> list[Any]:
         client = Client()
         stream = stream_to(client, first=0.001, silence=LONG)
         await stream.write(b"a")
-        await asyncio.sleep(0.01)  # the timer of the head comes, and sees that there is nothing to do
+        await asyncio.sleep(0.01)  # the timer of the head fires, and there is nothing to do
         stream.close()
         return client.sent
 
     assert asyncio.run(play()) == ["head", b"a"]
 
 
-def test_a_client_that_does_not_read_gets_one_comment_and_then_what_was_written() -> None:
+def test_client_that_does_not_read_gets_one_comment_and_then_the_data() -> None:
     async def play() -> list[Any]:
         client = Client()
         client.reads.clear()
@@ -168,7 +168,7 @@ def test_try_write_sends_at_once_after_the_head() -> None:
     assert asyncio.run(play()) == ["head", b"a", b"b", b"c", "end"]
 
 
-def test_on_another_server_nothing_can_be_offered() -> None:
+def test_try_write_is_refused_on_other_servers() -> None:
     async def play() -> list[Any]:
         client = Client()
         stream = stream_to(client)
@@ -201,8 +201,8 @@ def test_try_write_is_refused_while_the_client_does_not_read() -> None:
     assert asyncio.run(play()) == ["head", b"a", b"b"]
 
 
-def test_comments_in_silence_need_no_task_and_do_not_cut_into_a_write() -> None:
-    """HTTP-7, on a server of our own: while a comment waits for a client that does not read, nothing is offered past it."""
+def test_comments_do_not_interrupt_a_write() -> None:
+    """HTTP-7, with our own server: while a comment waits for a client that does not read, direct writes are refused."""
 
     async def play() -> list[Any]:
         client = Client()

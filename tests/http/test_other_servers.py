@@ -1,4 +1,4 @@
-"""The application behind a server that knows only ASGI: everything works there, at a higher price."""
+"""The application behind a plain ASGI server: everything works there, at a higher cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
     assert not thread.is_alive()
 
 
-def test_it_answers_in_one_piece_and_with_a_stream() -> None:
+def test_plain_asgi_server_answers_plain_and_streamed() -> None:
     said = turn(testing.text("Hel", "lo."))
     with ChatServer([said, said]) as upstream, plain_uvicorn(upstream.base_url) as gateway:
         assert gateway.post(ASKED).json()["status"] == "completed"
@@ -62,7 +62,7 @@ def test_it_answers_in_one_piece_and_with_a_stream() -> None:
         assert ["first_event_ms" in line for line in lines] == [False, True]
 
 
-def test_a_client_that_leaves_in_the_middle_is_noticed() -> None:
+def test_plain_asgi_server_detects_a_client_disconnect() -> None:
     gate = Gate()
     with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
         with plain_uvicorn(upstream.base_url) as gateway:

@@ -1,4 +1,5 @@
-"""`server/cycle` without sockets: what ASGI promises, and what an application may not do. Over sockets: test_http_protocol.py."""
+"""`http/request_cycle` without sockets: the ASGI contract, and what an application may not do. Over sockets:
+test_connection.py."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Sluice:
 
 
 class Pipe(asyncio.Transport):
-    """Keeps each write."""
+    """Stores each write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +54,7 @@ class Pipe(asyncio.Transport):
 
 
 class Connection:
-    """A line without a socket."""
+    """A connection without a socket."""
 
     default_headers: Headers = []  # noqa: RUF012
 
@@ -109,7 +110,7 @@ def test_head_and_first_bytes_are_one_write() -> None:
     on_a_line(work)
 
 
-def test_a_head_without_anything_behind_it_goes_out_in_the_next_step() -> None:
+def test_head_without_body_is_sent_in_the_next_step() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
         cycle.end_body()
@@ -124,7 +125,7 @@ def test_a_head_without_anything_behind_it_goes_out_in_the_next_step() -> None:
     on_a_line(work)
 
 
-def test_an_answer_before_the_end_of_the_question_closes() -> None:
+def test_answer_before_the_end_of_the_request_closes() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle("POST")
         await cycle.send(dict(LENGTH_2))
@@ -136,7 +137,7 @@ def test_an_answer_before_the_end_of_the_question_closes() -> None:
 
 
 @pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204)])
-def test_answers_without_a_body_have_none(method: str, status: int) -> None:
+def test_answers_to_head_and_empty_statuses_have_no_body(method: str, status: int) -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle(method)
         cycle.end_body()
@@ -149,7 +150,7 @@ def test_answers_without_a_body_have_none(method: str, status: int) -> None:
     on_a_line(work)
 
 
-def test_a_client_that_does_not_read_is_waited_for_and_nothing_goes_past() -> None:
+def test_send_waits_for_a_client_that_does_not_read() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
         cycle.end_body()
@@ -168,7 +169,7 @@ def test_a_client_that_does_not_read_is_waited_for_and_nothing_goes_past() -> No
     on_a_line(work)
 
 
-def test_to_a_client_that_left_nothing_is_written_and_who_serves_it_learns_of_it() -> None:
+def test_disconnect_stops_writes_and_calls_the_callback() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
         told: list[str] = []
@@ -187,7 +188,7 @@ def test_to_a_client_that_left_nothing_is_written_and_who_serves_it_learns_of_it
     on_a_line(work)
 
 
-def test_a_body_comes_as_it_came_and_only_who_must_wait_waits() -> None:
+def test_request_body_is_delivered_with_back_pressure() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle("POST", expects_continue=True)
         cycle.add_body(b"a")
@@ -236,7 +237,7 @@ def test_invalid_response_is_an_application_error(messages: list[dict[str, Any]]
     on_a_line(work)
 
 
-def test_nothing_is_left_of_an_application_that_is_through() -> None:
+def test_finished_application_leaves_no_references() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
         cycle.end_body()
@@ -250,12 +251,12 @@ def test_nothing_is_left_of_an_application_that_is_through() -> None:
 
         await cycle.run(app)
         assert DIRECT not in cycle.scope
-        await cycle.send(body(b"more"))  # by something that it left behind
+        await cycle.send(body(b"more"))  # by a task that it left behind
         assert line.wire.writes == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
 
     on_a_line(work)
 
 
-def test_every_status_has_its_line() -> None:
+def test_every_status_has_its_status_line() -> None:
     assert encode_head(426, [(b"a", b"b")]) == b"HTTP/1.1 426 Upgrade Required\r\na: b\r\n"
-    assert encode_head(529, []) == b"HTTP/1.1 529 \r\n"  # which only one API has
+    assert encode_head(529, []) == b"HTTP/1.1 529 \r\n"  # only one API uses it

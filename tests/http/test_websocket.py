@@ -1,7 +1,6 @@
-"""WebSockets over real sockets: who may open one, what arrives, who is refused and how it ends; with an endpoint that echoes.
+"""WebSockets over real sockets: access, messages, refusals and closing; with an endpoint that echoes.
 
-Two clients that know nothing of each other: ours, which is strict, and the `websockets` package.
-"""
+Two independent clients: ours, which is strict, and the `websockets` package."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ PAGE = "https://page.example"
 
 
 class Echo:
-    """Says again what it hears. Some words have a meaning; what it sees is there for the tests to read."""
+    """Echoes its messages. Some words are commands; it records what it receives."""
 
     def __init__(self) -> None:
         self.sockets: list[WebSocket] = []
@@ -85,7 +84,7 @@ class Echo:
                 socket.send(text.encode())
 
     async def _flood(self, socket: WebSocket) -> None:
-        """Sends for as long as anybody reads."""
+        """Sends as long as the client reads."""
         try:
             while True:
                 await socket.wait_until_writable()
@@ -131,7 +130,7 @@ class Place:
         return open_websocket(self.port, path, *headers, **settings)
 
     def ask(self, data: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Bytes as they are, and the answer, behind which the server must close."""
+        """Sends raw bytes and returns the answer, after which the server must close."""
         with self.client() as client:
             client.sendall(data)
             return answer_of(to_the_end(client))
@@ -158,7 +157,7 @@ def answer_of(data: bytes) -> tuple[int, dict[str, str], bytes]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for something that happens in the server's thread."""
+    """Waits for a condition in the server's thread."""
     end = time.monotonic() + BOUND
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -206,7 +205,7 @@ def shared() -> Iterator[Place]:
 
 @pytest.fixture
 def place(shared: Place, caplog: pytest.LogCaptureFixture) -> Iterator[Place]:
-    """The shared server: after every test no connection is left, each had one end, and nothing was raised into the loop."""
+    """The shared server: after every test no connection is left, each ended once, and no exception reached the loop."""
     shared.echo.__init__()  # type: ignore[misc]
     shared.app.gate.clear()
     shared.app.waiting.clear()
@@ -225,7 +224,7 @@ def place(shared: Place, caplog: pytest.LogCaptureFixture) -> Iterator[Place]:
 # The handshake
 
 
-def test_a_sound_handshake_is_answered(place: Place) -> None:
+def test_valid_handshake_is_answered(place: Place) -> None:
     """HTTP-8: the answer to the upgrade has an id too."""
     with place.open("/ws?a=b") as client:
         [opened] = place.echo.sockets
@@ -268,7 +267,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("header", "status"), BAD.values(), ids=BAD.keys())
-def test_a_bad_handshake_is_told_in_our_shape(place: Place, header: tuple[str, str], status: int) -> None:
+def test_invalid_handshake_is_refused_in_our_error_form(place: Place, header: tuple[str, str], status: int) -> None:
     with pytest.raises(Refused) as caught, place.open("/ws", header):
         pass
     assert caught.value.status == status
@@ -288,32 +287,32 @@ def test_a_bad_handshake_is_told_in_our_shape(place: Place, header: tuple[str, s
     ],
     ids=["another method", "HTTP/1.0", "two keys"],
 )
-def test_a_handshake_is_a_get_in_http_1_1_with_one_key(place: Place, change: tuple[bytes, bytes]) -> None:
+def test_handshake_must_be_a_get_in_http_1_1_with_one_key(place: Place, change: tuple[bytes, bytes]) -> None:
     status, headers, _ = place.ask(upgrade("/ws", SAMPLE_KEY).replace(*change))
     assert status == 400
     assert headers["sec-websocket-version"] == "13"
     assert headers["connection"] == "close"
 
 
-def test_an_upgrade_without_its_connection_header_is_an_ordinary_request(place: Place) -> None:
+def test_upgrade_without_connection_header_is_an_ordinary_request(place: Place) -> None:
     status, _, body = place.ask(upgrade("/ws", SAMPLE_KEY, ("connection", "close")))
     assert (status, body) == (200, b"ok")
 
 
-def test_another_path_is_not_found(place: Place) -> None:
+def test_websocket_on_another_path_is_404(place: Place) -> None:
     with pytest.raises(Refused) as caught, place.open("/other"):
         pass
     assert (caught.value.status, caught.value.error["code"]) == (404, "not_found")
 
 
-def test_where_websockets_are_switched_off_the_way_is_post() -> None:
+def test_disabled_websocket_is_426() -> None:
     with serving(off=True) as place, pytest.raises(Refused) as caught, place.open():
         pass
     assert (caught.value.status, caught.value.error["code"]) == (426, "upgrade_required")
     assert caught.value.headers["upgrade"] == "HTTP/1.1"
 
 
-# The same edges as for every other request
+# The same access rules as for every other request
 
 
 @pytest.mark.parametrize(
@@ -324,9 +323,7 @@ def test_where_websockets_are_switched_off_the_way_is_post() -> None:
         (("origin", "null"), "forbidden_origin"),
     ],
 )
-def test_a_foreign_host_or_origin_is_refused_before_anything_else(
-    place: Place, header: tuple[str, str], code: str
-) -> None:
+def test_foreign_host_or_origin_is_refused_first(place: Place, header: tuple[str, str], code: str) -> None:
     for path in ("/ws", "/other"):
         with pytest.raises(Refused) as caught, place.open(path, header, ("sec-websocket-key", "")):
             pass
@@ -334,13 +331,13 @@ def test_a_foreign_host_or_origin_is_refused_before_anything_else(
         assert not [name for name in caught.value.headers if name.startswith("access-control")]
 
 
-def test_an_origin_that_is_ours_may_open_one(place: Place) -> None:
+def test_allowed_origin_may_open_a_websocket(place: Place) -> None:
     with place.open("/ws", ("origin", PAGE)) as client:
         assert client.close() == Closed(1000, "")
 
 
-def test_a_key_opens_it_and_says_whose_it_is() -> None:
-    """HTTP-6, for upgrades: one answer for a missing and a wrong key, also where there is no path."""
+def test_websocket_requires_a_key_that_identifies_the_owner() -> None:
+    """HTTP-6, for upgrades: one answer for a missing and a wrong key, also on unknown paths."""
     with serving(keys=True) as place:
         bodies = set()
         for path in ("/ws", "/other"):
@@ -361,7 +358,7 @@ def test_a_key_opens_it_and_says_whose_it_is() -> None:
 # Other requests on the same connection
 
 
-def test_an_answered_request_may_come_before_the_upgrade(place: Place) -> None:
+def test_upgrade_may_follow_an_answered_request(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"GET /x HTTP/1.1\r\nhost: localhost\r\n\r\n")
         data = b""
@@ -373,7 +370,7 @@ def test_an_answered_request_may_come_before_the_upgrade(place: Place) -> None:
         assert websocket.close() == Closed(1000, "")
 
 
-def test_an_upgrade_is_not_taken_while_another_request_is_answered(place: Place) -> None:
+def test_upgrade_is_refused_while_another_request_runs(place: Place) -> None:
     with place.client() as client:
         client.sendall(
             b"GET /wait HTTP/1.1\r\nhost: localhost\r\n\r\n" + upgrade("/ws", SAMPLE_KEY) + frame(1, b"hello")
@@ -388,7 +385,7 @@ def test_an_upgrade_is_not_taken_while_another_request_is_answered(place: Place)
     assert place.echo.sockets == []
 
 
-def test_a_socket_that_begins_behind_an_unread_answer_knows_that_its_client_is_slow(place: Place) -> None:
+def test_websocket_after_an_unread_answer_starts_write_paused(place: Place) -> None:
     with place.client() as client:
         client.sendall(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
@@ -410,14 +407,14 @@ def test_data_received_with_the_upgrade_is_processed(place: Place) -> None:
         assert (client.receive(), client.receive()) == ("one", "two")
 
 
-def test_a_great_deal_may_come_with_the_upgrade(place: Place) -> None:
-    """More than any head may have, which the HTTP side looks at in pieces."""
+def test_large_data_with_the_upgrade_is_processed(place: Place) -> None:
+    """More than any head may have, which the HTTP side reads in pieces."""
     texts = [chr(ord("a") + at) * 60_000 for at in range(5)]
     with place.open(behind=b"".join(frame(1, text.encode()) for text in texts)) as client:
         assert [client.receive() for _ in texts] == texts
 
 
-def test_byte_by_byte_is_the_same(place: Place) -> None:
+def test_messages_sent_byte_by_byte_are_read(place: Place) -> None:
     with place.client() as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in upgrade("/ws", SAMPLE_KEY) + frame(1, "Grüße 🎶".encode()) + frame(1, b"two"):
@@ -425,7 +422,7 @@ def test_byte_by_byte_is_the_same(place: Place) -> None:
         until(lambda: place.echo.heard == ["Grüße 🎶", "two"])
 
 
-def test_fragments_are_joined_and_pings_between_them_are_answered_at_once(place: Place) -> None:
+def test_fragments_are_joined_and_pings_between_them_answered(place: Place) -> None:
     with place.open() as client:
         client.write(frame(1, b"one ", fin=False))
         client.ping(b"in between")
@@ -434,33 +431,33 @@ def test_fragments_are_joined_and_pings_between_them_are_answered_at_once(place:
         assert client.receive() == "one message"
 
 
-def test_a_message_as_large_as_the_limit_arrives_and_comes_back(place: Place) -> None:
+def test_message_at_the_size_limit_is_echoed(place: Place) -> None:
     with place.open() as client:
         for text in ("x" * MAX, "🎶" * (MAX // 4)):
             client.send(text)
             assert client.receive() == text
 
 
-def test_a_larger_one_is_refused_by_its_head(place: Place) -> None:
+def test_oversized_message_is_refused_by_its_frame_head(place: Place) -> None:
     with place.open() as client:
         client.write(frame(1, b"x" * (MAX + 1))[:14])
         assert client.end().code == 1009
 
 
-def test_a_client_in_the_middle_of_sending_too_much_learns_why(place: Place) -> None:
+def test_client_that_still_sends_too_much_gets_1009(place: Place) -> None:
     with place.open() as client:
         for _ in range(40):
             client.write(frame(1 if not _ else 0, b"x" * 10_000, fin=False))
         assert client.end().code == 1009
 
 
-def test_after_a_binary_message_the_socket_is_still_good(place: Place) -> None:
+def test_websocket_stays_open_after_a_binary_message(place: Place) -> None:
     with place.open() as client:
         client.write(frame(2, b"\x00\xff") + frame(1, b"text"))
         assert (client.receive(), client.receive()) == ("binary", "text")
 
 
-def test_an_endpoint_that_knows_no_binary_closes_on_it(place: Place) -> None:
+def test_endpoint_without_binary_support_closes_with_1003(place: Place) -> None:
     with place.open("/ws?bare") as client:
         client.write(frame(2, b"\x00\xff") + frame(1, b"text"))
         assert client.end().code == 1003
@@ -486,7 +483,7 @@ def test_invalid_input_closes_with_a_code(place: Place, data: bytes, code: int) 
     assert place.echo.heard == ["before"]
 
 
-def test_thousands_of_pings_are_answered_and_keep_nobody_waiting(place: Place) -> None:
+def test_thousands_of_pings_are_answered_without_delaying_others(place: Place) -> None:
     count = 5000
     assert count > MAX_FRAMES_PER_TURN * 10
     with place.open() as loud, place.open() as other:
@@ -503,17 +500,17 @@ def test_thousands_of_empty_fragments_are_one_message(place: Place) -> None:
         assert client.receive() == "xy"
 
 
-# The end
+# Closing
 
 
-def test_the_client_says_goodbye_first(place: Place) -> None:
+def test_close_by_the_client_is_answered_with_its_code(place: Place) -> None:
     for code, answered in ((1000, 1000), (1001, 1001), (4321, 4321), (None, 1005)):
         with place.open() as client:
             assert client.close(code) == Closed(answered, "")
     until(lambda: place.echo.gone == 4)
 
 
-def test_the_endpoint_says_goodbye_first_and_only_once(place: Place) -> None:
+def test_close_by_the_endpoint_is_sent_once(place: Place) -> None:
     with place.open() as client:
         client.send("close 4000 that is all")
         assert client.end() == Closed(4000, "that is all")
@@ -527,15 +524,15 @@ def test_input_after_our_close_frame_is_ignored(place: Place) -> None:
     assert client.pongs == []
 
 
-def test_nonsense_after_our_goodbye_ends_it_at_once(place: Place) -> None:
+def test_invalid_input_after_our_close_frame_ends_the_connection(place: Place) -> None:
     with place.open() as client:
         client.write(frame(1, b"close 1000 enough") + b"\x00\x00\x00")
         assert client.end() == Closed(1000, "enough")
 
 
 @pytest.mark.parametrize("how", ["in peace", "in the middle of a frame", "with a reset"])
-def test_a_client_that_leaves_without_a_word_is_gone_at_once(place: Place, how: str) -> None:
-    """WS-12: whoever serves it is told; nothing waits for a timer."""
+def test_client_disconnect_without_close_is_detected_at_once(place: Place, how: str) -> None:
+    """WS-12: the endpoint is informed without waiting for a timer."""
     with place.open() as client:
         client.send("hello")
         assert client.receive() == "hello"
@@ -547,7 +544,7 @@ def test_a_client_that_leaves_without_a_word_is_gone_at_once(place: Place, how: 
         until(lambda: place.echo.gone == 1)
 
 
-def test_a_client_that_leaves_while_nothing_is_read_from_it_is_noticed(place: Place) -> None:
+def test_client_disconnect_is_detected_while_paused(place: Place) -> None:
     """WS-12, while the endpoint has enough messages waiting."""
     with place.open() as client:
         client.send("pause")
@@ -558,7 +555,7 @@ def test_a_client_that_leaves_while_nothing_is_read_from_it_is_noticed(place: Pl
     assert place.echo.heard == ["pause"]
 
 
-def test_a_paused_client_is_read_no_further_than_a_little_ahead_and_nothing_is_lost(place: Place) -> None:
+def test_paused_websocket_reads_little_ahead_and_loses_nothing(place: Place) -> None:
     sent = 0
     with place.open() as client:
         client.send("pause")
@@ -577,9 +574,7 @@ def test_a_paused_client_is_read_no_further_than_a_little_ahead_and_nothing_is_l
             assert client.receive() == "x" * 60_000
 
 
-def test_an_endpoint_that_fails_ends_its_connection_and_no_other(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failing_endpoint_closes_only_its_connection(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with place.open() as other, place.open() as client:
         client.send("boom")
         ended = client.end()
@@ -593,15 +588,15 @@ def test_an_endpoint_that_fails_ends_its_connection_and_no_other(
     assert isinstance(record.exc_info[1], ZeroDivisionError)
 
 
-def test_an_endpoint_that_fails_at_once_ends_its_connection(place: Place) -> None:
+def test_endpoint_that_fails_on_open_closes_with_1011(place: Place) -> None:
     with place.open("/ws?boom") as client:
         assert client.end().code == 1011
 
 
-# Clients that do not read, or do not speak
+# Clients that do not read, or are silent
 
 
-def test_the_endpoint_waits_for_a_client_that_does_not_read_and_others_do_not(place: Place) -> None:
+def test_endpoint_waits_for_a_stalled_client_without_delaying_others(place: Place) -> None:
     with place.open(small_buffer=True) as stalled, place.open() as other:
         stalled.send("flood")
         opened = place.echo.sockets[0]
@@ -619,7 +614,7 @@ def test_the_endpoint_waits_for_a_client_that_does_not_read_and_others_do_not(pl
         until(lambda: place.echo.left_while_draining == 1)
 
 
-def test_a_client_that_never_reads_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+def test_stalled_websocket_client_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "antiphon"), serving(stall_timeout=0.05) as place:
         with place.open(small_buffer=True) as client:
             client.send("flood")
@@ -629,7 +624,7 @@ def test_a_client_that_never_reads_is_cut(caplog: pytest.LogCaptureFixture) -> N
     assert "disconnected a client that reads nothing" in [record.message for record in caplog.records]
 
 
-def test_a_client_that_pings_and_never_reads_is_not_held_for_ever() -> None:
+def test_client_that_pings_but_never_reads_is_disconnected() -> None:
     with serving(stall_timeout=0.2) as place, place.open(small_buffer=True) as client:
         with suppress(ConnectionResetError, BrokenPipeError):
             while True:
@@ -637,7 +632,7 @@ def test_a_client_that_pings_and_never_reads_is_not_held_for_ever() -> None:
         until(lambda: place.echo.gone == 1)
 
 
-def test_a_silent_client_is_asked_for_a_sign_of_life_and_lives_if_it_gives_one() -> None:
+def test_silent_client_is_pinged_and_kept_if_it_answers() -> None:
     with serving(ping_interval=0.02) as place, place.open() as client:
         while client.pings < 3:
             client._read()
@@ -645,7 +640,7 @@ def test_a_silent_client_is_asked_for_a_sign_of_life_and_lives_if_it_gives_one()
         assert client.receive() == "still here"
 
 
-def test_a_client_that_gives_no_sign_of_life_is_cut() -> None:
+def test_client_that_answers_no_ping_is_disconnected() -> None:
     with serving(ping_interval=0.02, pong_timeout=0.02) as place, place.open() as client:
         client.answers_pings = False
         assert client.end() == Closed(1006, "")
@@ -658,30 +653,30 @@ def test_a_client_that_gives_no_sign_of_life_is_cut() -> None:
     [b"\x81", frame(1, b"hello")[:8], frame(1, b"hello", fin=False), frame(9, b"hello")[:7]],
     ids=["a byte", "most of a frame", "a fragment", "half a ping"],
 )
-def test_a_message_that_was_begun_has_to_end(data: bytes) -> None:
+def test_unfinished_message_times_out_with_1008(data: bytes) -> None:
     with serving(message_timeout=0.05) as place, place.open() as client:
         client.write(data)
         assert client.end().code == 1008
 
 
-def test_a_goodbye_that_is_not_answered_is_waited_for_only_so_long() -> None:
+def test_unanswered_close_times_out() -> None:
     with serving(close_timeout=0.05) as place, place.open() as client:
         client.write(frame(1, b"close 1000 bye"))
         assert to_the_end(client.connection) == b"\x88\x05\x03\xe8bye"
         until(lambda: not place.connections())
 
 
-# The server stops
+# Shutdown
 
 
-def test_a_server_that_stops_says_so() -> None:
+def test_shutdown_closes_websockets_with_1001() -> None:
     with serving(force=False) as place, place.open() as client:
         place.server.should_exit = True
         assert client.end().code == 1001
 
 
-def test_an_endpoint_may_take_a_moment_when_the_server_stops() -> None:
-    """It is told once, and the server waits for it."""
+def test_endpoint_can_delay_its_close_at_shutdown() -> None:
+    """The endpoint is informed once, and the server waits for it."""
     with serving(force=False) as place, place.open("/ws?slow-end") as client:
         place.server.should_exit = True
         assert client.receive() == "one moment"
@@ -691,10 +686,10 @@ def test_an_endpoint_may_take_a_moment_when_the_server_stops() -> None:
         assert client.end() == Closed(1001, "now")
 
 
-# Another client, which knows nothing of ours
+# The `websockets` package
 
 
-def test_the_websockets_package_gets_along_with_it(place: Place) -> None:
+def test_websockets_package_exchanges_messages(place: Place) -> None:
     with connect(f"ws://127.0.0.1:{place.port}/ws", open_timeout=BOUND) as client:
         assert client.response is not None
         assert client.response.headers["x-request-id"].startswith("req_")
@@ -713,7 +708,7 @@ def test_the_websockets_package_gets_along_with_it(place: Place) -> None:
         assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (4000, "that is all")
 
 
-def test_the_websockets_package_learns_why_it_is_refused(place: Place) -> None:
+def test_websockets_package_gets_refusal_and_close_codes(place: Place) -> None:
     with (
         pytest.raises(InvalidStatus) as caught,
         connect(f"ws://127.0.0.1:{place.port}/ws", origin=Origin("https://evil.example")),

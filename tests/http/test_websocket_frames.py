@@ -30,7 +30,7 @@ MAX = 1000
 
 
 def read(*pieces: bytes, max_message: int = MAX) -> list[ReceivedFrame]:
-    """Everything that is whole."""
+    """All complete messages."""
     reader = FrameReader(max_message)
     found: list[ReceivedFrame] = []
     for piece in pieces:
@@ -81,11 +81,11 @@ HEARD: list[ReceivedFrame] = [
 ]
 
 
-def test_messages_are_joined_and_control_frames_come_in_between() -> None:
+def test_reader_joins_messages_and_returns_control_frames_between() -> None:
     assert read(SPEECH) == HEARD
 
 
-def test_every_cut_gives_the_same_messages() -> None:
+def test_reader_returns_the_same_messages_for_every_split() -> None:
     for at in range(len(SPEECH)):
         assert read(SPEECH[:at], SPEECH[at:]) == HEARD
     assert read(*(SPEECH[at : at + 1] for at in range(len(SPEECH)))) == HEARD
@@ -93,7 +93,7 @@ def test_every_cut_gives_the_same_messages() -> None:
 
 @st.composite
 def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
-    """Texts in any number of frames, cut anywhere, with pings in between."""
+    """Texts in any number of frames, split anywhere, with pings in between."""
     data, heard = b"", list[ReceivedFrame]()
     for text in draw(st.lists(st.text(max_size=50), max_size=4)):
         said = text.encode()
@@ -110,7 +110,7 @@ def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
 
 @settings(max_examples=30)
 @given(_messages(), st.lists(st.integers(0, 400), max_size=5))
-def test_any_text_in_any_fragments_and_any_cuts_arrives(
+def test_reader_joins_any_text_from_any_fragments_and_splits(
     sent: tuple[bytes, list[ReceivedFrame]], cuts: list[int]
 ) -> None:
     data, heard = sent
@@ -135,7 +135,7 @@ def test_has_partial_input_from_first_byte_to_last() -> None:
 # Limits
 
 
-def test_a_message_may_be_exactly_as_large_as_the_limit() -> None:
+def test_message_at_the_size_limit_is_accepted() -> None:
     assert read(frame(1, b"x" * MAX)) == [TextMessage("x" * MAX)]
     assert read(frame(1, b"x" * 600, fin=False) + frame(9, b"y" * 125) + frame(0, b"x" * 400)) == [
         PingFrame(b"y" * 125),
@@ -145,26 +145,26 @@ def test_a_message_may_be_exactly_as_large_as_the_limit() -> None:
 
 
 @pytest.mark.parametrize("opcode", [1, 2])
-def test_one_byte_more_is_too_much_in_one_frame_or_in_many(opcode: int) -> None:
+def test_message_over_the_size_limit_is_refused(opcode: int) -> None:
     assert broken(frame(opcode, b"x" * (MAX + 1))) == 1009
     assert broken(frame(opcode, b"x" * MAX, fin=False) + frame(0, b"x")) == 1009
 
 
 @pytest.mark.parametrize("announced", [MAX + 1, 2**62])
 def test_message_announced_too_large_is_refused_before_buffering(announced: int) -> None:
-    """The head is enough."""
+    """The frame head is enough."""
     size = b"\xfe" + announced.to_bytes(2) if announced < 65536 else b"\xff" + announced.to_bytes(8)
     assert broken(b"\x81" + size + b"mask") == 1009
     assert broken(frame(1, b"x" * 10, fin=False) + b"\x80" + b"\xfe" + (MAX - 9).to_bytes(2) + b"mask") == 1009
 
 
-def test_a_ping_in_a_full_message_is_not_counted() -> None:
+def test_ping_within_a_message_is_not_counted() -> None:
     whole = frame(1, b"x" * MAX, fin=False)
     ping = frame(9, b"y" * 100)
     assert read(whole, ping[:10], ping[10:], frame(0)) == [PingFrame(b"y" * 100), TextMessage("x" * MAX)]
 
 
-# What is broken
+# Invalid frames
 
 BROKEN = {
     "no mask": (frame(1, b"hi", mask=b""), 1002),
@@ -194,20 +194,20 @@ def test_invalid_frames_have_distinct_codes(data: bytes, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 999, 1004, 1005, 1006, 1015, 1016, 2000, 2999, 5000, 65535])
-def test_codes_that_nobody_may_send(code: int) -> None:
+def test_reserved_close_codes_are_refused(code: int) -> None:
     assert broken(frame(8, code.to_bytes(2))) == 1002
 
 
 @pytest.mark.parametrize("code", [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 4999])
-def test_codes_that_anybody_may_send(code: int) -> None:
+def test_allowed_close_codes_are_accepted(code: int) -> None:
     assert read(frame(8, code.to_bytes(2) + "Grüße".encode())) == [CloseFrame(code)]
 
 
-def test_a_goodbye_needs_no_code() -> None:
+def test_close_frame_may_have_no_code() -> None:
     assert read(frame(8)) == [CloseFrame(None)]
 
 
-# What we send
+# Sent frames
 
 
 def heard_by_a_client(data: bytes) -> list[object]:
@@ -217,11 +217,11 @@ def heard_by_a_client(data: bytes) -> list[object]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70000])
-def test_a_client_reads_our_texts(size: int) -> None:
+def test_client_library_reads_our_text_frames(size: int) -> None:
     assert heard_by_a_client(text_frame(b"x" * size)) == ["x" * size]
 
 
-def test_a_client_reads_our_control_frames() -> None:
+def test_client_library_reads_our_control_frames() -> None:
     assert heard_by_a_client(PING + pong_frame(b"p" * 125) + close_frame(1001, "going")) == [
         b"",
         b"p" * 125,
@@ -230,5 +230,5 @@ def test_a_client_reads_our_control_frames() -> None:
     assert heard_by_a_client(close_frame(None)) == [(1005, "")]
 
 
-def test_a_long_reason_is_cut_between_characters() -> None:
+def test_long_close_reason_is_truncated_between_characters() -> None:
     assert heard_by_a_client(close_frame(1008, "é" * 100)) == [(1008, "é" * 61)]

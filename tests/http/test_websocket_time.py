@@ -1,4 +1,5 @@
-"""WebSockets without a network: a transport that keeps what is written, a clock that a test moves; so cuts and times are exact."""
+"""WebSockets without a network: a transport that stores what is written, and a clock that the test advances; so splits
+and times are exact."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ PING, PONG = (9, b""), 10
 
 
 class Clock(asyncio.SelectorEventLoop):
-    """A loop whose time stands still until somebody moves it."""
+    """A loop whose time stands still until a test advances it."""
 
     now = 1000.0
 
@@ -42,7 +43,7 @@ class Clock(asyncio.SelectorEventLoop):
 
 
 class Line(asyncio.Transport):
-    """What is written is kept. `waiting` is how much of it the client has not taken."""
+    """Stores what is written. `waiting` is the part that the client has not read."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class Line(asyncio.Transport):
 
 
 class Scene:
-    """One WebSocket, its line and its clock."""
+    """One WebSocket, its transport and its clock."""
 
     def __init__(self, loop: Clock, times: WebSocketTimeouts) -> None:
         self.loop = loop
@@ -132,7 +133,7 @@ class Scene:
         self.line.protocol.data_received(data)
 
     def said(self) -> list[tuple[int, object]]:
-        """The frames since the last time, without the handshake."""
+        """The frames since the last call, without the handshake."""
         data, self.line.data = self.line.data, b""
         client = FrameProtocol(client=True, extensions=[])
         client.receive_bytes(data.partition(b"\r\n\r\n")[2] if data.startswith(b"HTTP") else data)
@@ -148,7 +149,7 @@ class _App:
         self.websockets = websockets
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """What is asked before the upgrade."""
+        """The application for requests before the upgrade."""
         del scope, receive
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
@@ -160,7 +161,7 @@ async def turns(count: int = 5) -> None:
 
 
 def played(play: Callable[[Scene], Awaitable[None]], times: WebSocketTimeouts = TIMES) -> Scene:
-    """Runs a scene to its end, behind which no timer and no connection may be left."""
+    """Runs a scene to its end; then no timer and no connection may be left."""
     loop = Clock()
 
     async def whole() -> Scene:
@@ -178,7 +179,7 @@ def played(play: Callable[[Scene], Awaitable[None]], times: WebSocketTimeouts = 
         return runner.run(whole())
 
 
-# Cuts
+# Splits
 
 WHOLE = (
     upgrade("/ws", KEY)
@@ -189,7 +190,7 @@ WHOLE = (
 )
 
 
-def test_every_cut_of_a_handshake_and_two_messages_is_the_same() -> None:
+def test_handshake_and_messages_are_the_same_for_every_split() -> None:
     def pieces_of(cut: int) -> list[bytes]:
         return [WHOLE[:cut], WHOLE[cut:]]
 
@@ -208,8 +209,8 @@ def test_every_cut_of_a_handshake_and_two_messages_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("unread", [None, 0, 1000])
-def test_nothing_of_the_http_side_acts_on_a_websocket(unread: int | None) -> None:
-    """Its timers would close it, and it would be kept for nothing; also if a request was answered before."""
+def test_http_protocol_is_released_after_the_upgrade(unread: int | None) -> None:
+    """Its timers would close the connection, and it would waste memory; also if a request was answered before."""
 
     async def play(scene: Scene) -> None:
         if unread is not None:
@@ -223,16 +224,16 @@ def test_nothing_of_the_http_side_acts_on_a_websocket(unread: int | None) -> Non
         scene.http = None  # type: ignore[assignment]
         gc.collect()
         assert http() is None
-        await scene.after(25)  # longer than a head may take
+        await scene.after(25)  # longer than the head timeout
         assert not scene.line.ended
 
     played(play)
 
 
-# Signs of life
+# Pings and pongs
 
 
-def test_a_silent_client_is_pinged_after_half_a_minute_and_cut_after_another() -> None:
+def test_silent_client_is_pinged_after_30_s_and_disconnected_after_60_s() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         await scene.after(29.9)
@@ -247,7 +248,7 @@ def test_a_silent_client_is_pinged_after_half_a_minute_and_cut_after_another() -
     played(play)
 
 
-def test_there_may_be_more_time_for_a_sign_of_life_than_until_it_is_asked_for() -> None:
+def test_pong_timeout_may_exceed_the_ping_interval() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         for _ in range(5):
@@ -260,7 +261,7 @@ def test_there_may_be_more_time_for_a_sign_of_life_than_until_it_is_asked_for() 
 
 
 @pytest.mark.parametrize("sign", [frame(10), frame(1, b"hello"), b"\x81"], ids=["a pong", "a message", "a byte"])
-def test_any_byte_is_a_sign_of_life(sign: bytes) -> None:
+def test_any_byte_counts_as_a_pong(sign: bytes) -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         for _ in range(3):
@@ -274,7 +275,7 @@ def test_any_byte_is_a_sign_of_life(sign: bytes) -> None:
     assert not played(play).limits
 
 
-def test_a_client_that_speaks_is_not_pinged() -> None:
+def test_client_that_sends_is_not_pinged() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         for _ in range(20):
@@ -285,7 +286,7 @@ def test_a_client_that_speaks_is_not_pinged() -> None:
     played(play)
 
 
-def test_a_slow_reader_is_not_cut_for_a_ping_that_it_could_not_read() -> None:
+def test_slow_reader_is_not_disconnected_for_an_unread_ping() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 1000)
@@ -302,7 +303,7 @@ def test_a_slow_reader_is_not_cut_for_a_ping_that_it_could_not_read() -> None:
     played(play)
 
 
-def test_a_little_that_is_never_taken_is_noticed_too() -> None:
+def test_small_unread_data_disconnects_the_client() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 1000)
@@ -314,7 +315,7 @@ def test_a_little_that_is_never_taken_is_noticed_too() -> None:
     played(play)
 
 
-def test_while_we_do_not_read_a_client_is_pinged_but_not_cut_for_its_silence() -> None:
+def test_paused_client_is_pinged_but_not_disconnected() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.pause()
@@ -331,10 +332,10 @@ def test_while_we_do_not_read_a_client_is_pinged_but_not_cut_for_its_silence() -
     played(play)
 
 
-# Messages in time
+# Message timeouts
 
 
-def test_a_message_has_a_minute_and_more_for_what_is_large() -> None:
+def test_message_timeout_grows_with_the_size() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(frame(1, b"x" * (20 * MIN_BYTES_PER_SECOND), fin=False))
@@ -348,7 +349,7 @@ def test_a_message_has_a_minute_and_more_for_what_is_large() -> None:
     played(play)
 
 
-def test_each_message_has_its_own_minute_also_if_it_begins_in_the_same_read() -> None:
+def test_message_timeout_restarts_with_each_message() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         data = frame(1, b"hello")
@@ -367,7 +368,7 @@ def test_each_message_has_its_own_minute_also_if_it_begins_in_the_same_read() ->
     played(play)
 
 
-def test_time_in_which_we_do_not_read_is_not_the_clients() -> None:
+def test_message_timeout_does_not_count_paused_time() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         data = frame(1, b"hello")
@@ -384,7 +385,7 @@ def test_time_in_which_we_do_not_read_is_not_the_clients() -> None:
     played(play)
 
 
-def test_pings_do_not_prolong_a_message() -> None:
+def test_pings_do_not_extend_the_message_timeout() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(frame(1, b"x", fin=False))
@@ -400,7 +401,7 @@ def test_pings_do_not_prolong_a_message() -> None:
 # Slow readers
 
 
-def test_a_client_that_takes_nothing_for_a_minute_is_cut() -> None:
+def test_stalled_client_is_disconnected_after_a_minute() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 100_000)
@@ -415,7 +416,7 @@ def test_a_client_that_takes_nothing_for_a_minute_is_cut() -> None:
     played(play)
 
 
-def test_one_that_takes_a_little_is_not_though_more_is_written_meanwhile() -> None:
+def test_client_that_reads_a_little_is_not_disconnected() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 100_000)
@@ -430,7 +431,7 @@ def test_one_that_takes_a_little_is_not_though_more_is_written_meanwhile() -> No
     played(play)
 
 
-def test_its_minute_begins_again_when_it_has_taken_something() -> None:
+def test_stall_timeout_restarts_after_progress() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 100_000)
@@ -447,7 +448,7 @@ def test_its_minute_begins_again_when_it_has_taken_something() -> None:
     played(play)
 
 
-def test_one_that_has_taken_everything_in_time_is_forgotten() -> None:
+def test_stall_timeout_ends_when_everything_is_read() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.send(b"x" * 100_000)
@@ -463,7 +464,7 @@ def test_one_that_has_taken_everything_in_time_is_forgotten() -> None:
     played(play)
 
 
-def test_who_waits_for_a_slow_reader_goes_on_when_it_reads_and_is_told_when_it_left() -> None:
+def test_wait_until_writable_returns_on_reading_and_raises_on_disconnect() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         await scene.socket.wait_until_writable()
@@ -482,7 +483,7 @@ def test_who_waits_for_a_slow_reader_goes_on_when_it_reads_and_is_told_when_it_l
     played(play)
 
 
-def test_of_pings_that_a_slow_reader_sends_the_latest_is_answered_when_it_reads() -> None:
+def test_latest_ping_of_a_slow_reader_is_answered_when_it_reads() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.pause_writing()
@@ -497,7 +498,7 @@ def test_of_pings_that_a_slow_reader_sends_the_latest_is_answered_when_it_reads(
     played(play)
 
 
-def test_nothing_is_owed_to_a_slow_reader_that_has_gone() -> None:
+def test_no_pong_is_sent_after_the_close_frame() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.pause_writing()
@@ -518,17 +519,17 @@ def test_pending_writes_after_the_end_have_a_timeout() -> None:
         scene.socket.pause_writing()
         scene.feed(frame(8))
         assert (scene.gone, scene.line.ended) == (1, ["close"])
-        scene.socket.pause_writing()  # nobody has to be told any more
+        scene.socket.pause_writing()  # no pong is due any more
         await scene.after(6)
         assert scene.line.ended == ["close", "abort"]
 
     played(play)
 
 
-# Reading no more than is good
+# Limited reading
 
 
-def test_so_many_frames_in_one_turn_and_no_more_is_read_until_they_are_done() -> None:
+def test_frames_per_turn_are_limited_and_reading_pauses() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(b"".join(frame(1, b"%d" % at) for at in range(MAX_FRAMES_PER_TURN * 2 + 1)))
@@ -542,7 +543,7 @@ def test_so_many_frames_in_one_turn_and_no_more_is_read_until_they_are_done() ->
     played(play)
 
 
-def test_an_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
+def test_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
 
@@ -560,7 +561,7 @@ def test_an_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
     played(play)
 
 
-def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
+def test_endpoint_can_pause_and_resume_during_many_frames() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(frame(1, b"hello") * (MAX_FRAMES_PER_TURN + 1))
@@ -580,7 +581,7 @@ def test_an_endpoint_may_pause_and_resume_in_the_middle_of_a_flood() -> None:
     played(play)
 
 
-def test_a_goodbye_in_a_flood_ends_it_in_the_middle() -> None:
+def test_disconnect_during_many_frames_ends_processing() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(frame(9) * (MAX_FRAMES_PER_TURN + 5))
@@ -592,11 +593,11 @@ def test_a_goodbye_in_a_flood_ends_it_in_the_middle() -> None:
     played(play)
 
 
-# The end
+# Closing
 
 
-def test_an_hour_is_told_once_and_closing_is_up_to_the_endpoint() -> None:
-    """WS-9, the part of the wire."""
+def test_lifetime_callback_is_called_once_without_closing() -> None:
+    """WS-9, the part of the connection."""
 
     async def play(scene: Scene) -> None:
         scene.open()
@@ -610,7 +611,7 @@ def test_an_hour_is_told_once_and_closing_is_up_to_the_endpoint() -> None:
     played(play)
 
 
-def test_without_anybody_who_minds_an_hour_is_the_end() -> None:
+def test_lifetime_without_callback_closes_the_connection() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.on_lifetime_exceeded = None
@@ -623,7 +624,7 @@ def test_without_anybody_who_minds_an_hour_is_the_end() -> None:
     played(play, WebSocketTimeouts(lifetime=1.0))
 
 
-def test_a_goodbye_that_is_not_answered_has_five_seconds() -> None:
+def test_unanswered_close_frame_times_out_after_5_s() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.close(4000, "bye")
@@ -640,7 +641,7 @@ def test_a_goodbye_that_is_not_answered_has_five_seconds() -> None:
     played(play)
 
 
-def test_a_goodbye_finds_the_clients_own_behind_what_was_not_read() -> None:
+def test_close_reads_the_close_frame_behind_unread_messages() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.pause()
@@ -653,7 +654,7 @@ def test_a_goodbye_finds_the_clients_own_behind_what_was_not_read() -> None:
     played(play)
 
 
-def test_an_endpoint_that_fails_at_the_very_end_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_in_on_closed_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def play(scene: Scene) -> None:
         scene.open()
 
@@ -669,7 +670,7 @@ def test_an_endpoint_that_fails_at_the_very_end_fails_alone(caplog: pytest.LogCa
     assert [record.message for record in caplog.records] == ["a WebSocket endpoint failed"]
 
 
-def test_nothing_behind_a_goodbye_is_read() -> None:
+def test_frames_after_a_close_frame_are_ignored() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.feed(frame(8) + frame(8) + b"\x00\x00")
@@ -679,8 +680,8 @@ def test_nothing_behind_a_goodbye_is_read() -> None:
     played(play)
 
 
-def test_after_the_end_the_line_is_read_to_its_own_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Closing on bytes that nobody read would reset the connection."""
+def test_closed_connection_is_read_until_eof(caplog: pytest.LogCaptureFixture) -> None:
+    """Closing with unread bytes would reset the connection."""
 
     async def play(scene: Scene) -> None:
         scene.open()
@@ -697,7 +698,7 @@ def test_after_the_end_the_line_is_read_to_its_own_end(caplog: pytest.LogCapture
     assert len(caplog.records) == 1
 
 
-def test_a_failure_after_our_goodbye_adds_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_after_our_close_frame_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def play(scene: Scene) -> None:
         scene.open()
 

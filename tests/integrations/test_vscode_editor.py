@@ -1,7 +1,7 @@
-"""The extension in a real VS Code, with a gateway whose upstreams are the strict testing. `make test-vscode` runs these tests.
+"""The extension in a real VS Code, with a gateway whose upstreams are the strict test servers. `make test-vscode` runs
+these tests.
 
-Most tests send requests from another extension (`vscode.lm`); some use the window. No account is signed in.
-"""
+Most tests send requests from another extension (`vscode.lm`); some use the window. No account is signed in."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ def test_workspace_cannot_redirect_the_key(lab: Lab) -> None:
         assert other.keys == []
 
 
-def test_key_stays_with_its_address_and_a_changed_address_asks_again(lab: Lab) -> None:
+def test_key_belongs_to_its_address_and_a_changed_address_requires_a_key(lab: Lab) -> None:
     with OtherGateway() as other:
         lab.editor.extension("configure", name="antiphon.url", value=other.url)
         try:

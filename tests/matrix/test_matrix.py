@@ -1,7 +1,8 @@
-"""The matrix: every client dialect to every server dialect, in every scenario, plain and streaming, with the official SDKs.
+"""The matrix: every client dialect to every server dialect, in every scenario, plain and streaming, with the official
+SDKs.
 
-In every cell the client has the same in the end, the server was told the same before, and what was lost is what is expected.
-"""
+In every cell the client gets the same result, the server received the same request, and the losses are the expected
+ones."""
 
 from __future__ import annotations
 
@@ -32,18 +33,19 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def nothing() -> None:
-    """What is done when a piece of text comes, mostly."""
+    """The default action for a piece of text."""
 
 
 @streaming
 @pytest.mark.parametrize("scenario", WORKING, ids=lambda scenario: scenario.name.replace(" ", "_"))
 @every_server
 @every_client
-def test_the_client_has_the_same_in_the_end(
+def test_client_gets_the_same_result_in_every_cell(
     shared: Rig, client: str, server: str, scenario: Scenario, streams: bool
 ) -> None:
-    """F-1, F-4: texts, thoughts, calls with their ids and arguments, the reason to stop, and usage by each API's own arithmetic
-    (REQ-4). RSN-1, RSN-2: thoughts are shown, and come back to their maker as only it can have made them."""
+    """F-1, F-4: texts, reasoning, calls with their ids and arguments, the stop reason, and usage by each API's own
+    arithmetic (REQ-4). RSN-1, RSN-2: reasoning is shown, and returned to its server with a seal that only that server
+    can have made."""
     asking, serving = shared.clients[client], shared.servers[server]
     serving.begin([testing.turn(*turn.script()) for turn in scenario.turns])
     asking.begin(serving.kind.model, scenario.asked)
@@ -68,8 +70,8 @@ def test_the_client_has_the_same_in_the_end(
 @streaming
 @every_server
 @every_client
-def test_the_client_hears_of_an_error_in_the_middle(shared: Rig, client: str, server: str, streams: bool) -> None:
-    """STR-8, ERR-4: its SDK raises, and gives out before that what it had of the text."""
+def test_client_receives_an_error_during_the_stream(shared: Rig, client: str, server: str, streams: bool) -> None:
+    """STR-8, ERR-4: its SDK raises, after it yielded the text so far."""
     asking, serving = shared.clients[client], shared.servers[server]
     gate = testing.Gate()
     [turn] = BREAKING.turns
@@ -88,8 +90,9 @@ def test_the_client_hears_of_an_error_in_the_middle(shared: Rig, client: str, se
 
 @pytest.mark.parametrize(("maker", "other"), list(itertools.permutations(DIALECTS, 2)), ids="-".join)
 @every_client
-def test_thoughts_never_go_to_another_than_their_maker(shared: Rig, client: str, maker: str, other: str) -> None:
-    """RSN-3: a client that changes the model between a call and its result is told what was lost; the conversation goes on."""
+def test_reasoning_is_never_sent_to_another_server(shared: Rig, client: str, maker: str, other: str) -> None:
+    """RSN-3: if a client changes the model between a call and its result, the loss is reported and the conversation
+    continues."""
     asking, first, second = shared.clients[client], shared.servers[maker], shared.servers[other]
     calling, answering = REASONING.turns
     first.begin([testing.turn(*calling.script())])

@@ -1,4 +1,4 @@
-"""The form of `/metrics`, and the sum of what several processes measured."""
+"""The format of `/metrics`, and the sum over several processes."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ def a_histogram(*seconds: float) -> Histogram:
     return histogram
 
 
-def test_a_family_is_told_with_its_help_and_its_type() -> None:
+def test_family_is_rendered_with_help_and_type() -> None:
     assert render_text([a_counter(3, model="m")]).decode() == (
         '# HELP things_total Things.\n# TYPE things_total counter\nthings_total{model="m"} 3\n'
     )
 
 
-def test_a_family_of_which_there_is_nothing_is_not_told() -> None:
+def test_family_without_samples_is_not_rendered() -> None:
     assert render_text([Family("things_total", "counter", "Things.", {}), a_gauge(0.25)]).decode().count("#") == 2
 
 
-def test_labels_may_hold_anything() -> None:
+def test_label_values_may_be_any_text() -> None:
     odd = 'a "name"\\with\nlines, {braces}, é 😀 and \ud800'
     families = prometheus_text.read(render_text([a_counter(1, model=odd)]).decode())
     [(_, labels)] = families["things_total"].samples
     assert labels == (("model", odd.replace("\ud800", "?")),)
 
 
-def test_help_stays_on_its_line() -> None:
+def test_help_text_is_escaped_to_one_line() -> None:
     text = render_text([Family("room", "gauge", "All\nthat \\ is.", {"": 1})]).decode()
     assert "# HELP room All\\nthat \\\\ is.\n" in text
     prometheus_text.read(text)
 
 
-def test_numbers_are_whole_where_they_are_whole() -> None:
+def test_whole_numbers_are_rendered_without_fraction() -> None:
     text = render_text(
         [a_gauge(0.1), Family("other", "gauge", "Other.", {"": 2.0**60}), Family("more", "gauge", "More.", {"": 3.0})]
     )
@@ -59,7 +59,7 @@ def test_numbers_are_whole_where_they_are_whole() -> None:
     assert b"more 3\n" in text
 
 
-def test_a_histogram_counts_all_that_is_below_each_bound() -> None:
+def test_histogram_buckets_are_cumulative() -> None:
     samples = {**a_histogram(0.1, 0.2, 0.7, 9.0).samples('model="m"'), **a_histogram().samples('model="n"')}
     read = prometheus_text.read(render_text([Family("wait_seconds", "histogram", "Waits.", samples)]).decode())[
         "wait_seconds"
@@ -69,14 +69,14 @@ def test_a_histogram_counts_all_that_is_below_each_bound() -> None:
     assert read.value("_count", model="n") == 0
 
 
-def test_a_histogram_needs_no_labels() -> None:
+def test_histogram_without_labels_is_rendered() -> None:
     text = render_text([Family("wait_seconds", "histogram", "Waits.", a_histogram(0.1).samples(""))]).decode()
     assert 'wait_seconds_bucket{le="0.5"} 1\n' in text
     assert "wait_seconds_count 1\n" in text
     prometheus_text.read(text)
 
 
-def test_what_processes_measured_is_added_up() -> None:
+def test_metrics_of_processes_are_summed() -> None:
     first = [
         a_counter(1, model="m"),
         a_gauge(2),
@@ -92,7 +92,7 @@ def test_what_processes_measured_is_added_up() -> None:
     assert first[0].samples == {'{model="m"}': 1}
 
 
-def test_each_process_sees_what_the_others_wrote_and_not_what_it_wrote_itself(tmp_path: Path) -> None:
+def test_shared_metrics_contain_only_those_of_other_processes(tmp_path: Path) -> None:
     mine, parents = SharedMetrics(tmp_path, os.getpid()), SharedMetrics(tmp_path, os.getppid())
     assert mine.read_others() == []
     mine.write([a_counter(1), a_gauge(1)])
@@ -101,7 +101,7 @@ def test_each_process_sees_what_the_others_wrote_and_not_what_it_wrote_itself(tm
     assert parents.read_others() == [[a_counter(2), a_gauge(2)]]
 
 
-def test_of_a_process_that_is_dead_only_counts_are_left(tmp_path: Path) -> None:
+def test_shared_metrics_of_a_dead_process_keep_only_counters(tmp_path: Path) -> None:
     process = multiprocessing.get_context("spawn").Process(target=len, args=((),))
     process.start()
     process.join()
@@ -110,7 +110,7 @@ def test_of_a_process_that_is_dead_only_counts_are_left(tmp_path: Path) -> None:
     assert SharedMetrics(tmp_path, os.getpid()).read_others() == [[a_counter(2)]]
 
 
-def test_a_folder_that_is_gone_or_damaged_harms_nobody(tmp_path: Path) -> None:
+def test_shared_metrics_ignore_a_missing_or_damaged_folder(tmp_path: Path) -> None:
     (tmp_path / f"{os.getppid()}.json").write_bytes(b"[{")
     assert SharedMetrics(tmp_path, os.getpid()).read_others() == []
     gone = SharedMetrics(tmp_path / "gone", os.getpid())

@@ -1,4 +1,4 @@
-"""The log: what a line says, what never stands in it, and that writing it cannot fail."""
+"""The log: the content of a line, what it never contains, and that writing it cannot fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class BrokenPipe(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def untouched_logging() -> Iterator[None]:
-    """Python's `logging` belongs to the whole process: as it was before, so afterwards."""
+    """Python's `logging` is global: its state is restored afterwards."""
     root, own = logging.getLogger(), logging.getLogger("antiphon")
     handlers, level = list(root.handlers), own.level
     yield
@@ -54,7 +54,7 @@ def parsed(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().split("\n")[:-1]]
 
 
-def test_a_request_is_one_line_of_json_with_all_that_is_known() -> None:
+def test_request_is_logged_as_one_json_line_with_all_fields() -> None:
     line = written(
         status=200,
         duration_ms=1234.5678,
@@ -91,13 +91,13 @@ def test_a_request_is_one_line_of_json_with_all_that_is_known() -> None:
     }
 
 
-def test_what_is_not_known_is_not_written() -> None:
+def test_unset_fields_are_not_logged() -> None:
     assert set(json.loads(written(duration_ms=1.0))) == {
         "time", "level", "event", "request_id", "method", "path", "duration_ms", "losses"
     }  # fmt: skip
 
 
-def test_durations_are_taken_once() -> None:
+def test_durations_are_measured_once() -> None:
     line = a_line()
     line.note_first_event()
     first = line.first_event_ms
@@ -123,11 +123,11 @@ def test_durations_are_taken_once() -> None:
         (502, "x", "error"),
     ],
 )
-def test_trouble_can_be_found_by_its_level(status: int | None, error: str | None, level: str) -> None:
+def test_log_level_follows_status_and_error(status: int | None, error: str | None, level: str) -> None:
     assert json.loads(written(status=status, error=error))["level"] == level
 
 
-def test_a_pretty_line_reads_like_a_sentence() -> None:
+def test_pretty_line_has_all_fields_in_order() -> None:
     line = written(
         "pretty",
         status=200,
@@ -149,17 +149,17 @@ def test_a_pretty_line_reads_like_a_sentence() -> None:
     )
 
 
-def test_a_pretty_line_of_a_refusal_has_its_code() -> None:
+def test_pretty_line_of_a_refusal_has_its_code() -> None:
     line = written("pretty", status=404, duration_ms=1.0, error="model_not_found", model="nobody", losses=1)
     assert line[9:-1] == "warning: POST /v1/responses 404 · 0.00 s · nobody · 1 loss · model_not_found · req_1"
 
 
-def test_a_request_whose_client_left_before_any_answer_says_so() -> None:
+def test_pretty_line_of_a_disconnected_client_says_unanswered() -> None:
     assert "POST /v1/responses unanswered" in written("pretty", client_disconnected=True, output_tokens=3)
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_control_characters_cannot_forge_a_line_or_steer_a_terminal(style: Any) -> None:
+def test_control_characters_are_escaped(style: Any) -> None:
     nasty = "a\nb\r\x1b[2J\x7f\x9b31m\u2028\u202e\x00z"
     line = written(style, model=nasty, status=200)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]", line)
@@ -169,7 +169,7 @@ def test_control_characters_cannot_forge_a_line_or_steer_a_terminal(style: Any) 
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_no_key_stands_in_any_place(style: Any) -> None:
+def test_keys_are_masked_everywhere(style: Any) -> None:
     """Invariant 5: keys are in no log at any level."""
     stream = io.StringIO()
     logger = Logger(stream, style)
@@ -186,7 +186,7 @@ def test_no_key_stands_in_any_place(style: Any) -> None:
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_long_values_are_cut(style: Any) -> None:
+def test_long_values_are_truncated(style: Any) -> None:
     assert 512 < len(written(style, model="m m " * 25_000)) < 1_000
     stream = io.StringIO()
     Logger(stream, style).event("refused", why="w w " * 25_000)
@@ -195,7 +195,7 @@ def test_long_values_are_cut(style: Any) -> None:
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 @pytest.mark.parametrize("offset", range(len(KEY) + 1))
-def test_key_that_a_cut_goes_through_is_masked_at_every_offset(style: Any, offset: int) -> None:
+def test_key_split_by_truncation_is_masked_at_every_offset(style: Any, offset: int) -> None:
     shown = written(style, path="/v1/" + "x/" * 300, model=("m " * 512)[: 512 - offset] + KEY + " m" * 512)
     stream = io.StringIO()
     Logger(stream, style).event("refused", why=("w " * 4_000)[: 4_000 - offset] + KEY + " w" * 100)
@@ -205,11 +205,11 @@ def test_key_that_a_cut_goes_through_is_masked_at_every_offset(style: Any, offse
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
-def test_half_a_character_is_written_as_an_escape(style: Any) -> None:
+def test_lone_surrogate_is_logged_as_an_escape(style: Any) -> None:
     assert "udc80" in written(style, model="m\udc80")
 
 
-def test_events_have_a_name_and_fields_of_any_kind() -> None:
+def test_json_event_has_a_name_and_fields_of_any_type() -> None:
     stream = io.StringIO()
     Logger(stream, "json", now=lambda: NOON).event(
         "started",
@@ -236,13 +236,13 @@ def test_events_have_a_name_and_fields_of_any_kind() -> None:
     ]
 
 
-def test_events_are_pretty_too() -> None:
+def test_pretty_event_has_a_name_and_fields() -> None:
     stream = io.StringIO()
     Logger(stream, "pretty").event("started", models=["a", "b"], port=8080, none=None)
     assert stream.getvalue()[9:] == "started  models=a, b  port=8080\n"
 
 
-def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
+def test_exception_is_logged_as_one_json_line_with_traceback() -> None:
     stream = io.StringIO()
     try:
         raise ZeroDivisionError("no")
@@ -256,7 +256,7 @@ def test_an_exception_is_one_line_of_json_with_its_whole_trace() -> None:
     assert line["exception"].rstrip().endswith("ZeroDivisionError: no")
 
 
-def test_of_a_very_long_trace_the_end_is_kept() -> None:
+def test_long_traceback_is_cut_at_the_start() -> None:
     stream = io.StringIO()
     Logger(stream, "json").fault("failed", ValueError("one line\n" * 2_000 + "the end"))
     [line] = parsed(stream)
@@ -265,7 +265,7 @@ def test_of_a_very_long_trace_the_end_is_kept() -> None:
     assert 7_900 < len(line["exception"]) <= 8_002
 
 
-def test_of_a_very_long_message_in_a_trace_the_beginning_is_kept() -> None:
+def test_long_message_in_a_traceback_is_cut_at_the_end() -> None:
     stream = io.StringIO()
     Logger(stream, "json").fault("failed", ValueError("y y " * 20_000))
     [line] = parsed(stream)
@@ -273,13 +273,13 @@ def test_of_a_very_long_message_in_a_trace_the_beginning_is_kept() -> None:
     assert 3_900 < len(line["exception"]) < 4_100
 
 
-def test_a_pretty_exception_has_a_line_for_each_line() -> None:
+def test_pretty_exception_has_indented_lines() -> None:
     stream = io.StringIO()
     Logger(stream, "pretty").fault("failed", ValueError("no\x1b[2J"))
     assert stream.getvalue()[9:] == "error: failed\n    ValueError: no\\u001b[2J\n"
 
 
-def test_auto_is_pretty_with_colours_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_style_is_pretty_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
@@ -291,14 +291,14 @@ def test_auto_is_pretty_with_colours_on_a_terminal_and_json_elsewhere(monkeypatc
     assert [line["event"] for line in parsed(file)] == ["request", "quiet"]
 
 
-def test_no_colours_where_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_disables_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()
     Logger(terminal).request(a_line(status=500))
     assert "\x1b" not in terminal.getvalue()
 
 
-def test_writing_never_fails() -> None:
+def test_logging_to_a_broken_stream_does_not_raise() -> None:
     closed = io.StringIO()
     closed.close()
     for stream in (BrokenPipe(), closed):
@@ -306,17 +306,17 @@ def test_writing_never_fails() -> None:
         Logger(stream, "pretty").event("x")
 
 
-def test_a_stream_of_another_encoding_gets_escapes() -> None:
+def test_stream_with_ascii_encoding_gets_escapes() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
     Logger(stream, "json").request(a_line(model="modèle 🜂"))
     assert json.loads(raw.getvalue())["model"] == "modèle 🜂"
 
 
-def test_records_of_libraries_are_lines_of_ours() -> None:
+def test_library_log_records_are_captured() -> None:
     stream = io.StringIO()
     Logger(io.StringIO(), "json").capture_logging()
-    Logger(stream, "json").capture_logging()  # the last one counts, and nothing is written twice
+    Logger(stream, "json").capture_logging()  # the last one counts, and no line is written twice
     logging.getLogger("uvicorn.error").warning("slow %s", "client")
     logging.getLogger("uvicorn.error").info("not worth a line")
     logging.getLogger("antiphon.api").info("refused", extra={"fields": {"request_id": "req_3"}})
@@ -334,7 +334,7 @@ def test_records_of_libraries_are_lines_of_ours() -> None:
     assert lines[2]["exception"].rstrip().endswith("ValueError: inside")
 
 
-def test_a_record_whose_arguments_do_not_fit_is_written_as_it_is() -> None:
+def test_log_record_with_wrong_arguments_is_written_unformatted() -> None:
     stream = io.StringIO()
     Logger(stream, "json").record(logging.LogRecord("lib", logging.DEBUG, "x.py", 1, "%d of them", ("three",), None))
     [line] = parsed(stream)
@@ -351,7 +351,7 @@ class Counting(io.StringIO):
         return super().write(text)
 
 
-def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> None:
+def test_request_lines_are_batched_in_an_event_loop() -> None:
     async def serve() -> None:
         for number in range(3):
             logger.request(a_line(request_id=f"req_{number}"))
@@ -359,7 +359,7 @@ def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> No
         while not stream.getvalue():
             await asyncio.sleep(0.001)
         logger.request(a_line(request_id="req_3"))
-        logger.event("stopping")  # what is no request does not wait, and comes after what does
+        logger.event("stopping")  # a line that is no request is written at once, after those that wait
 
     stream = Counting()
     logger = Logger(stream, "json")
@@ -372,10 +372,10 @@ def test_where_an_event_loop_runs_lines_of_requests_are_written_together() -> No
         "stopping",
     ]
     assert stream.writes == 3
-    logger.flush()  # nothing waits any more
+    logger.flush()  # no line waits any more
     assert stream.writes == 3
 
 
-def test_an_id_of_somebody_elses_making_cannot_break_a_line() -> None:
+def test_response_id_is_escaped_in_json() -> None:
     line = json.loads(written(response_id='resp"\n{'))
     assert line["response_id"] == 'resp"\n{'

@@ -1,4 +1,4 @@
-"""`GET /metrics`: what is counted, under which names, and who may see it."""
+"""`GET /metrics`: which values are counted, under which names, and who may read them."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def scraped(gateway: Running, **headers: str) -> dict[str, Family]:
     return prometheus_text.read(answer.text)
 
 
-# What is counted
+# Counters
 
 
-def test_requests_are_counted_by_how_they_ended() -> None:
+def test_requests_are_counted_by_status() -> None:
     lines = [
         a_line(),
         a_line(),
@@ -71,7 +71,7 @@ def test_requests_are_counted_by_how_they_ended() -> None:
     assert read["antiphon_request_duration_seconds"].value("_bucket", le="0.01", **TURN) == 0
 
 
-def test_tokens_and_losses_are_added_up() -> None:
+def test_tokens_and_losses_are_summed() -> None:
     line = a_line(input_tokens=100, output_tokens=20, cached_tokens=80, reasoning_tokens=5, losses=2)
     read = measured(line, line, a_line())
     tokens = {
@@ -82,7 +82,7 @@ def test_tokens_and_losses_are_added_up() -> None:
     assert read["antiphon_losses_total"].value(**TURN) == 4
 
 
-def test_errors_are_counted_by_code_also_those_inside_a_stream() -> None:
+def test_errors_are_counted_by_code_including_those_inside_a_stream() -> None:
     read = measured(
         a_line(error="upstream_timeout"), a_line(status=400, error="invalid_json", model=None, upstream=None)
     )
@@ -90,7 +90,7 @@ def test_errors_are_counted_by_code_also_those_inside_a_stream() -> None:
     assert read["antiphon_errors_total"].value(code="invalid_json", upstream="") == 1
 
 
-def test_streams_tell_when_they_began_and_how_they_went_on() -> None:
+def test_first_event_and_event_intervals_of_streams_are_measured() -> None:
     read = measured(
         a_line(duration_ms=1000.0, first_event_ms=200.0, events=11),
         a_line(duration_ms=90.0, first_event_ms=80.0),
@@ -105,7 +105,7 @@ def test_streams_tell_when_they_began_and_how_they_went_on() -> None:
 # Names
 
 
-def test_paths_are_told_as_routes_spell_them() -> None:
+def test_paths_are_labelled_by_their_route() -> None:
     paths = [
         "/v1/responses/resp_1",
         "/v1/responses/resp_2",
@@ -114,7 +114,7 @@ def test_paths_are_told_as_routes_spell_them() -> None:
         "/v1/models/lab/m:free",
         "/v1/models/lab/m:countTokens",
         "/x/y",
-        "/v1/models/" + "m" * 512,  # nobody looks for a route of that length
+        "/v1/models/" + "m" * 512,  # longer than any route
     ]
     read = measured(*(a_line(method="GET", path=path, model=None, upstream=None) for path in paths))[
         "antiphon_requests_total"
@@ -129,14 +129,14 @@ def test_paths_are_told_as_routes_spell_them() -> None:
     }
 
 
-def test_methods_that_nobody_knows_are_one() -> None:
+def test_unknown_methods_share_one_label() -> None:
     lines = [a_line(method=method, status=405, model=None, upstream=None) for method in ("BREW", "WHEN", "BREW")]
     assert (
         measured(*lines)["antiphon_requests_total"].value(method="other", status="4xx", endpoint="/v1/responses") == 3
     )
 
 
-def test_the_name_of_a_model_is_a_label_once_it_was_served() -> None:
+def test_model_name_becomes_a_label_after_its_first_success() -> None:
     refused = a_line(model="dreamt-up", status=404, error="not_found")
     unknown = a_line(model="nobody-serves-it", upstream=None, status=404, error="model_not_found")
     failed = a_line(model="dreamt-up", error="upstream_error")
@@ -150,7 +150,7 @@ def test_the_name_of_a_model_is_a_label_once_it_was_served() -> None:
     assert served.value(model="new", status="2xx") == served.value(model="new", status="5xx") == 1
 
 
-def test_there_are_only_so_many_names() -> None:
+def test_number_of_label_values_is_limited() -> None:
     many = [a_line(model=f"model-{number}", error=None) for number in range(MAX_MODELS + 50)]
     long = a_line(model="m" * 1000)
     codes = [a_line(status=502, error=f"code_{number}") for number in range(MAX_CODES + 50)]
@@ -164,7 +164,7 @@ def test_there_are_only_so_many_names() -> None:
 
 
 class _Flaky:
-    """Of a store, what these tests ask."""
+    """The calls of a store that these tests use."""
 
     def __init__(self) -> None:
         self.name = "flaky"
@@ -176,7 +176,7 @@ class _Flaky:
         raise StorageUnavailable(f"{owner} {id}")
 
 
-def test_every_question_to_the_store_is_timed_and_failures_are_counted() -> None:
+def test_store_calls_are_timed_and_failures_counted() -> None:
     metrics = Metrics()
     store: Any = timed_store(_Flaky(), metrics)  # type: ignore[arg-type]
 
@@ -199,7 +199,7 @@ def test_every_question_to_the_store_is_timed_and_failures_are_counted() -> None
 # Several processes
 
 
-def test_processes_tell_of_each_other_and_numbers_never_go_back(tmp_path: Path) -> None:
+def test_metrics_of_processes_are_shared_and_never_decrease(tmp_path: Path) -> None:
     async def serve() -> list[float]:
         ours, theirs = (Metrics(shared=SharedMetrics(tmp_path, pid)) for pid in (os.getpid(), os.getppid()))
         ours.add_gauge("room", "Room.", lambda: 1)
@@ -219,21 +219,21 @@ def test_processes_tell_of_each_other_and_numbers_never_go_back(tmp_path: Path) 
         theirs.stop()
         return [*told, read["antiphon_requests_total"].value(status="2xx")]
 
-    # What nobody asked for is told within a second; what was told stays told.
+    # Unrequested changes are shared within a second; shared values never decrease.
     assert asyncio.run(serve()) == [1, 2, 3, 4, 5]
 
 
-def test_a_process_alone_writes_nothing() -> None:
+def test_single_process_writes_no_shared_metrics() -> None:
     metrics = Metrics()
     metrics.start()
     metrics.stop()
     assert b"antiphon_build_info" in metrics.render()
 
 
-# On the wire
+# Over HTTP
 
 
-def test_a_gateway_tells_what_it_did_and_has() -> None:
+def test_gateway_exposes_request_and_process_metrics() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         assert gateway.post({"model": "m", "input": "Hello"}).status_code == 200
         assert gateway.post({"model": "m", "input": "Hello", "stream": True}).status_code == 200
@@ -254,7 +254,7 @@ def test_a_gateway_tells_what_it_did_and_has() -> None:
         assert scraped(gateway)["antiphon_requests_total"].value(endpoint="/metrics", status="2xx") == 1
 
 
-def test_turns_on_a_websocket_and_open_ones_are_counted() -> None:
+def test_websocket_turns_and_open_websockets_are_counted() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses") as socket:
             socket.send(msgspec.json.encode({"type": "response.create", "model": "m", "input": "Hello"}).decode())
@@ -265,7 +265,7 @@ def test_turns_on_a_websocket_and_open_ones_are_counted() -> None:
         until(lambda: scraped(gateway)["antiphon_websockets"].value() == 0)
 
 
-def test_the_store_is_measured_in_a_gateway(tmp_path: Path) -> None:
+def test_gateway_exposes_store_metrics(tmp_path: Path) -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
         with running(config) as gateway:
@@ -276,7 +276,7 @@ def test_the_store_is_measured_in_a_gateway(tmp_path: Path) -> None:
     assert read["antiphon_store_failures_total"].value(operation="get") == 0
 
 
-def test_models_of_the_configuration_are_names_from_the_start() -> None:
+def test_configured_models_are_labels_from_the_start() -> None:
     upstream = UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["far", "far-*"])
     with running(replace(one_upstream("http://127.0.0.1:1/v1"), upstreams=[upstream])) as gateway:
         for model in ("far", "far-away"):
@@ -286,7 +286,7 @@ def test_models_of_the_configuration_are_names_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("is_public", [False, True])
-def test_metrics_need_a_key_unless_the_configuration_says_otherwise(is_public: bool) -> None:
+def test_metrics_require_a_key_unless_public(is_public: bool) -> None:
     config = replace(one_upstream("http://127.0.0.1:1/v1"), keys=[KeyConfig(name="alice", env="ALICE")])
     config = replace(config, server=replace(config.server, public_metrics=is_public))
     with running(config, environ={"ALICE": "the-key-of-alice"}) as gateway:
@@ -295,7 +295,7 @@ def test_metrics_need_a_key_unless_the_configuration_says_otherwise(is_public: b
         assert "antiphon_errors_total" in scraped(gateway, authorization="Bearer the-key-of-alice")
 
 
-def test_nothing_that_was_said_and_no_key_is_in_the_metrics() -> None:
+def test_metrics_contain_no_content_and_no_keys() -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), keys=[KeyConfig(name="alice", env="ALICE")])
         with running(config, environ={"ALICE": "the-key-of-alice"}) as gateway:

@@ -1,4 +1,5 @@
-"""Retention: what is too old or too much is removed, oldest first and chains as a whole, however ill the store was meanwhile."""
+"""Retention: responses that are too old or too many are deleted, oldest first and chains as a whole, despite failures
+of the store."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ NOW = int(time.time())
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a few responses are many, and nobody waits between two steps."""
+    """A small step, so that a few responses are many, and no pause between two steps."""
     monkeypatch.setattr(retention, "STEP", 3)
     monkeypatch.setattr(retention, "STEP_PAUSE", 0)
 
@@ -42,7 +43,7 @@ def place(request: pytest.FixtureRequest) -> Place:
 
 
 async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
-    """Responses by id, what each continues, and its age in days."""
+    """Responses by id, the id that each continues, and its age in days."""
     for id, previous, days in ages:
         await store.save("anna", record(id, previous, at=int(NOW - days * DAY)), [f"msg_{id}"], [])
 
@@ -51,7 +52,7 @@ async def left(store: Store, *ids: str) -> list[str]:
     return [id for id in ids if await store.get("anna", id) is not None]
 
 
-def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
+def test_expired_responses_are_deleted(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
             await keep(
@@ -67,8 +68,8 @@ def test_what_is_older_than_it_may_be_is_removed(place: Place) -> None:
     asyncio.run(go())
 
 
-def test_conversations_that_lay_unchanged_for_too_long_are_removed_if_that_is_wanted(place: Place) -> None:
-    """API-4. What was added to, or has other metadata, is as good as new."""
+def test_expired_conversations_are_deleted_if_configured(place: Place) -> None:
+    """API-4. An addition or new metadata renews a conversation."""
 
     async def go() -> None:
         async with place() as store:
@@ -89,7 +90,7 @@ def test_conversations_that_lay_unchanged_for_too_long_are_removed_if_that_is_wa
     asyncio.run(go())
 
 
-def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
+def test_usage_is_deleted_with_the_retention_of_responses(place: Place) -> None:
     """C-5."""
 
     async def go() -> None:
@@ -104,7 +105,7 @@ def test_usage_is_kept_as_long_as_responses_are(place: Place) -> None:
     asyncio.run(go())
 
 
-def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> None:
+def test_responses_over_the_maximum_number_are_deleted_oldest_first(place: Place) -> None:
     async def go() -> None:
         async with place() as store:
             await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
@@ -118,8 +119,8 @@ def test_beyond_their_greatest_number_the_oldest_are_removed(place: Place) -> No
 @pytest.mark.parametrize(
     "config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"]
 )
-def test_a_chain_stays_whole_until_the_last_of_it_may_go(place: Place, config: StoreConfig) -> None:
-    """Nothing that somebody can still continue loses its beginning."""
+def test_chain_is_deleted_only_as_a_whole(place: Place, config: StoreConfig) -> None:
+    """A chain that can still be continued never loses its start."""
 
     async def go() -> None:
         async with place() as store:
@@ -153,7 +154,7 @@ class Ill:
         return await self._store.prune_usage(**settings)
 
 
-def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> None:
+def test_sweep_is_retried_after_a_storage_failure(place: Place) -> None:
     async def go() -> None:
         log = io.StringIO()
         logger = Logger(log, "json")
@@ -162,7 +163,7 @@ def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> 
             ill = Ill(store)
             task = asyncio.create_task(run_retention(cast(Store, ill), StoreConfig(), logger, every=0))
             async with asyncio.timeout(60):
-                while ill.asked < 6:  # the failure; three steps and the one that finds nothing; the next sweep
+                while ill.asked < 6:  # the failure; three steps and the empty one; the next sweep
                     await asyncio.sleep(0)
             task.cancel()
             assert (await store.stats()).responses == 1
@@ -177,7 +178,7 @@ def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> 
     asyncio.run(go())
 
 
-def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
+def test_gateway_sweeps_periodically(tmp_path: Path) -> None:
     async def fill() -> None:
         store = await SqliteStore.open(tmp_path / "antiphon.db")
         await keep(store, ("old", None, 3), ("new", None, 1))
@@ -196,8 +197,8 @@ def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-def test_a_fault_of_ours_does_not_end_retention() -> None:
-    """It is told, and the next sweep comes."""
+def test_internal_error_does_not_end_retention() -> None:
+    """The fault is logged, and the next sweep runs."""
 
     class Odd:
         swept = 0

@@ -1,4 +1,5 @@
-"""`server/run`: the socket before everything else, one process or several, an end in order. The gateways are real processes."""
+"""Starting and stopping processes: the socket first, one process or several, an orderly stop. The gateways are real
+processes."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from antiphon.errors import ConfigError
 from antiphon.ops.run import bound_listener, embedded_models, listener_url
 from antiphon.testing import ChatServer, Gate, turn
 
-START = 60.0  # seconds; several processes start on a machine that is not ours alone
-# A program that does what `antiphon serve` does: the address on its output, the log on its error output, and an end that unwinds.
+START = 60.0  # seconds; several processes start on a busy machine
+# A program like `antiphon serve`: prints the address, logs to standard error, and unwinds at its end.
 PROGRAM = """
 import signal
 import sys
@@ -56,7 +57,7 @@ def on(host: str, port: int = 0) -> Config:
 # The socket
 
 
-def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
+def test_port_in_use_is_refused_with_a_remedy() -> None:
     with bound_listener(on("127.0.0.1")) as taken:
         port = taken.getsockname()[1]
         with (
@@ -66,22 +67,22 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
             pass
 
 
-def test_a_port_can_be_taken_again_at_once() -> None:
+def test_port_can_be_bound_again_at_once() -> None:
     with bound_listener(on("127.0.0.1")) as first:
         port = first.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
-            first.accept()[0].close()  # the server's side closes first, so its port lingers
+            first.accept()[0].close()  # the server's side closes first, so its port stays in TIME_WAIT
     with bound_listener(on("127.0.0.1", port)) as second:
         assert second.getsockname()[1] == port
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
-def test_an_address_that_is_not_of_this_machine_is_told_as_such(host: str) -> None:
+def test_address_of_another_machine_is_refused(host: str) -> None:
     with pytest.raises(ConfigError, match=r"server\.host.*not an address of this machine"), bound_listener(on(host)):
         pass
 
 
-def test_a_port_that_is_not_allowed_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_port_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -90,7 +91,7 @@ def test_a_port_that_is_not_allowed_is_told_with_the_reason(monkeypatch: pytest.
         pass
 
 
-def test_the_address_is_one_that_a_client_can_use() -> None:
+def test_listener_url_is_usable_by_clients() -> None:
     for host in ("127.0.0.1", "0.0.0.0", "localhost"):
         with bound_listener(on(host)) as server_socket:
             url = listener_url(server_socket)
@@ -101,10 +102,10 @@ def test_the_address_is_one_that_a_client_can_use() -> None:
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
-def test_an_address_of_ipv6_stands_in_brackets(host: str) -> None:
+def test_listener_url_of_ipv6_has_brackets(host: str) -> None:
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:  # a machine without IPv6 says so
+    except OSError:  # a machine without IPv6 refuses
         with pytest.raises(ConfigError, match=re.escape(host)), bound_listener(on(host)):
             pass
         return
@@ -112,13 +113,13 @@ def test_an_address_of_ipv6_stands_in_brackets(host: str) -> None:
         assert listener_url(server_socket) == f"http://[::1]:{server_socket.getsockname()[1]}"
 
 
-def test_without_an_embedded_model_none_is_started() -> None:
+def test_embedded_models_start_only_if_configured() -> None:
     with embedded_models(one_upstream("http://127.0.0.1:1/v1"), {}) as places:
         assert places == {}
 
 
-def test_a_port_that_is_taken_costs_nobody_a_model() -> None:
-    """The socket comes first: the refusal is there before a model is loaded, and nobody is told an address."""
+def test_port_in_use_is_refused_before_the_model_starts() -> None:
+    """The socket comes first: the refusal precedes the loading of a model, and no address is announced."""
     told: list[str] = []
     with bound_listener(on("127.0.0.1")) as taken:
         config = msgspec.structs.replace(default_config({}), server=ServerConfig(port=taken.getsockname()[1]))
@@ -152,11 +153,11 @@ class Gateway:
         return {int(pid) for pid in text.split()}
 
     def workers(self) -> set[int]:
-        """Its children, but for the one by which Python keeps track of what they share."""
+        """Its children, except the resource tracker of Python."""
         return {pid for pid in self.children() if b"spawn_main" in _command(pid)}
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> str:
-        """What it printed until its end."""
+        """Its output until its end."""
         assert self.process.stdout is not None
         self.process.send_signal(how)
         rest = self.process.stdout.read()
@@ -189,7 +190,7 @@ def gateway(config: Config, **server: Any) -> Iterator[Gateway]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_one_process_announces_itself_answers_and_stops(how: signal.Signals) -> None:
+def test_single_process_announces_answers_and_stops(how: signal.Signals) -> None:
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url)) as served:
         assert served.url.startswith("http://127.0.0.1:")
         assert served.get("/health").status_code == 200
@@ -203,7 +204,7 @@ def test_one_process_announces_itself_answers_and_stops(how: signal.Signals) -> 
     assert [line["request_id"] for line in lines[1:]] == [answer.headers["x-request-id"] for answer in answers]
 
 
-def test_what_the_parser_refuses_is_in_the_log_of_a_real_gateway_too() -> None:
+def test_parser_refusals_are_logged_by_a_real_gateway() -> None:
     """HTTP-8."""
     with gateway(one_upstream("http://127.0.0.1:1/v1")) as served:
         with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2])), timeout=BOUND) as connection:
@@ -216,7 +217,7 @@ def test_what_the_parser_refuses_is_in_the_log_of_a_real_gateway_too() -> None:
     assert f"x-request-id: {ids[0]}".encode() in answer
 
 
-def test_it_is_the_same_process_after_everything_that_was_refused() -> None:
+def test_process_survives_invalid_requests() -> None:
     """Invariant 6."""
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url)) as served:
         port = int(served.url.rpartition(":")[2])
@@ -238,10 +239,11 @@ def test_it_is_the_same_process_after_everything_that_was_refused() -> None:
         assert not [line for line in served.log if "exception" in line]
 
 
-def test_several_processes_answer_and_stop_together() -> None:
+def test_worker_processes_answer_and_stop_together() -> None:
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
         assert served.post().status_code == 200
-        # Requests come one after the other here, and each process has connections of its own: two are two processes that answered.
+        # Requests are sequential here, and each process has its own connections: two connections mean that two
+        # processes answered.
         until(lambda: served.post().status_code == 200 and upstream.open_connections == 2, START)
         workers = served.workers()
         assert len(workers) == 2
@@ -250,7 +252,7 @@ def test_several_processes_answer_and_stop_together() -> None:
     assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_process_that_dies_is_replaced() -> None:
+def test_dead_worker_process_is_replaced() -> None:
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
         until(lambda: len(served.workers()) == 2, START)
         assert served.post().status_code == 200
@@ -262,9 +264,7 @@ def test_a_process_that_dies_is_replaced() -> None:
         served.stop()
 
 
-def test_several_processes_are_measured_as_one_also_when_one_has_died(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_of_worker_processes_are_summed_after_one_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
 
@@ -292,7 +292,7 @@ def test_several_processes_are_measured_as_one_also_when_one_has_died(
     assert list(tmp_path.glob("antiphon-metrics-*")) == []
 
 
-def test_an_answer_under_way_is_finished_before_the_end() -> None:
+def test_running_answer_is_finished_before_the_stop() -> None:
     gate = Gate()
     answers: list[httpx2.Response] = []
     with ChatServer([turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))]) as upstream:
@@ -301,7 +301,7 @@ def test_an_answer_under_way_is_finished_before_the_end() -> None:
             client.start()
             gate.wait_reached()
             served.process.send_signal(signal.SIGTERM)
-            until(lambda: _is_refused(served.url))  # it takes no others any more
+            until(lambda: _is_refused(served.url))  # it accepts no new connections
             gate.open()
             client.join(BOUND)
             served.process.wait(START)
@@ -309,7 +309,7 @@ def test_an_answer_under_way_is_finished_before_the_end() -> None:
 
 
 def _command(pid: int) -> bytes:
-    """How a process was started; nothing if it has ended."""
+    """The command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -324,8 +324,8 @@ def _is_refused(url: str) -> bool:
     return False
 
 
-def test_a_model_answers_with_no_key_and_no_configuration() -> None:
-    """F-3, API-5: what is served without any file is a model that really answers, whole and streaming."""
+def test_default_configuration_serves_an_answering_model() -> None:
+    """F-3, API-5: without any file a real model answers, plain and streaming."""
     with gateway(default_config({})) as served:
         models = [model["id"] for model in served.get("/v1/models").json()["data"]]
         assert models == ["local"]

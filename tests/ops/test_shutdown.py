@@ -1,4 +1,4 @@
-"""A gateway that is told to stop: nobody new, time for whoever is being answered, then one clear end for each. Real processes."""
+"""Shutdown of a gateway: no new requests, time for running answers, then one terminal event for each. Real processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from antiphon.store.sqlite.store import SqliteStore
 from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
-START = 60.0  # seconds; several processes start on a machine that is not ours alone
+START = 60.0  # seconds; several processes start on a busy machine
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Say hello."}
 CONFIG = """
 [server]
@@ -84,7 +84,7 @@ class Served:
         return code
 
     def kept(self, id: str) -> Response | None:
-        """What is kept under this id, once the process has ended."""
+        """The stored response with this id, after the process has ended."""
 
         async def go() -> Response | None:
             store = await SqliteStore.open(self.database)
@@ -107,7 +107,7 @@ class Served:
 
 @contextmanager
 def served(folder: Path, upstream: ChatServer, *, grace: float, workers: int = 1) -> Iterator[Served]:
-    """`antiphon serve`, as anybody would start it."""
+    """`antiphon serve` as a user starts it."""
     database = folder / "antiphon.db"
     file = folder / "antiphon.toml"
     file.write_text(CONFIG.format(workers=workers, grace=grace, database=database, upstream=upstream.base_url))
@@ -137,7 +137,7 @@ def read_until(connection: socket.socket, wanted: bytes) -> bytes:
 
 
 def events_until(client: WebSocketClient, *kinds: str) -> list[dict[str, Any]]:
-    """What is told up to the first event of one of these kinds."""
+    """The stream up to the first event of one of these types."""
     events = [client.receive_json()]
     while events[-1]["type"] not in kinds:
         events.append(client.receive_json())
@@ -153,8 +153,8 @@ def hesitating() -> tuple[Gate, ChatServer]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_does_not_end_in_the_time_there_is_fails_with_server_shutdown(tmp_path: Path, workers: int) -> None:
-    """SSE, plain and WebSocket; each response that a client was told of is kept as it was told."""
+def test_answers_that_exceed_the_grace_period_fail_with_server_shutdown(tmp_path: Path, workers: int) -> None:
+    """SSE, plain and WebSocket; each response that a client received is stored as it was sent."""
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=0.5, workers=workers) as gateway:
         with gateway.connect() as stream, gateway.connect() as plain, gateway.connect() as idle:
@@ -186,7 +186,7 @@ def test_what_does_not_end_in_the_time_there_is_fails_with_server_shutdown(tmp_p
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_ends_in_the_time_there_is_ends_as_ever(tmp_path: Path, workers: int) -> None:
+def test_answers_that_end_within_the_grace_period_complete(tmp_path: Path, workers: int) -> None:
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=60, workers=workers) as gateway:
         with gateway.connect() as stream, gateway.connect() as plain, open_websocket(gateway.port) as talking:
@@ -196,7 +196,7 @@ def test_what_ends_in_the_time_there_is_ends_as_ever(tmp_path: Path, workers: in
             begun = read_until(stream, b"output_text.delta")
             events_until(talking, "response.output_text.delta")
             upstream.wait_received(3, BOUND)
-            talking.send(CREATE)  # waits for its turn
+            talking.send(CREATE)  # it is queued
             talking.send(CREATE)
             talking.ping(b"?")
             talking.wait_for_pong(b"?")  # all of it has been read
@@ -215,12 +215,12 @@ def test_what_ends_in_the_time_there_is_ends_as_ever(tmp_path: Path, workers: in
         for answer in answers:
             assert gateway.kept(answer.response.id) == answer.response
         assert msgspec.to_builtins(gateway.kept(done["id"])) == done
-        assert len(upstream.received) == 3  # who waited was not asked for
+        assert len(upstream.received) == 3  # the queued turn made no upstream call
         assert '"exception"' not in gateway.log
 
 
 @pytest.mark.parametrize(("workers", "how"), [(1, signal.SIGTERM), (1, signal.SIGINT), (2, signal.SIGTERM)])
-def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: signal.Signals) -> None:
+def test_second_signal_stops_at_once(tmp_path: Path, workers: int, how: signal.Signals) -> None:
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=3600, workers=workers) as gateway, gateway.connect() as stream:
         stream.sendall(request(stream=True))
@@ -231,7 +231,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: sign
         gateway.signal(how)
         assert gateway.wait(BOUND) == 0
         gate.open()
-        if workers == 1:  # there is still time for a word
+        if workers == 1:  # there is still time for an event
             told = Told(begun + read_all(stream))
             assert told.outcome == ("failed", "server_shutdown")
             assert gateway.kept(told.response.id) == told.response
@@ -239,8 +239,8 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path, workers: int, how: sign
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_second_signal_ends_work_in_the_background_at_once_too(tmp_path: Path, is_read: bool) -> None:
-    """API-2, whether somebody reads it or not."""
+def test_second_signal_ends_background_responses_at_once(tmp_path: Path, is_read: bool) -> None:
+    """API-2, with and without a reader."""
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=3600) as gateway, gateway.connect() as stream:
         stream.sendall(request(stream=True, background=True))
@@ -261,7 +261,7 @@ def test_a_second_signal_ends_work_in_the_background_at_once_too(tmp_path: Path,
 
 
 class Graces:
-    """A runner that remembers how much time it was given."""
+    """A runner that records the grace period it was given."""
 
     def __init__(self, runner: BackgroundControl) -> None:
         self._runner = runner
@@ -276,7 +276,7 @@ class Graces:
 
 
 @pytest.mark.parametrize("over", ["http", "websocket", "nothing"])
-def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_them(tmp_path: Path, over: str) -> None:
+def test_background_grace_period_runs_in_parallel_with_requests(tmp_path: Path, over: str) -> None:
     gate, upstream = hesitating()
     with upstream:
         config = one_upstream(upstream.base_url)
@@ -303,10 +303,8 @@ def test_work_in_the_background_has_its_grace_beside_everybody_and_not_after_the
 
 
 @pytest.mark.parametrize("over", ["http", "websocket"])
-def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it_is_kept(
-    tmp_path: Path, over: str
-) -> None:
-    """Nobody is told that it failed who would find it completed, nor the other way round."""
+def test_response_being_stored_at_the_deadline_is_sent_as_stored(tmp_path: Path, over: str) -> None:
+    """The terminal event that a client receives always matches the stored status."""
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=1) as gateway:
         held = apsw.Connection(str(gateway.database))
@@ -342,7 +340,7 @@ def test_a_response_that_is_being_kept_when_the_time_is_over_is_still_told_as_it
 
 
 class Closable:
-    """As much of a store as is needed to see when it is closed."""
+    """A minimal store that records when it is closed."""
 
     is_closed = False
 
@@ -356,7 +354,7 @@ class Closable:
         self.is_closed = True
 
 
-def test_the_store_stays_open_until_the_last_turn_has_kept_its_response() -> None:
+def test_store_closes_after_the_last_turn() -> None:
     async def go() -> None:
         store = Closable()
 
@@ -378,8 +376,8 @@ def test_the_store_stays_open_until_the_last_turn_has_kept_its_response() -> Non
     asyncio.run(go())
 
 
-def test_nobody_is_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever keeps a request from its end, the gateway ends: `running` sees to it."""
+def test_shutdown_does_not_wait_forever_for_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway ends even if a request never ends: `running` checks that."""
     monkeypatch.setattr("antiphon.ops.services.CLOSE_TIMEOUT", 0.05)
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         gateway.services.requests_in_flight += 1

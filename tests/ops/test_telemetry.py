@@ -1,4 +1,4 @@
-"""OpenTelemetry: one span a turn, the usual measures, and nothing of it where nobody wants it."""
+"""OpenTelemetry: one span per turn, the standard metrics, and no import where it is not configured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ASKED = {"model": "m", "input": "my secret plan"}
 
 
 class Collected:
-    """What a gateway told."""
+    """The exported spans and metrics of a gateway."""
 
     def __init__(self, *, propagates: bool = False) -> None:
         self._spans = InMemorySpanExporter()
@@ -79,7 +79,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_turn_is_one_span_after_the_conventions(stream: bool) -> None:
+def test_turn_is_one_span_with_the_conventional_attributes(stream: bool) -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         answer = gateway.post({**ASKED, "stream": stream})
@@ -102,7 +102,7 @@ def test_a_turn_is_one_span_after_the_conventions(stream: bool) -> None:
     assert span.resource.attributes["service.name"] == "antiphon"
 
 
-def test_the_clients_trace_is_continued_and_the_upstream_is_told_nothing_of_it() -> None:
+def test_client_trace_is_continued_but_not_propagated_upstream() -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         assert gateway.post(ASKED, traceparent=PARENT).status_code == 200
@@ -115,7 +115,7 @@ def test_the_clients_trace_is_continued_and_the_upstream_is_told_nothing_of_it()
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", "00-0-0-01", "é" * 100])
-def test_a_trace_that_is_none_begins_a_new_one(header: str) -> None:
+def test_invalid_traceparent_starts_a_new_trace(header: str) -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         gateway.raw(
@@ -127,7 +127,7 @@ def test_a_trace_that_is_none_begins_a_new_one(header: str) -> None:
     assert span.parent is None
 
 
-def test_an_upstream_joins_the_trace_where_the_configuration_lets_it() -> None:
+def test_trace_is_propagated_upstream_if_configured() -> None:
     collected = Collected(propagates=True)
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         assert gateway.post({**ASKED, "stream": True}, traceparent=PARENT).status_code == 200
@@ -136,7 +136,7 @@ def test_an_upstream_joins_the_trace_where_the_configuration_lets_it() -> None:
     assert seen.headers["traceparent"] == f"00-0af7651916cd43dd8448eb211c80319c-{span.context.span_id:016x}-01"
 
 
-def test_turns_on_a_websocket_are_spans_too() -> None:
+def test_websocket_turns_are_spans() -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses", ("traceparent", PARENT)) as socket:
@@ -148,8 +148,8 @@ def test_turns_on_a_websocket_are_spans_too() -> None:
 
 
 @pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
-def test_turns_of_clients_of_other_dialects_are_spans_too(asker: Asker) -> None:
-    """With no key of theirs, wherever it stood."""
+def test_turns_of_other_dialects_are_spans(asker: Asker) -> None:
+    """Without keys, wherever they were sent."""
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         asker.ask(gateway, **asker.key("the-key-of-alice"))
@@ -163,7 +163,7 @@ def test_turns_of_clients_of_other_dialects_are_spans_too(asker: Asker) -> None:
     assert "the-key-of-alice" not in str([attributes(span) for span in spans])
 
 
-def test_a_turn_that_fails_is_a_span_with_its_error_and_what_is_no_turn_is_none() -> None:
+def test_failed_turn_is_a_span_with_error_and_other_requests_have_no_span() -> None:
     collected = Collected()
     with telling(collected, one_upstream("http://127.0.0.1:1/v1")) as gateway:
         assert gateway.get("/health").status_code == 200
@@ -177,7 +177,7 @@ def test_a_turn_that_fails_is_a_span_with_its_error_and_what_is_no_turn_is_none(
     assert before.status.status_code == failed.status.status_code == StatusCode.ERROR
 
 
-def test_nothing_that_was_said_and_no_key_is_in_any_attribute() -> None:
+def test_telemetry_contains_no_content_and_no_keys() -> None:
     collected = Collected(propagates=True)
     with ChatServer() as chat:
         config = one_upstream(chat.base_url, api_key_env="LAB")
@@ -193,10 +193,10 @@ def test_nothing_that_was_said_and_no_key_is_in_any_attribute() -> None:
         assert word not in told
 
 
-# Measures
+# Metrics
 
 
-def test_turns_are_measured_after_the_conventions() -> None:
+def test_turn_metrics_follow_the_conventions() -> None:
     collected = Collected()
     with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
         gateway.post(ASKED)
@@ -224,7 +224,7 @@ def test_turns_are_measured_after_the_conventions() -> None:
     assert first.count == 1
 
 
-def test_names_that_clients_make_up_are_one_in_measures() -> None:
+def test_unknown_models_share_one_label_in_metrics() -> None:
     collected = Collected()
     otel = collected.open(Config(), {}, Metrics(["m"]), Logger(io.StringIO()))
     for model in ("m", "made-up", "dreamt-up"):
@@ -238,7 +238,7 @@ def test_names_that_clients_make_up_are_one_in_measures() -> None:
     assert sorted(labels) == ["m", "other"]
 
 
-def test_a_provider_is_known_by_its_profile_or_by_the_name_it_was_given() -> None:
+def test_provider_name_comes_from_profile_or_upstream() -> None:
     upstreams = [
         UpstreamConfig(name="mine", dialect="chat", base_url="http://a/v1"),
         UpstreamConfig(name="theirs", dialect="responses", base_url="http://a/v1", profile="openai"),
@@ -247,14 +247,14 @@ def test_a_provider_is_known_by_its_profile_or_by_the_name_it_was_given() -> Non
     assert provider_names(Config(upstreams=upstreams)) == {"mine": "mine", "theirs": "openai", "filed": "lab"}
 
 
-# Whether it is wanted
+# Whether it is enabled
 
 
 def with_endpoint(endpoint: str | None) -> Config:
     return Config(telemetry=TelemetryConfig(otlp_endpoint=endpoint))
 
 
-def test_it_is_wanted_where_somebody_says_where_to_send_it() -> None:
+def test_telemetry_is_enabled_by_an_endpoint() -> None:
     assert not is_telemetry_enabled(Config(), {})
     assert not is_telemetry_enabled(Config(), {"OTEL_EXPORTER_OTLP_ENDPOINT": ""})
     assert is_telemetry_enabled(with_endpoint("http://localhost:4318"), {})
@@ -263,7 +263,7 @@ def test_it_is_wanted_where_somebody_says_where_to_send_it() -> None:
     assert not is_telemetry_enabled(with_endpoint("http://localhost:4318"), {"OTEL_SDK_DISABLED": "true"})
 
 
-def test_without_the_extra_a_configured_collector_is_an_error_and_one_of_the_environment_a_warning() -> None:
+def test_missing_extra_is_an_error_if_configured_and_a_warning_otherwise() -> None:
     config, log = with_endpoint("http://localhost:4318"), io.StringIO()
     with pytest.raises(ConfigError, match=r"pip install 'antiphon\[otel\]'"):
         check_telemetry(config, {}, "antiphon.no_such_module")
@@ -274,7 +274,7 @@ def test_without_the_extra_a_configured_collector_is_an_error_and_one_of_the_env
     assert open_telemetry(Config(), {}, Metrics(), Logger(log, "json"), "antiphon.no_such_module") is None
 
 
-def test_nothing_of_it_is_imported_where_nobody_wants_it() -> None:
+def test_opentelemetry_is_not_imported_if_disabled() -> None:
     program = (
         "import sys; from antiphon.api.serve import make_app; from antiphon.config import Config, StoreConfig;"
         "make_app(Config(store=StoreConfig(url='off')), {}, {}, False);"
@@ -301,7 +301,7 @@ class _Collector(BaseHTTPRequestHandler):
         del format, args
 
 
-def test_a_collector_gets_spans_and_measures_at_the_latest_when_the_gateway_stops() -> None:
+def test_spans_and_metrics_are_exported_at_shutdown() -> None:
     paths: list[str] = []
     collector = HTTPServer(("127.0.0.1", 0), type("Collector", (_Collector,), {"paths": paths}))
     thread = threading.Thread(target=collector.serve_forever, daemon=True)
@@ -317,7 +317,7 @@ def test_a_collector_gets_spans_and_measures_at_the_latest_when_the_gateway_stop
     assert {"/v1/traces", "/v1/metrics"} <= set(paths)
 
 
-def test_a_collector_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_collector_does_not_block_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     import antiphon.ops.otel as module
 
     monkeypatch.setattr(module, "CLOSE_TIMEOUT", 0.05)

@@ -1,4 +1,4 @@
-"""What is counted of requests, and that no trouble with the store loses it (C-5)."""
+"""Counting of usage, and that failures of the store lose no usage (C-5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.store.usage import UsageRow
 
 
 class Shelf:
-    """All that a counter asks of a store: it keeps what it is given, or says what is wrong."""
+    """The part of a store that a counter uses: stores rows, or raises."""
 
     def __init__(self, *faults: Exception) -> None:
         self.kept: list[UsageRow] = []
@@ -45,7 +45,7 @@ def line(**fields: Any) -> RequestLog:
     return RequestLog(request_id="req_1", method="POST", path="/v1/responses", **told)
 
 
-def test_requests_are_added_up_by_day_owner_model_and_upstream() -> None:
+def test_usage_is_summed_by_day_owner_model_and_upstream() -> None:
     """C-5."""
 
     async def story() -> None:
@@ -79,7 +79,7 @@ def test_requests_are_added_up_by_day_owner_model_and_upstream() -> None:
     asyncio.run(story())
 
 
-def test_what_cannot_be_kept_is_kept_later_with_what_came_meanwhile() -> None:
+def test_usage_that_cannot_be_stored_is_stored_later() -> None:
     async def story() -> None:
         out = io.StringIO()
         shelf = Shelf(StorageUnavailable("gone"), StorageUnavailable("gone"))
@@ -101,7 +101,7 @@ def test_what_cannot_be_kept_is_kept_later_with_what_came_meanwhile() -> None:
     asyncio.run(story())
 
 
-def test_a_writing_that_nobody_waits_for_any_more_comes_to_its_end() -> None:
+def test_cancelled_flush_completes_its_write() -> None:
     async def story() -> None:
         shelf = Shelf()
         shelf.waits.clear()
@@ -119,7 +119,7 @@ def test_a_writing_that_nobody_waits_for_any_more_comes_to_its_end() -> None:
     asyncio.run(story())
 
 
-def test_a_fault_of_ours_ends_no_counting() -> None:
+def test_internal_error_does_not_end_the_counter() -> None:
     async def story() -> None:
         out = io.StringIO()
         shelf = Shelf(ValueError("ours"))
@@ -138,7 +138,7 @@ def test_a_fault_of_ours_ends_no_counting() -> None:
     asyncio.run(story())
 
 
-def test_names_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_counted_keys_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         monkeypatch.setattr(usage_counter, "MAX_KEYS", 2)
         usage = counter(Shelf())

@@ -1,7 +1,6 @@
-"""Bugs that other gateways are known for, each over every pair of a server's and a client's dialect where it can occur.
+"""Known bugs of other gateways, each over every pair of a server's and a client's dialect where it can occur.
 
-From the server's bytes to the client's, without sockets. A reader that goes by what each event adds must have the right thing.
-"""
+From the server's bytes to the client's, without sockets. A reader that accumulates deltas must get the right result."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ CALL = ("call", "call_a", "get_weather", ROME)
 
 
 def target(server: Any) -> Target:
-    profile = "deepseek" if server == "chat" else None  # one that thinks, and wants its thoughts back
+    profile = "deepseek" if server == "chat" else None  # one that reasons, and requires its reasoning back
     upstream = UpstreamConfig(name="lab", dialect=server, profile=profile, base_url="http://lab/v1", models=["*"])
     return Routes(Config(upstreams=[upstream]), {}, {}).find("m")
 
@@ -75,7 +74,7 @@ def begun(prepared: PreparedRequest) -> UpstreamTurn:
 
 
 def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
-    """What a client has of a server's stream, which is the same whether it comes at once or frame by frame."""
+    """The content that a client gets of a server's stream, the same for the whole stream and frame by frame."""
     told: list[bytes] = []
     for pieces in (frames, [b"".join(frames)]):
         turn = asking(client, server)
@@ -86,7 +85,7 @@ def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
 
 
 def content(told: Told, *, has_call: bool = True) -> set[tuple[str, ...]]:
-    """What was said, whatever a dialect's order is, and the arguments as JSON."""
+    """The content, independent of the dialect's order, with arguments as JSON."""
     assert bool(told.calls) == has_call
     return {(*each[:-1], json.dumps(json.loads(each[-1]))) if each[0] == "call" else each for each in told.said}
 
@@ -109,7 +108,7 @@ TEXT_AND_CALL: dict[str, list[bytes]] = {
 
 @every_client
 @every_server
-def test_a_call_is_not_lost_beside_text_in_one_chunk_or_turn(client: str, server: str) -> None:
+def test_call_beside_text_in_one_chunk_is_not_lost(client: str, server: str) -> None:
     """STR-3."""
     told = streamed(client, server, TEXT_AND_CALL[server])
     assert content(told) == {TEXT, (*CALL[:-1], '{"city": "Rome"}')}
@@ -155,7 +154,7 @@ WHOLE: dict[str, Any] = {
 
 @every_client
 @every_server
-def test_a_call_is_not_lost_beside_text_in_an_answer_of_one_piece(client: Any, server: str) -> None:
+def test_call_beside_text_in_a_plain_answer_is_not_lost(client: Any, server: str) -> None:
     turn = asking(client, server)
     work = turn.read_response(ScriptedAnswer([json.dumps(WHOLE[server]).encode()], JSON))
     with pytest.raises(StopIteration) as over:
@@ -203,7 +202,7 @@ HISTORY: dict[str, dict[str, Any]] = {
 
 @every_client
 @every_server
-def test_a_call_is_not_lost_beside_text_in_the_history(client: Any, server: str) -> None:
+def test_call_beside_text_in_the_history_is_not_lost(client: Any, server: str) -> None:
     body = json.dumps({**ASKED[client], **HISTORY[client]}).encode()
     request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], body)
     sent = prepare_request(request, target(server)).body.decode()
@@ -231,7 +230,7 @@ SHARED: dict[str, list[bytes]] = {
 
 @every_client
 @every_server
-def test_calls_that_share_index_0_or_have_no_ids_are_two(client: str, server: str) -> None:
+def test_calls_with_a_shared_index_or_without_ids_stay_separate(client: str, server: str) -> None:
     """TOOL-1."""
     told = streamed(client, server, SHARED[server])
     assert without_ids(told) == [("get_weather", '{"city": "Rome"}'), ("get_weather", '{"city": "Oslo"}')]
@@ -252,13 +251,13 @@ DRIFTING: dict[str, list[bytes]] = {
 
 @every_client
 @pytest.mark.parametrize("server", DRIFTING)
-def test_ids_are_the_same_from_the_first_delta_to_the_end(client: str, server: str) -> None:
-    """STR-9, ITEM-1: the reader of the hub's dialect compares the id of each item in all events that name it."""
+def test_item_ids_are_stable_during_a_stream(client: str, server: str) -> None:
+    """STR-9, ITEM-1: the reader of the hub's dialect compares the id of each item in all events that contain it."""
     told = streamed(client, server, DRIFTING[server])
     assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
 
 
-# What was read besides, by each API's own arithmetic: 100 in all, of which 40 came from a cache.
+# Input tokens, by each API's own arithmetic: 100 in total, of which 40 came from a cache.
 COUNTED: dict[str, list[bytes]] = {
     "chat": spelling.chat(
         {"content": "Hi"},
@@ -290,7 +289,7 @@ COUNTED: dict[str, list[bytes]] = {
 
 @every_client
 @every_server
-def test_usage_after_the_finish_reason_is_told_and_cached_tokens_are_counted_once(client: str, server: str) -> None:
+def test_usage_after_the_finish_reason_is_read_and_cached_tokens_count_once(client: str, server: str) -> None:
     """REQ-4."""
     assert streamed(client, server, COUNTED[server]).usage == {"read": 100, "cached": 40, "written": 7}
 
@@ -305,7 +304,7 @@ CUT: dict[str, list[bytes]] = {
 
 @every_client
 @every_server
-def test_what_was_cut_by_length_is_not_told_as_completed(client: str, server: str) -> None:
+def test_answer_cut_by_the_token_limit_is_not_completed(client: str, server: str) -> None:
     """REQ-3."""
     told = streamed(client, server, CUT[server])
     stops = {"chat": "length", "responses": "max_output_tokens", "messages": "max_tokens", "gemini": "MAX_TOKENS"}
@@ -326,7 +325,7 @@ AT_ONCE: dict[str, list[bytes]] = {
 
 @every_client
 @pytest.mark.parametrize("case", AT_ONCE)
-def test_arguments_that_come_only_at_the_end_or_at_once_reach_readers_of_deltas(client: str, case: str) -> None:
+def test_arguments_in_one_piece_are_sent_as_deltas(client: str, case: str) -> None:
     """STR-9."""
     told = streamed(client, case.partition(",")[0], AT_ONCE[case])
     assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
@@ -347,15 +346,15 @@ TEXT_THEN_THOUGHT: dict[str, list[bytes]] = {
 
 @every_client
 @pytest.mark.parametrize("case", TEXT_THEN_THOUGHT)
-def test_blocks_do_not_overlap_when_text_precedes_thinking_and_thinking_is_no_text(client: str, case: str) -> None:
-    """RSN-1: the reader of messages fails where a block begins before the last one has stopped."""
+def test_text_before_thinking_gives_separate_blocks(client: str, case: str) -> None:
+    """RSN-1: the reader of messages fails if a block starts before the last one has stopped."""
     told = streamed(client, case.partition(",")[0], TEXT_THEN_THOUGHT[case])
     assert content(told, has_call=False) == {TEXT, THOUGHT}
 
 
 @every_client
-def test_a_second_beginning_begins_nothing(client: str) -> None:
-    """STR-1: the reader of messages wants one `message_start`, the hub's grammar one `response.created`."""
+def test_second_message_start_is_ignored(client: str) -> None:
+    """STR-1: the reader of messages requires one `message_start`, the hub's grammar one `response.created`."""
     frames = spelling.messages(*spelling.text_block(0, "Hel"), *spelling.text_block(1, "lo."))
     told = streamed(client, "messages", [frames[0], *frames[:4], frames[0], *frames[4:]])
     assert "".join(text for _, text in told.said) == "Hello."
@@ -374,22 +373,22 @@ THINKING: dict[str, list[bytes]] = {
         [{**spelling.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}],
     ),
 }
-#: What only the maker of a thought can have given, as it stands in what the maker is sent.
+# Content that only the server of the reasoning can have made, in the form that is sent back to it.
 MARKS = {"chat": THOUGHT[1], "responses": SIGNATURE, "messages": SIGNATURE, "gemini": SIGNATURE}
 
 
 @every_client
 @every_server
-def test_thinking_is_thinking_to_every_client(client: str, server: str) -> None:
-    """RSN-1: never text in its place."""
+def test_thinking_is_sent_as_thinking_to_every_client(client: str, server: str) -> None:
+    """RSN-1: never as text."""
     told = streamed(client, server, THINKING[server])
     assert content(told) == {THOUGHT, (*CALL[:-1], '{"city": "Rome"}')}
 
 
 @pytest.mark.parametrize("then", DIALECTS)
 @every_server
-def test_reasoning_goes_back_to_its_maker_and_to_nobody_else(server: str, then: str) -> None:
-    """RSN-2, RSN-3: neither what was thought nor its signature, in whatever wrapping; and that is told as a loss (F-4)."""
+def test_reasoning_is_returned_only_to_its_server(server: str, then: str) -> None:
+    """RSN-2, RSN-3: neither the reasoning nor its signature, in any form; and it is reported as a loss (F-4)."""
     prepared = continued(server, then)
     sent = prepared.body.decode()
     assert "Rome" in sent
@@ -401,7 +400,7 @@ def test_reasoning_goes_back_to_its_maker_and_to_nobody_else(server: str, then: 
 
 
 def continued(server: str, then: str) -> PreparedRequest:
-    """The next turn of a conversation that another server began, as clients of the hub's dialect continue it."""
+    """The next turn of a conversation that another server started, continued by a client of the hub's dialect."""
     asked: dict[str, Any] = {**ASKED["responses"], "include": ["reasoning.encrypted_content"]}
     turn = begun(prepare_request(_request(asked), target(server)))
     pipe = turn.make_pipe(CLIENT_DIALECTS["responses"].events_from_hub(turn.prepared.request))

@@ -1,4 +1,4 @@
-"""What findings mean: for every dialect, the settings that follow from what a server does not take."""
+"""Conclusions from findings: for every dialect, the settings that follow from what a server refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def found(**verdicts: Verdict) -> list[ProbeFinding]:
 
 
 def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
-    """All that is tried is accepted, but for these."""
+    """Everything is accepted, except these."""
     steps = [step.id for step in STEPS[dialect].steps("parts")]  # type: ignore[index]
     best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
     return CONCLUDE[dialect](Verdicts(found(**{**best, **verdicts})))
@@ -64,8 +64,8 @@ def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
     ],
     ids=str,
 )
-def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], quirks: list[Any]) -> None:
-    """D-4, D-1: in an order in which each leaves the others their work."""
+def test_conclusions_name_quirks_for_responses_servers(verdicts: dict[str, Verdict], quirks: list[Any]) -> None:
+    """D-4, D-1: in an order in which each leaves work to the others."""
     assert draft_of("responses", **verdicts).quirks == quirks
 
 
@@ -120,7 +120,7 @@ def test_quirks_for_servers_of_the_responses_api(verdicts: dict[str, Verdict], q
     ],
     ids=str,
 )
-def test_wire_options_for_servers_of_every_dialect(
+def test_conclusions_name_wire_options_for_every_dialect(
     dialect: str, verdicts: dict[str, Verdict], wire: dict[str, Any]
 ) -> None:
     """D-4."""
@@ -149,15 +149,15 @@ def test_wire_options_for_servers_of_every_dialect(
     ],
     ids=str,
 )
-def test_quirks_for_servers_of_other_dialects(dialect: str, verdicts: dict[str, Verdict], quirk: str) -> None:
+def test_conclusions_name_quirks_for_other_dialects(dialect: str, verdicts: dict[str, Verdict], quirk: str) -> None:
     """D-4, D-2."""
     assert draft_of(dialect, **verdicts).quirks == [quirk]
 
 
 @pytest.mark.parametrize("dialect", CONCLUDE)
 @pytest.mark.parametrize("verdict", ["accepted", "ignored", "refused", "down", "untried"])
-def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict) -> None:
-    """D-4: also of a server that takes nothing at all."""
+def test_profile_of_any_findings_loads(dialect: Dialect, verdict: Verdict) -> None:
+    """D-4: also for a server that accepts nothing."""
     ids = [step.id for step in STEPS[dialect].steps("parts")]
     names = getattr(STEPS[dialect], "FIELDS", {})
     findings = [
@@ -171,7 +171,7 @@ def test_whatever_is_found_the_profile_loads(dialect: Dialect, verdict: Verdict)
     assert tomllib.loads(text)["about"] == 'odd "words"  here; facts from a test.'
 
 
-def test_nothing_found_is_nothing_said() -> None:
+def test_profile_without_findings_has_no_settings() -> None:
     assert CONCLUDE["responses"](Verdicts()).toml("x", []) == 'about = "x"\nextends = "open-responses"\n'
 
 

@@ -1,4 +1,4 @@
-"""How a run ends: bad servers, bad moments, and what is kept of both."""
+"""The ends of a run: faulty servers, transient failures, and the findings that are kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT = Timeouts(connect=1.0, first_byte=0.2, idle=0.2, total=0.4)
 
 
 def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest], Reply]:
-    """A server of the responses API that is another from some turn on."""
+    """A responses server that behaves differently from some turn on."""
     turns: Iterator[int] = count(1)
 
     def reply(received: ReceivedRequest) -> Reply:
@@ -46,8 +46,8 @@ def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest],
     return reply
 
 
-def test_a_server_that_goes_away_half_way_is_told_and_what_was_found_is_kept() -> None:
-    """D-4: `down` is no refusal, and the rest is not tried."""
+def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
+    """D-4: `down` is no refusal, and the remaining steps are not run."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
     assert "the server is gone: 503: overloaded" in report.stopped
@@ -56,14 +56,14 @@ def test_a_server_that_goes_away_half_way_is_told_and_what_was_found_is_kept() -
     assert "which ended before its time" in report.profile
 
 
-def test_a_connection_that_breaks_half_way_ends_the_run_too() -> None:
+def test_broken_connection_ends_the_run() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
     assert "it broke off before its answer was whole" in report.stopped
     assert found["tools"].verdict == "accepted"
 
 
-def test_a_bad_moment_is_no_refusal() -> None:
+def test_transient_error_is_not_a_refusal() -> None:
     """One error of the server's own, and the same request again."""
     turns = count(1)
 
@@ -76,7 +76,7 @@ def test_a_bad_moment_is_no_refusal() -> None:
     assert found["tools"].verdict == "accepted"
 
 
-def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
+def test_request_that_is_never_answered_is_down() -> None:
     def reply(received: ReceivedRequest) -> Reply:
         hangs = received.json.get("tools")
         return turn(end("hang")) if hangs else improvise(make_prompt(received.json))
@@ -108,21 +108,21 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_server_that_does_not_answer_the_plainest_request_is_a_clear_end(reply: Reply, words: str) -> None:
-    """D-4: a login page, a hanging server and nonsense are told apart."""
+def test_server_without_an_answer_to_the_minimal_request_ends_the_run(reply: Reply, words: str) -> None:
+    """D-4: a login page, a hanging server and invalid answers have different messages."""
     with ResponsesServer(lambda _: reply) as server, pytest.raises(ServerUnanswered) as caught:
         probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert words in str(caught.value)
 
 
-def test_nobody_there_is_a_clear_end() -> None:
+def test_unreachable_server_ends_the_run() -> None:
     with ResponsesServer() as server:
         url = server.base_url
     with pytest.raises(ServerUnanswered, match="it cannot be reached"):
         probe(target_of(url, "responses"))
 
 
-def test_a_server_that_says_when_is_asked_again_then() -> None:
+def test_retry_after_is_respected() -> None:
     turns = count(1)
 
     def reply(received: ReceivedRequest) -> Reply:
@@ -138,8 +138,8 @@ def test_a_server_that_says_when_is_asked_again_then() -> None:
     assert {id: each.detail for id, each in found.items() if "429" in each.detail} == {}
 
 
-def test_a_key_is_tried_where_servers_look_for_it_and_shown_nowhere(tmp_path: Path) -> None:
-    """The header that works is in the profile, and then the gateway gets in as well."""
+def test_key_header_is_detected_and_the_key_never_shown(tmp_path: Path) -> None:
+    """The header that works is in the profile, so that the gateway gets access as well."""
     with MessagesServer(key="s3cret") as server:
         report, _ = probe(target_of(server.base_url, "messages", key="s3cret", key_header="authorization"))
         assert "s3cret" not in str(report)
@@ -150,7 +150,7 @@ def test_a_key_is_tried_where_servers_look_for_it_and_shown_nowhere(tmp_path: Pa
             play(gateway, "JSON by a schema")
 
 
-def test_a_header_that_is_not_the_usual_one_is_written_down() -> None:
+def test_unusual_key_header_is_written_to_the_profile() -> None:
     def keyed(received: ReceivedRequest) -> Reply:
         good = received.headers.get("api-key") == "s3cret"
         return improvise(make_prompt(received.json)) if good else error(401, "the key s3cret is wrong here")
@@ -161,12 +161,12 @@ def test_a_header_that_is_not_the_usual_one_is_written_down() -> None:
     assert "s3cret" not in str(report)
 
 
-def test_a_key_that_is_wrong_everywhere_is_told() -> None:
+def test_wrong_key_ends_the_run() -> None:
     with ChatServer(key="right") as server, pytest.raises(ServerUnanswered, match="401: incorrect API key"):
         probe(target_of(server.base_url, "chat", key="wrong"))
 
 
-def test_a_server_that_takes_strings_alone_gets_strings(tmp_path: Path) -> None:
+def test_server_that_accepts_only_strings_gets_strings(tmp_path: Path) -> None:
     """D-4: string or parts."""
     with server_of("responses", [ONLY_STRINGS]) as server:
         report, found = probe(target_of(server.base_url, "responses"))
@@ -180,8 +180,8 @@ def test_a_server_that_takes_strings_alone_gets_strings(tmp_path: Path) -> None:
         assert server.refusals == []
 
 
-def test_a_server_that_counts_nothing_is_believed() -> None:
-    """Without usage, what is taken counts as read."""
+def test_server_without_usage_counts_as_accepting() -> None:
+    """Without usage, an accepted message counts as read."""
     with ResponsesServer(
         lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])
     ) as server:
@@ -193,7 +193,7 @@ def test_a_server_that_counts_nothing_is_believed() -> None:
     )
 
 
-def test_a_server_that_has_no_streams_is_found_out() -> None:
+def test_server_without_streams_is_detected() -> None:
     def reply(received: ReceivedRequest) -> Reply:
         said = improvise(make_prompt(received.json)).elements
         return turn(*said, stream=False)
@@ -204,7 +204,7 @@ def test_a_server_that_has_no_streams_is_found_out() -> None:
     assert found["stream.order"].verdict == "refused"
 
 
-def test_a_server_without_limits_is_asked_without_any() -> None:
+def test_server_that_refuses_limits_is_called_without_them() -> None:
     refusing = [each for each in CONSTRAINTS["responses"] if each.name in ("no limit", "few efforts")]
     with server_of("responses", refusing) as server:
         report, found = probe(target_of(server.base_url, "responses"))
@@ -214,7 +214,7 @@ def test_a_server_without_limits_is_asked_without_any() -> None:
     assert 'efforts = ["low", "medium", "high"]' in report.profile
 
 
-def test_answers_that_hold_a_failure_are_refusals() -> None:
+def test_answers_that_contain_an_error_are_refusals() -> None:
     """Also in the middle of a stream."""
 
     def reply(received: ReceivedRequest) -> Reply:
@@ -230,7 +230,7 @@ def test_answers_that_hold_a_failure_are_refusals() -> None:
     assert found["stream"].verdict == "refused"
 
 
-def test_an_answer_without_end_is_no_answer() -> None:
+def test_endless_answer_ends_the_run() -> None:
     endless = FakeAnswer(*[b" " * 1_000_000] * 18, headers={"content-type": "application/json"})
     with pytest.raises(ServerUnanswered, match="more than 16777216 bytes came"):
         probe(target_of("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))

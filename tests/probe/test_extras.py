@@ -1,4 +1,4 @@
-"""What is looked at besides single turns."""
+"""Probe steps besides single turns."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from antiphon.testing.responses.server import make_prompt
 from antiphon.upstream.http import HttpTransport
 
 
-def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> None:
-    """D-4: the gateway itself is one."""
+def test_state_and_websocket_of_a_server_are_detected(tmp_path: Path) -> None:
+    """D-4: the gateway itself is such a server."""
     with ChatServer() as upstream:
         config = one_upstream(upstream.base_url)
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
@@ -34,7 +34,7 @@ def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> Non
     assert found["error.shape"].detail == "400, an object with code, message, param, type"
 
 
-def test_poor_streams_and_odd_errors_are_told() -> None:
+def test_invalid_streams_and_unusual_errors_are_reported() -> None:
     def reply(received: ReceivedRequest) -> Reply:
         if received.json.get("stream"):
             frame = b'event: response.completed\ndata: {"type":"response.completed","response":{"output":[],"status":"completed"}}\n\n'
@@ -50,7 +50,7 @@ def test_poor_streams_and_odd_errors_are_told() -> None:
     assert found["error.model"].detail == "404, an object with code, message, param, type"
 
 
-def test_a_server_that_keeps_nothing_is_told() -> None:
+def test_server_without_state_is_reported() -> None:
     async def asked(*answers: ProbeResult) -> ProbeFinding:
         left = list(answers)
 
@@ -68,7 +68,7 @@ def test_a_server_that_keeps_nothing_is_told() -> None:
     assert asyncio.run(asked(nameless._replace(body=b"odd"))).verdict == "refused"
 
 
-def test_a_websocket_needs_a_network_that_has_them_and_a_server_that_is_there() -> None:
+def test_websocket_step_reports_missing_server_or_unsupported_transport() -> None:
     async def tried() -> list[ProbeFinding]:
         line = ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
         network = HttpTransport({})
@@ -82,7 +82,7 @@ def test_a_websocket_needs_a_network_that_has_them_and_a_server_that_is_there() 
     assert (other.verdict, other.detail) == ("untried", "this network has none")
 
 
-def test_errors_in_no_form_that_clients_read_are_told() -> None:
+def test_errors_in_an_unreadable_form_are_reported() -> None:
     with ChatServer(lambda _: turn(text("Hello.")), strict=False) as server:
         _, found = probe(target_of(server.base_url, "chat"))
     assert found["error.shape"].verdict == "ignored"

@@ -1,4 +1,4 @@
-"""What an answer has_effect, and what it does not."""
+"""Whether an answer shows the effect of a setting."""
 
 from __future__ import annotations
 
@@ -83,12 +83,12 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
         (reports_truncation, seen("one"), False),
     ],
 )
-def test_an_effect_is_seen_where_there_is_one(look: Inspection, answer: Observation, effect: bool) -> None:
-    """D-4: accepted and ignored are told apart by what comes back."""
+def test_effect_of_a_setting_is_detected_in_the_answer(look: Inspection, answer: Observation, effect: bool) -> None:
+    """D-4: accepted and ignored are distinguished by the answer."""
     assert look(answer)[0] is effect
     assert look(answer)[1]
 
 
-def test_long_answers_are_shortened() -> None:
+def test_excerpt_shortens_long_answers() -> None:
     assert excerpt(b"a\n  b", 10) == "a b"
     assert excerpt("x" * 30, 10) == "x" * 10 + "…"

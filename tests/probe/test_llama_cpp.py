@@ -1,4 +1,5 @@
-"""A real server with three endpoints: llama.cpp's own, and the profiles that its findings make. It takes minutes."""
+"""A real server with three endpoints: llama.cpp's own, and the profiles that follow from its findings. It takes
+minutes."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[Probe
     return report, parse_profile(report.profile, "probed", find_parent=load_profile)
 
 
-def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
+def test_llama_cpp_responses_endpoint_gives_the_shipped_profile(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
     """D-4."""
     _, profile = _probed(llama_cpp, "responses", tmp_path)
     shipped = load_profile("llama.cpp")
@@ -52,7 +53,7 @@ def test_its_responses_endpoint_gives_what_the_shipped_profile_says(llama_cpp: E
         assert getattr(profile.wire, name) == getattr(shipped.wire, name)
 
 
-def test_its_chat_endpoint_gives_a_profile_that_forces_tools_by_a_schema(
+def test_llama_cpp_chat_endpoint_gives_a_profile_with_schema_forced_tools(
     llama_cpp: EmbeddedModel, tmp_path: Path
 ) -> None:
     """D-4."""
@@ -67,9 +68,7 @@ def test_its_chat_endpoint_gives_a_profile_that_forces_tools_by_a_schema(
     assert wire.counts_tokens
 
 
-def test_its_messages_endpoint_gives_a_profile_without_images_and_structured_output(
-    llama_cpp: EmbeddedModel, tmp_path: Path
-) -> None:
+def test_llama_cpp_messages_endpoint_gives_a_profile_without_images(llama_cpp: EmbeddedModel, tmp_path: Path) -> None:
     """D-4."""
     _, profile = _probed(llama_cpp, "messages", tmp_path)
     wire = profile.wire

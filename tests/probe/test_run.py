@@ -1,4 +1,4 @@
-"""Whole runs: secret constraints are found, and with the profile that was written the gateway gets on with the server."""
+"""Whole runs: hidden constraints are found, and with the written profile the gateway works with the server."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ SEVEN: Final[dict[str, Server]] = {
 
 
 @pytest.mark.parametrize("name", SEVEN)
-def test_secret_constraints_are_found_and_the_gateway_succeeds_with_the_profile(name: str, tmp_path: Path) -> None:
-    """D-4, D-1: the profile loads, and every scenario passes without one refusal by the server."""
+def test_hidden_constraints_are_found_and_the_profile_makes_the_gateway_work(name: str, tmp_path: Path) -> None:
+    """D-4, D-1: the profile loads, and every scenario passes without a refusal by the server."""
     dialect, constraints, make = SEVEN[name]
     with make() as server:
         report, found = probe(target_of(server.base_url, dialect))
@@ -63,13 +63,13 @@ def _writes(constraints: list[Constraint]) -> Writes:
 
 @pytest.mark.parametrize("dialect", CONSTRAINTS)
 def test_every_constraint_is_drawn_by_some_seed(dialect: Dialect) -> None:
-    """So that other seeds show other servers."""
+    """So that other seeds give other servers."""
     seen = {each.name for seed in range(40) for each in drawn(dialect, seed)}
     assert seen == {each.name for each in CONSTRAINTS[dialect]}
 
 
-def test_the_nine_payloads_are_told_as_the_published_table_has_them() -> None:
-    """D-4, D-1: in its order, and before everything else but the name of the limit."""
+def test_nine_payloads_have_the_verdicts_of_the_published_table() -> None:
+    """D-4, D-1: in its order, and before everything else except the name of the limit."""
     with vercel() as server:
         report, found = probe(target_of(server.base_url, "responses"))
     first = [finding.id for finding in report.findings if not finding.id.startswith("limit.")][:9]

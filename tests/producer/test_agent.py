@@ -1,4 +1,4 @@
-"""`@agent` and `Turn`: every move there is, those that are refused, and how a turn ends."""
+"""`@agent` and `Turn`: all calls, refused calls, and the ends of a turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Run = Callable[[Turn], Awaitable[None]]
 
 
 class Told:
-    """What an agent told; the grammar has judged it."""
+    """The output of an agent, checked by the grammar."""
 
     def __init__(self, run: Run, input: str | list[ItemParam] = "Hi", total: float | None = None) -> None:
         collector = EventCollector()
@@ -41,7 +41,7 @@ class Told:
         ]
 
 
-def test_an_agent_writes_what_the_issue_shows() -> None:
+def test_agent_writes_reasoning_extension_message_and_usage() -> None:
     """B-2, B-3, B-7: reasoning, an extension, a message, usage."""
 
     async def run(turn: Turn) -> None:
@@ -65,7 +65,7 @@ def test_an_agent_writes_what_the_issue_shows() -> None:
     assert told.response.usage.input_tokens_details.cached_tokens == 500
 
 
-def test_everything_else_that_can_be_said() -> None:
+def test_agent_writes_summaries_citations_calls_and_extensions() -> None:
     async def run(turn: Turn) -> None:
         async with turn.reasoning() as thought:
             await thought.summarise("In short.")
@@ -111,7 +111,7 @@ def test_everything_else_that_can_be_said() -> None:
         ),
     ],
 )
-def test_a_turn_knows_what_it_is_asked(input: str | list[ItemParam], text: str, count: int) -> None:
+def test_turn_has_the_text_and_items_of_the_request(input: str | list[ItemParam], text: str, count: int) -> None:
     async def run(turn: Turn) -> None:
         assert (turn.text, len(turn.input), turn.request.model) == (text, count, "m")
         assert turn.response.status == "in_progress"
@@ -154,8 +154,8 @@ async def _usage_after_the_end(turn: Turn) -> None:
         (_usage_after_the_end, r"its usage cannot change any more \(STR-7\)"),
     ],
 )
-def test_an_illegal_move_raises_with_the_grammars_words(run: Run, said: str) -> None:
-    """B-1, B-3: where the agent made it, so that its traceback shows the line."""
+def test_invalid_call_raises_with_the_message_of_the_writer(run: Run, said: str) -> None:
+    """B-1, B-3: raised in the agent's code, so that its traceback shows the line."""
     caught: list[InvalidTransition] = []
 
     async def careful(turn: Turn) -> None:
@@ -167,8 +167,8 @@ def test_an_illegal_move_raises_with_the_grammars_words(run: Run, said: str) -> 
     assert len(caught) == 1
 
 
-def test_an_answer_may_be_cut_short() -> None:
-    """B-4: the item that is open is incomplete."""
+def test_agent_can_end_as_incomplete() -> None:
+    """B-4: the open item is incomplete."""
 
     async def run(turn: Turn) -> None:
         async with turn.message() as out:
@@ -181,7 +181,7 @@ def test_an_answer_may_be_cut_short() -> None:
     assert told.response.incomplete_details.reason == "max_output_tokens"
 
 
-def test_an_error_for_clients_fails_the_response_in_its_own_words() -> None:
+def test_client_fault_of_an_agent_fails_the_response_with_its_message() -> None:
     """B-6."""
 
     async def run(turn: Turn) -> None:
@@ -196,7 +196,7 @@ def test_an_error_for_clients_fails_the_response_in_its_own_words() -> None:
     assert told.items[0]["status"] == "incomplete"
 
 
-def test_any_other_error_is_in_the_log_and_not_in_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_errors_of_an_agent_are_logged_but_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def run(turn: Turn) -> None:
         del turn
         raise RuntimeError("the password is 1234")
@@ -211,7 +211,7 @@ def test_any_other_error_is_in_the_log_and_not_in_the_answer(caplog: pytest.LogC
     assert "the password is 1234" in caplog.text
 
 
-def test_an_agent_that_fails_after_its_end_changes_nothing() -> None:
+def test_agent_failure_after_the_end_changes_nothing() -> None:
     async def run(turn: Turn) -> None:
         turn.incomplete()
         raise ApiError("too late")
@@ -219,7 +219,7 @@ def test_an_agent_that_fails_after_its_end_changes_nothing() -> None:
     assert Told(run).response.status == "incomplete"
 
 
-def test_an_agent_that_takes_too_long_has_failed() -> None:
+def test_agent_timeout_fails_the_response() -> None:
     async def run(turn: Turn) -> None:
         async with turn.message() as out:
             await out.write("Wait")
@@ -230,7 +230,7 @@ def test_an_agent_that_takes_too_long_has_failed() -> None:
     assert told.response.error.code == "upstream_timeout"
 
 
-def test_an_agent_whose_own_patience_ends_has_failed_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_timeout_error_of_the_agent_itself_is_agent_failed(caplog: pytest.LogCaptureFixture) -> None:
     async def run(turn: Turn) -> None:
         del turn
         raise TimeoutError
@@ -239,7 +239,7 @@ def test_an_agent_whose_own_patience_ends_has_failed_by_itself(caplog: pytest.Lo
     assert "TimeoutError" in caplog.text
 
 
-def test_a_model_that_nobody_named_is_the_agents() -> None:
+def test_unnamed_model_is_the_name_of_the_agent() -> None:
     async def run(turn: Turn) -> None:
         await turn.wait_for_reader()
 

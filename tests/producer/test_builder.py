@@ -1,4 +1,4 @@
-"""`ResponseBuilder` and the integration object: what the document's own examples do, and their edges."""
+"""`ResponseBuilder` and the integration object: the examples of the document, and their edge cases."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TURN: list[ThreadEvent] = [
 ]
 
 
-def test_a_builder_tells_each_call_to_the_emitter_it_names() -> None:
+def test_builder_emits_to_the_emitter_of_each_call() -> None:
     """B-5, B-2: to a collecting, a callback, an SSE and a null emitter alike."""
     builder, collector = ResponseBuilder("gpt-5"), EventCollector()
     frames: list[bytes] = []
@@ -62,8 +62,8 @@ def test_a_builder_tells_each_call_to_the_emitter_it_names() -> None:
     assert list(builder.losses) == []
 
 
-def test_a_builder_may_be_finished_before_its_turn_is() -> None:
-    """B-4: well, or with an error."""
+def test_builder_can_be_finished_before_its_turn() -> None:
+    """B-4: completed, or failed with an error."""
     for error, status in ((None, "completed"), (ApiError("cut", code="cancelled"), "failed")):
         builder, collector = ResponseBuilder("gpt-5"), EventCollector()
         for event in TURN[:-2]:
@@ -75,8 +75,8 @@ def test_a_builder_may_be_finished_before_its_turn_is() -> None:
         assert sum(isinstance(event, TerminalEvent) for event in collector.events) == 1
 
 
-def test_the_integration_tells_its_callback_and_finishes_with_the_response(tmp_path: Path) -> None:
-    """B-8: as the document drives it, from the switches of a file."""
+def test_integration_calls_its_callback_and_returns_the_response(tmp_path: Path) -> None:
+    """B-8: as in the document, with the switches of a file."""
     file = tmp_path / "vtcode.toml"
     file.write_text("[agent.open_responses]\nenabled = true\ninclude_extensions = false\n")
     integration = OpenResponsesIntegration.from_toml(file)
@@ -92,8 +92,8 @@ def test_the_integration_tells_its_callback_and_finishes_with_the_response(tmp_p
     assert integration.finish_response() is None
 
 
-def test_an_integration_that_is_switched_off_does_nothing() -> None:
-    """B-8: `enabled` is false unless somebody says otherwise."""
+def test_disabled_integration_does_nothing() -> None:
+    """B-8: `enabled` is false by default."""
     integration = OpenResponsesIntegration()
     heard: list[StreamEvent] = []
     integration.set_callback(heard.append)
@@ -104,7 +104,7 @@ def test_an_integration_that_is_switched_off_does_nothing() -> None:
     assert heard == []
 
 
-def test_without_events_there_is_still_a_response() -> None:
+def test_integration_without_events_returns_a_response() -> None:
     """B-8: `emit_events`."""
     integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True, emit_events=False), slug="acme")
     heard: list[StreamEvent] = []
@@ -118,7 +118,7 @@ def test_without_events_there_is_still_a_response() -> None:
     assert [type_of(item) for item in response.output] == ["acme:file_change"]
 
 
-def test_responses_come_one_after_the_other() -> None:
+def test_integration_refuses_overlapping_responses() -> None:
     """B-1."""
     integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True))
     with pytest.raises(InvalidTransition, match="call start_response before process_event"):

@@ -1,4 +1,4 @@
-"""Programs as models: what they are asked, what they tell, and that nothing of them outlives the turn (F-5)."""
+"""Programs as models: their input, their output, and that no process outlives the turn (F-5)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def said(response: Response) -> str:
     return str(response.output[0].content[0].text)  # type: ignore[union-attr, index]
 
 
-def test_a_program_that_tells_what_codex_tells_is_a_model() -> None:
+def test_program_with_codex_output_is_served_as_a_model() -> None:
     """F-5: its own recording, behind `/v1/chat/completions`."""
     agent = program(f"import sys; sys.stdout.write(open({str(RECORDING)!r}, encoding='utf-8').read())")
     with serving(agent) as gateway:
@@ -67,7 +67,7 @@ def test_a_program_that_tells_what_codex_tells_is_a_model() -> None:
         ),
     ],
 )
-def test_the_conversation_is_the_programs_input(
+def test_program_gets_the_conversation_as_input(
     input: str | list[ItemParam], instructions: str | None, asked: str
 ) -> None:
     response = answer(program(TELLER), input, instructions)
@@ -75,26 +75,26 @@ def test_the_conversation_is_the_programs_input(
     assert said(response) == asked
 
 
-def test_lines_that_are_no_events_are_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_that_are_no_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """F-4."""
     with caplog.at_level(logging.WARNING, logger="antiphon.agent"):
         answer(program(TELLER))
     assert "a line: its content (it is not an event)" in caplog.text
 
 
-def test_a_program_runs_in_its_folder(tmp_path: Path) -> None:
+def test_program_runs_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "asked.txt").touch()
     code = TELLER.replace("sys.stdin.read()", "' '.join(__import__('os').listdir())")
     assert said(answer(program(code, folder=tmp_path))) == "asked.txt"
 
 
-def test_a_program_that_stops_in_the_middle_has_failed() -> None:
+def test_program_that_exits_early_fails_the_response() -> None:
     response = answer(program("import sys; sys.stdin.close()"), "x" * 1_000_000)
     assert response.error is not None
     assert response.error.code == "upstream_disconnected"
 
 
-def test_a_program_that_is_not_there_fails_the_response(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_program_fails_the_response(caplog: pytest.LogCaptureFixture) -> None:
     response = answer(command_agent(["/nowhere/agent"], model="lab"))
     assert response.error is not None
     assert response.error.code == "upstream_unavailable"
@@ -102,8 +102,8 @@ def test_a_program_that_is_not_there_fails_the_response(caplog: pytest.LogCaptur
     assert "/nowhere/agent" in caplog.text
 
 
-def test_a_program_ends_with_its_turn_and_so_does_what_it_started(tmp_path: Path) -> None:
-    """Cancelling the turn kills the whole group: the pipe that only the grandchild holds comes to its end."""
+def test_cancelled_turn_kills_the_program_and_its_children(tmp_path: Path) -> None:
+    """Cancelling the turn kills the whole process group: the pipe that only the grandchild holds is closed."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -125,7 +125,7 @@ def test_a_program_ends_with_its_turn_and_so_does_what_it_started(tmp_path: Path
 
 
 def _held(reader: int) -> bytes | None:
-    """What a pipe has: None if nothing yet, nothing if nobody holds its other end."""
+    """The content of a pipe: None if there is none yet, empty if its other end is closed."""
     try:
         return os.read(reader, 1)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""`examples/agent.py` does what it says."""
+"""`examples/agent.py` works as documented."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.producer.serving import load_agent
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def test_the_example_tells_what_is_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_agent_lists_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F-5, B-3: an agent in fewer than sixty lines."""
     assert len((EXAMPLES / "agent.py").read_text().splitlines()) < 60
     (tmp_path / "src").mkdir()

@@ -1,4 +1,4 @@
-"""Agents found by name, mounted into another server, and served from the command line in a process of their own."""
+"""Agents loaded by name, mounted into another server, and served from the command line in their own process."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ async def plain(turn: Turn) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with a module in it, which no other test finds."""
+    """A folder with a module that no other test imports."""
     (tmp_path / "lab_agents.py").write_text(MODULE)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
     sys.modules.pop("lab_agents", None)
 
 
-def test_an_agent_is_found_by_module_and_name(folder: Path) -> None:
+def test_load_agent_imports_by_module_and_name(folder: Path) -> None:
     found = load_agent("lab_agents:hello", str(folder))
     assert isinstance(found, Agent)
     assert found is load_agent("lab_agents:hello", str(folder))
@@ -61,12 +61,12 @@ def test_an_agent_is_found_by_module_and_name(folder: Path) -> None:
         ("lab_agents:plain", "put @agent"),
     ],
 )
-def test_what_is_no_agent_is_an_error_that_says_what_to_do(spec: str, said: str, folder: Path) -> None:
+def test_load_agent_refuses_invalid_names_with_a_remedy(spec: str, said: str, folder: Path) -> None:
     with pytest.raises(ConfigError, match=said):
         load_agent(spec, str(folder))
 
 
-def test_each_process_opens_the_agents_of_the_configuration(folder: Path) -> None:
+def test_configured_agents_are_loaded_in_each_process(folder: Path) -> None:
     config = Config(upstreams=[agent_upstream("lab_agents:hello", load_agent("lab_agents:hello", str(folder)))])
     (upstream,) = Routes(config, {}, {}).upstreams
 
@@ -98,14 +98,14 @@ def ask(app: Any, path: str, root: str = "", **headers: str) -> httpx2.Response:
 
 
 @pytest.mark.parametrize("root", ["", "/agents"])
-def test_an_agent_is_mounted_into_another_server(root: str) -> None:
-    """F-5: at its top or under a path of it."""
+def test_agent_can_be_mounted_into_another_server(root: str) -> None:
+    """F-5: at the root or under a path."""
     answer = ask(mine.asgi(), f"{root}/v1/responses", root)
     assert answer.json()["output"][0]["content"][0]["text"] == "Here."
     assert answer.json()["store"] is False
 
 
-def test_a_mounted_agent_has_the_keys_of_its_configuration() -> None:
+def test_mounted_agent_requires_the_keys_of_its_configuration() -> None:
     alice = KeyConfig(name="alice", sha256=key_hash(b"secret").hex())
     app = mine.asgi(Config(keys=[alice], store=StoreConfig(url="off")))
     assert ask(app, "/v1/responses").status_code == 401
@@ -113,8 +113,8 @@ def test_a_mounted_agent_has_the_keys_of_its_configuration() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_command_line_serves_an_agent(workers: int, folder: Path) -> None:
-    """F-5: `antiphon serve --agent module:name`, from the folder where the module is; with several processes too."""
+def test_serve_command_serves_an_agent(workers: int, folder: Path) -> None:
+    """F-5: `antiphon serve --agent module:name`, from the folder of the module; with several processes too."""
     (folder / "antiphon.toml").write_text(
         f'[server]\nworkers = {workers}\n[store]\nurl = "off"\n[[upstreams]]\nname = "also"\ndialect = "responses"\n'
         'agent = "lab_agents:hello"\nmodels = ["also"]\n'

@@ -10,7 +10,7 @@ from antiphon.errors import ConfigError
 from antiphon.producer import OpenResponsesConfig, load_settings
 
 
-def test_without_a_word_the_layer_is_off_and_would_tell_everything(tmp_path: Path) -> None:
+def test_default_settings_are_disabled_with_all_outputs(tmp_path: Path) -> None:
     """B-8: the defaults of the document's table."""
     file = tmp_path / "agent.toml"
     file.write_text("")
@@ -19,7 +19,7 @@ def test_without_a_word_the_layer_is_off_and_would_tell_everything(tmp_path: Pat
     )
 
 
-def test_switches_are_read_from_their_table_and_nothing_else_of_the_file(tmp_path: Path) -> None:
+def test_settings_are_read_from_their_table_only(tmp_path: Path) -> None:
     """B-8."""
     file = tmp_path / "agent.toml"
     file.write_text('[agent]\nprovider = "x"\n[agent.open_responses]\nenabled = true\ninclude_reasoning = false\n')
@@ -35,19 +35,19 @@ def test_switches_are_read_from_their_table_and_nothing_else_of_the_file(tmp_pat
         ("agent = 1\n[x", "agent.toml"),
     ],
 )
-def test_what_cannot_be_meant_is_an_error_that_says_where(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_setting_is_refused_with_its_place(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
     with pytest.raises(ConfigError, match=said):
         load_settings(file)
 
 
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_missing_settings_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         load_settings(tmp_path / "none.toml")
 
 
-def test_a_file_whose_agent_is_something_else_has_the_defaults(tmp_path: Path) -> None:
+def test_settings_default_if_agent_is_no_table(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text("agent = 1\n")
     assert load_settings(file) == OpenResponsesConfig()

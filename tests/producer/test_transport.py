@@ -47,7 +47,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", ASKED)
-def test_clients_of_every_dialect_ask_an_agent(path: str) -> None:
+def test_agent_answers_clients_of_every_dialect(path: str) -> None:
     """F-5, F-1."""
     with serving(echo) as gateway:
         answer = gateway.post(ASKED[path], path)
@@ -55,8 +55,8 @@ def test_clients_of_every_dialect_ask_an_agent(path: str) -> None:
     assert "Hello! there! " in answer.text
 
 
-def test_a_stream_is_the_agents_events() -> None:
-    """F-5, B-2: under the gateway's own ids and numbers, judged by the grammar as it went."""
+def test_agent_stream_has_the_events_of_the_agent() -> None:
+    """F-5, B-2: with the gateway's own ids and numbers, checked by the grammar."""
     with serving(echo) as gateway:
         answer = gateway.post(body(stream=True))
     frames = sse.Decoder().feed(answer.content)
@@ -70,14 +70,14 @@ def test_a_stream_is_the_agents_events() -> None:
     assert frames[-1].data == b"[DONE]"
 
 
-def test_an_agent_is_listed_and_nothing_else_of_it_can_be_asked() -> None:
+def test_agent_is_listed_as_a_model_and_tokens_are_estimated() -> None:
     with serving(echo) as gateway:
         assert [model["id"] for model in gateway.get("/v1/models").json()["data"]] == ["echo"]
         assert gateway.post(body(), "/v1/responses/input_tokens").json()["input_tokens"] > 0
 
 
-def test_an_agent_is_told_the_whole_conversation_that_the_gateway_remembers(tmp_path: Path) -> None:
-    """F-5, F-2: `previous_response_id`, and background work that is asked for later."""
+def test_agent_gets_the_whole_stored_conversation(tmp_path: Path) -> None:
+    """F-5, F-2: `previous_response_id`, and background responses that are fetched later."""
 
     @agent(model="count")
     async def count(turn: Turn) -> None:
@@ -93,7 +93,7 @@ def test_an_agent_is_told_the_whole_conversation_that_the_gateway_remembers(tmp_
         until(lambda: gateway.get(f"/v1/responses/{behind['id']}").json()["status"] == "completed")
 
 
-def test_background_work_that_is_cancelled_cancels_the_agent(tmp_path: Path) -> None:
+def test_cancelling_a_background_response_cancels_the_agent(tmp_path: Path) -> None:
     """F-5: cancellation arrives as `CancelledError`."""
     waiter, begun, ended = _waiting()
     store = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
@@ -105,7 +105,7 @@ def test_background_work_that_is_cancelled_cancels_the_agent(tmp_path: Path) -> 
     assert cancelled["status"] == "cancelled"
 
 
-def test_a_client_that_leaves_cancels_the_agent() -> None:
+def test_client_disconnect_cancels_the_agent() -> None:
     waiter, begun, ended = _waiting()
     with serving(waiter) as gateway:
         with gateway.connect() as connection:
@@ -133,7 +133,7 @@ def _waiting() -> tuple[Agent, threading.Event, threading.Event]:
     return wait, begun, ended
 
 
-def test_a_websocket_reaches_an_agent() -> None:
+def test_agent_answers_over_a_websocket() -> None:
     """F-5."""
     with serving(echo) as gateway, open_websocket(gateway.port) as socket:
         socket.send(msgspec.json.encode({"type": "response.create", **body()}).decode())
@@ -143,8 +143,8 @@ def test_a_websocket_reaches_an_agent() -> None:
     assert kinds.count("response.output_text.delta") == 2
 
 
-def test_an_agents_refusal_has_its_status() -> None:
-    """B-6: a client that waits for the whole answer is told by the status."""
+def test_client_fault_of_an_agent_has_its_status() -> None:
+    """B-6: a client that waits for a plain answer gets the status."""
 
     @agent(model="picky")
     async def picky(turn: Turn) -> None:
@@ -169,8 +169,8 @@ async def _all(answer: UpstreamResponse) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["output_text", "reasoning_text"])
-def test_an_agent_waits_for_a_reader_that_is_slow(kind: str) -> None:
-    """Little waits in memory, however much the agent has to say."""
+def test_agent_waits_for_a_slow_reader(kind: str) -> None:
+    """Little is buffered in memory, however much the agent writes."""
     written = 0
 
     @agent(model="long")
@@ -192,8 +192,8 @@ def test_an_agent_waits_for_a_reader_that_is_slow(kind: str) -> None:
     assert written == 1_000_000
 
 
-def test_an_agent_that_never_waits_leaves_others_their_turn() -> None:
-    """One that computes between its words is heard while it does, not when it is done."""
+def test_agent_without_awaits_yields_to_the_event_loop() -> None:
+    """The text of an agent that computes between its writes is delivered meanwhile, not at the end."""
     heard: list[int] = []
 
     @agent(model="busy")
@@ -216,7 +216,7 @@ def test_an_agent_that_never_waits_leaves_others_their_turn() -> None:
     assert max(heard) < 5
 
 
-def test_an_agent_that_has_told_its_end_may_put_things_away() -> None:
+def test_agent_can_clean_up_after_its_end() -> None:
     away: list[str] = []
 
     @agent(model="tidy")
@@ -240,7 +240,7 @@ def test_an_agent_that_has_told_its_end_may_put_things_away() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "asked", "status"), [("GET", "models", None, 404), ("POST", "responses", {"input": 7}, 400)]
 )
-def test_what_is_no_turn_is_refused(method: str, path: str, asked: Any, status: int) -> None:
+def test_agent_transport_refuses_requests_that_are_no_turns(method: str, path: str, asked: Any, status: int) -> None:
     async def read() -> tuple[int, bytes]:
         answer = await _ask(AgentTransport({"lab:agent": echo}, HttpTransport({})), asked, method, path)
         answer.abort()
@@ -251,7 +251,7 @@ def test_what_is_no_turn_is_refused(method: str, path: str, asked: Any, status: 
     assert b'"error"' in said
 
 
-def test_every_other_address_is_the_networks_and_an_end_ends_agents_too() -> None:
+def test_agent_transport_forwards_other_addresses_and_close_cancels_agents() -> None:
     waiter, _, ended = _waiting()
 
     async def read(base_url: str) -> bytes:
@@ -272,7 +272,7 @@ def test_every_other_address_is_the_networks_and_an_end_ends_agents_too() -> Non
     assert ended.is_set()
 
 
-def test_an_agent_that_fails_fails_the_stream() -> None:
+def test_agent_failure_fails_the_stream() -> None:
     @agent(model="poor")
     async def poor(turn: Turn) -> None:
         async with turn.message() as out:

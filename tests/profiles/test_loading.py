@@ -18,25 +18,25 @@ def write(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_a_profile_is_loaded_by_path_as_text_or_as_a_path(tmp_path: Path) -> None:
+def test_load_profile_accepts_a_path_or_a_string(tmp_path: Path) -> None:
     write(tmp_path, mine=PLAIN)
     for path in (tmp_path / "mine.toml", str(tmp_path / "mine.toml")):
         assert load_profile(path).name == "mine"
 
 
-def test_a_profile_is_loaded_by_name_from_a_folder_and_shadows_a_shipped_one(tmp_path: Path) -> None:
+def test_profile_in_a_folder_overrides_a_shipped_one(tmp_path: Path) -> None:
     write(tmp_path, chat=PLAIN)
     assert load_profile("chat", folders=[tmp_path]).about == "mine"
     assert load_profile("chat").about != "mine"
 
 
-def test_a_users_own_file_extends_a_shipped_one_also_of_the_same_name(tmp_path: Path) -> None:
+def test_profile_can_extend_a_shipped_one_of_the_same_name(tmp_path: Path) -> None:
     write(tmp_path, chat='about = "mine"\nextends = "chat"\n', other='about = "other"\nextends = "open-responses"\n')
     assert load_profile("chat", folders=[tmp_path]).wire == load_profile("chat").wire
     assert load_profile(tmp_path / "other.toml").dialect == "responses"
 
 
-def test_a_path_in_extends_is_meant_from_the_files_own_folder(tmp_path: Path) -> None:
+def test_extends_path_is_relative_to_the_folder_of_the_file(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     write(tmp_path, base=PLAIN)
@@ -44,7 +44,7 @@ def test_a_path_in_extends_is_meant_from_the_files_own_folder(tmp_path: Path) ->
     assert load_profile(inner / "mine.toml").dialect == "chat"
 
 
-def test_a_circle_is_refused_with_its_whole_chain(tmp_path: Path) -> None:
+def test_circular_extends_is_refused_with_its_chain(tmp_path: Path) -> None:
     write(tmp_path, a='about = ""\nextends = "b"', b='about = ""\nextends = "c"', c='about = ""\nextends = "a"')
     with pytest.raises(ProfileError) as caught:
         load_profile("a", folders=[tmp_path])
@@ -53,13 +53,13 @@ def test_a_circle_is_refused_with_its_whole_chain(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{tmp_path / 'a.toml'}, line 2: ")
 
 
-def test_a_profile_that_extends_itself_is_a_circle(tmp_path: Path) -> None:
+def test_profile_that_extends_itself_is_refused(tmp_path: Path) -> None:
     write(tmp_path, a='about = ""\nextends = "a"')
     with pytest.raises(ProfileError, match="in a circle"):
         load_profile("a", folders=[tmp_path])
 
 
-def test_an_unknown_name_is_told_with_the_closest_known(tmp_path: Path) -> None:
+def test_unknown_profile_is_refused_with_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"no profile is named 'open-response'; did you mean 'open-responses'\?"):
         load_profile("open-response")
     write(tmp_path, mine='about = ""\nextends = "chatt"')
@@ -67,7 +67,7 @@ def test_an_unknown_name_is_told_with_the_closest_known(tmp_path: Path) -> None:
         load_profile("mine", folders=[tmp_path])
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match=r"none\.toml: cannot be read: No such file"):
         load_profile(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_bytes(b'about = "\xff"')
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         load_profile(tmp_path / "bad.toml")
 
 
-def test_names_are_those_of_the_folders_and_the_shipped(tmp_path: Path) -> None:
+def test_profile_names_lists_folders_and_shipped_profiles(tmp_path: Path) -> None:
     write(tmp_path, mine=PLAIN)
     (tmp_path / "notes.txt").write_text("x", encoding="utf-8")
     shipped = profile_names()

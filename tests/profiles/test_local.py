@@ -1,4 +1,5 @@
-"""The profile of the embedded model: what it is sent, whatever a client sends. What it makes of that: `upstream/test_embedded`."""
+"""The profile of the embedded model: what it receives for any client request. The answers of the model:
+`upstream/test_embedded`."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ def sent(request: Request) -> tuple[dict[str, Any], list[str]]:
 
 @settings(max_examples=30)
 @given(requests(orphans=True))
-def test_the_model_is_sent_text_in_three_roles_and_nothing_else(request: Request) -> None:
-    """F-4: its template knows no tools, calls, results or parts, and llama.cpp answers 500 to media."""
+def test_local_profile_sends_only_text_in_three_roles(request: Request) -> None:
+    """F-4: its template supports no tools, calls, results or parts, and llama.cpp answers 500 to media."""
     body, losses = sent(request)
     for message in body["messages"]:
         assert message.keys() <= {"role", "content", "refusal"}
@@ -38,7 +39,7 @@ def test_the_model_is_sent_text_in_three_roles_and_nothing_else(request: Request
     assert not request.tools or losses
 
 
-def test_media_calls_and_results_are_said_in_words() -> None:
+def test_local_profile_describes_media_calls_and_results_in_words() -> None:
     body, losses = sent(
         decode_request(
             json.dumps(

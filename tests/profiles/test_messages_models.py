@@ -1,4 +1,4 @@
-"""The table of models in the profile `messages`, which `anthropic` has too, against the strict server's own list."""
+"""The table of models in the profile `messages`, which `anthropic` inherits, against the strict server's own list."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(body: bytes) -> dict[str, Any]:
 
 
 def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a Messages client as a server gets it, which takes it."""
+    """The body of a Messages client as an accepting server receives it."""
     request, _ = messages.request_to_hub(json.dumps(body).encode())
     encoded, _ = messages.request_from_hub(request, wire_of(profile))
     assert refusal(encoded) == {}
@@ -59,7 +59,7 @@ def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Bodies that ask a model for any thinking and any effort, as long as the two go together."""
+    """Bodies with any thinking and any effort, as long as the two are compatible."""
     body: dict[str, Any] = {
         "max_tokens": draw(st.sampled_from([1, 2000, 64_000])),
         "messages": [{"role": "user", "content": "hi"}],
@@ -80,7 +80,7 @@ def bodies(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(body=bodies())
-def test_any_thinking_and_effort_of_a_client_is_sent_in_a_form_that_the_model_takes(body: dict[str, Any]) -> None:
+def test_thinking_and_effort_of_a_messages_client_are_accepted_by_the_model(body: dict[str, Any]) -> None:
     """RSN-4: the same to servers of both profiles."""
     one, other = (sent_by_client(profile, body) for profile in PROFILES)
     assert (one.get("thinking"), one.get("output_config")) == (other.get("thinking"), other.get("output_config"))
@@ -88,12 +88,12 @@ def test_any_thinking_and_effort_of_a_client_is_sent_in_a_form_that_the_model_ta
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("model", MODELS)
-def test_thinking_and_effort_of_a_client_are_kept_where_the_model_takes_them(profile: str, model: str) -> None:
+def test_supported_thinking_and_effort_are_kept(profile: str, model: str) -> None:
     """RSN-4."""
     kinds, efforts = TAKEN[model]
     body = {"model": model, "max_tokens": 9000, "messages": [{"role": "user", "content": "hi"}]}
     for kind in kinds & THINKING.keys():
-        if kind != "disabled" or kinds - set(OFF):  # a model that cannot think need not be told not to
+        if kind != "disabled" or kinds - set(OFF):  # `disabled` need not be sent to a model without thinking
             assert sent_by_client(profile, {**body, "thinking": THINKING[kind]})["thinking"] == THINKING[kind]
     for effort in efforts:
         assert sent_by_client(profile, {**body, "output_config": {"effort": effort}})["output_config"] == {
@@ -107,7 +107,7 @@ def test_thinking_and_effort_of_a_client_are_kept_where_the_model_takes_them(pro
     limit=st.sampled_from([16, 2000, 64_000]),
     profile=st.sampled_from(PROFILES),
 )
-def test_any_effort_of_another_client_is_sent_in_a_form_that_the_model_takes(
+def test_effort_of_other_clients_is_accepted_by_the_model(
     model: str, effort: ReasoningEffort, limit: int, profile: str
 ) -> None:
     """RSN-4."""
@@ -116,13 +116,13 @@ def test_any_effort_of_another_client_is_sent_in_a_form_that_the_model_takes(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_every_spelling_of_a_model_has_its_row(profile: str) -> None:
+def test_every_spelling_of_a_model_matches_its_row(profile: str) -> None:
     wire = wire_of(profile)
     assert {name: model_thinking(wire, name) for name in OTHER_NAMES} == {
         name: model_thinking(wire, like) for name, like in OTHER_NAMES.items()
     }
 
 
-def test_names_of_no_row_are_told_as_their_profile_has_it() -> None:
+def test_unlisted_models_use_the_default_of_the_profile() -> None:
     assert model_thinking(wire_of("anthropic"), "our-model").thinking[0] == "adaptive"
     assert model_thinking(wire_of("messages"), "our-model").thinking[0] == "enabled"

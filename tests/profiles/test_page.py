@@ -1,4 +1,4 @@
-"""`docs/profiles.md` names what is there."""
+"""`docs/profiles.md` lists everything that exists."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def _rows(heading: str) -> list[list[str]]:
     return [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
 
 
-def test_every_shipped_profile_is_on_the_page_with_its_dialect() -> None:
+def test_page_lists_every_shipped_profile_with_its_dialect() -> None:
     told = {name: row[1] for row in _rows("The shipped ones") for name in re.findall(r"`([^`]+)`", row[0])}
     assert told == {name: load_profile(name).dialect for name in profile_names()}
 
 
-def test_every_quirk_is_on_the_page() -> None:
+def test_page_lists_every_quirk() -> None:
     assert {name for row in _rows("Quirks") for name in re.findall(r"`([^`]+)`", row[0])} == set(QUIRKS)
 
 
-def test_the_profile_on_the_page_loads() -> None:
+def test_page_example_profile_loads() -> None:
     text = next(block for block in re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL) if "extends" in block)
     profile = parse_profile(text, "lab", find_parent=load_profile)
     assert (profile.key_header, profile.headers) == ("x-lab-key", tomllib.loads(text)["headers"])
 
 
-def test_the_models_on_the_page_have_the_rows_that_they_are_said_to_have() -> None:
+def test_page_model_table_matches_the_profile() -> None:
     wire = load_profile("anthropic").wire
     assert isinstance(wire, MessagesWire)
     rows = [row for row in _rows("Models of one server") if row[0].startswith("`claude-")]
     told = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     assert told == {name: list(model_thinking(wire, name).thinking) for name in told}
-    assert len(rows) == len(wire.models) - 2  # the last two have their names in words
+    assert len(rows) == len(wire.models) - 2  # the last two are described in words

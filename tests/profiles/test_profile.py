@@ -1,4 +1,4 @@
-"""Reading profiles from text: what they mean, how they build on each other, and how they complain."""
+"""Parsing profiles from text: their meaning, inheritance, and errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ quirks = ["developer_as_system", { name = "reasoning_as_text", before = "(", aft
 max_tokens = "max_completion_tokens"
 pass_fields = ["top_k"]
 """
-# D-1: what one gateway of this API takes, as found out by asking it.
+# D-1: what one gateway of this API accepts, found by experiments.
 D1 = """
 about = "takes messages only; facts from an empirical table"
 dialect = "responses"
@@ -44,7 +44,7 @@ quirks = [
 
 
 def profiles(**texts: str) -> Callable[[str], Profile]:
-    """Profiles by name, with no file anywhere."""
+    """Profiles by name, without files."""
 
     def find(name: str) -> Profile:
         return parse_profile(texts[name], name, find_parent=find)
@@ -52,11 +52,11 @@ def profiles(**texts: str) -> Callable[[str], Profile]:
     return find
 
 
-# What they mean
+# Meaning
 
 
 def test_profile_inherits_and_overrides_foreign_reasoning() -> None:
-    """RSN-3: it is left out unless a profile wants it as text."""
+    """RSN-3: it is dropped unless a profile wants it as text."""
     texts = {
         "base": 'about = "x"\ndialect = "chat"\nforeign_reasoning = "text"',
         "same": 'about = "x"\nextends = "base"',
@@ -69,8 +69,8 @@ def test_profile_inherits_and_overrides_foreign_reasoning() -> None:
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses", "messages", "gemini"])
-def test_foreign_reasoning_can_be_told_as_text_in_every_dialect(dialect: str) -> None:
-    """RSN-3: what another made, with its text or with what its envelope has of it; its own is left alone."""
+def test_foreign_reasoning_can_be_sent_as_text_in_every_dialect(dialect: str) -> None:
+    """RSN-3: reasoning of another server, with its text or the text of its envelope; its own is unchanged."""
     profile = parse_profile(
         f'about = "x"\ndialect = "{dialect}"\nforeign_reasoning = "text"\nwire.maker = "lab"', "odd"
     )
@@ -97,7 +97,7 @@ def test_foreign_reasoning_can_be_told_as_text_in_every_dialect(dialect: str) ->
     ]
 
 
-def test_headers_are_inherited_one_by_one_and_what_else_a_key_needs_as_a_whole() -> None:
+def test_headers_are_inherited_one_by_one_and_other_settings_as_a_whole() -> None:
     texts = {
         "base": 'about = "x"\ndialect = "chat"\nkey_header = "api-key"\npass_headers = ["a"]\n[headers]\nx-one = "1"\nx-two = "2"',
         "same": 'about = "x"\nextends = "base"\n[headers]\nx-two = "two"',
@@ -108,7 +108,7 @@ def test_headers_are_inherited_one_by_one_and_what_else_a_key_needs_as_a_whole()
     assert (other.key_header, other.pass_headers, other.headers) == ("authorization", (), {"x-one": "1", "x-two": "2"})
 
 
-def test_a_profile_names_its_quirks_and_fills_its_wire_options() -> None:
+def test_profile_has_its_quirks_and_wire_options() -> None:
     profile = parse_profile(BASE, "base")
     assert (profile.name, profile.dialect, profile.about) == ("base", "chat", "a base")
     assert [quirk.name for quirk in profile.quirks] == ["developer_as_system", "reasoning_as_text"]
@@ -119,7 +119,7 @@ def test_a_profile_names_its_quirks_and_fills_its_wire_options() -> None:
     assert profile.wire.system == ChatWire().system
 
 
-def test_a_profile_that_says_nothing_is_its_dialect_as_it_is() -> None:
+def test_profile_without_settings_is_the_plain_dialect() -> None:
     profile = parse_profile('about = "plain"\ndialect = "responses"', "plain")
     assert profile.wire == ResponsesWire()
     request = decode_request(b'{"input":"hi"}')
@@ -128,7 +128,7 @@ def test_a_profile_that_says_nothing_is_its_dialect_as_it_is() -> None:
     assert len(losses) == 0
 
 
-def test_quirks_run_in_the_order_in_which_they_stand() -> None:
+def test_quirks_run_in_the_listed_order() -> None:
     one = parse_profile(
         'about = ""\ndialect = "chat"\nquirks = ["developer_as_system", "system_to_instructions"]', "one"
     )
@@ -140,7 +140,7 @@ def test_quirks_run_in_the_order_in_which_they_stand() -> None:
     assert not other.apply_quirks(request)[0].instructions
 
 
-def test_a_child_adds_to_its_parent_key_by_key() -> None:
+def test_child_profile_overrides_its_parent_key_by_key() -> None:
     child = """
 about = "a child"
 extends = "base"
@@ -157,7 +157,7 @@ max_tokens = "max_tokens"
     assert list(profile.wire.pass_fields) == ["top_k"]
 
 
-def test_a_child_takes_a_quirk_out_and_a_grandchild_puts_it_back_elsewhere() -> None:
+def test_child_profile_can_remove_a_quirk_and_a_grandchild_add_it_again() -> None:
     find = profiles(
         base=BASE,
         child='about = ""\nextends = "base"\nquirks = ["-developer_as_system"]',
@@ -167,13 +167,13 @@ def test_a_child_takes_a_quirk_out_and_a_grandchild_puts_it_back_elsewhere() -> 
     assert [quirk.name for quirk in find("grandchild").quirks] == ["reasoning_as_text", "developer_as_system"]
 
 
-def test_quirks_can_stand_in_tables_of_their_own() -> None:
+def test_quirks_can_be_tables() -> None:
     text = 'about = ""\ndialect = "chat"\n[[quirks]]\nname = "only_items"\ntypes = ["message"]\n'
     assert [quirk.name for quirk in parse_profile(text, "x").quirks] == ["only_items"]
 
 
-def test_the_empirical_table_is_a_profile() -> None:
-    """D-1, D-2: what such a server accepts is what the profile makes of a conversation with a tool in it."""
+def test_empirical_table_is_expressed_as_a_profile() -> None:
+    """D-1, D-2: the profile converts a conversation with a tool to what such a server accepts."""
     request = decode_request(
         msgspec.json.encode(
             {
@@ -204,8 +204,8 @@ def test_the_empirical_table_is_a_profile() -> None:
 
 @settings(max_examples=40)
 @given(request_=requests())
-def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_: Request) -> None:
-    """D-1: no calls, no results and nothing else but messages; assistant history as strings."""
+def test_empirical_profile_satisfies_its_constraints_for_any_conversation(request_: Request) -> None:
+    """D-1: no calls, no results, only messages; assistant history as strings."""
     prepared, _ = parse_profile(D1, "d1").apply_quirks(request_)
     for item in input_items(prepared):
         assert isinstance(item, MessageParam)
@@ -213,7 +213,7 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
     assert call_ids(prepared) == call_ids(request_)
 
 
-# How they complain
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_profile_error_for_a_missing_setting_has_no_line(text: str, said: str) -
     assert str(caught.value).startswith(said)
 
 
-def test_a_child_of_another_dialect_is_refused() -> None:
+def test_child_profile_of_another_dialect_is_refused() -> None:
     find = profiles(base=BASE, child='about = ""\nextends = "base"\ndialect = "responses"')
     with pytest.raises(
         ProfileError, match="child, line 3: dialect: got 'responses', but 'base', which it extends, has 'chat'"
@@ -334,7 +334,7 @@ def test_a_child_of_another_dialect_is_refused() -> None:
         find("child")
 
 
-def test_an_error_in_a_parent_names_both_files() -> None:
+def test_error_in_a_parent_profile_names_both_files() -> None:
     find = profiles(base=BASE + 'sytem = "first"', child='about = ""\nextends = "base"')
     with pytest.raises(
         ProfileError, match=r"child, line 2: extends 'base': base, line 8: wire\.sytem is no known setting"
@@ -348,7 +348,7 @@ def test_an_error_in_a_parent_names_both_files() -> None:
     comments=st.lists(st.sampled_from(["", "# quirks = [", '# "', "#]"]), min_size=7, max_size=7),
     wrong=st.sampled_from(["nope", "dropreasoning"]),
 )
-def test_the_line_is_right_wherever_the_mistake_stands(names: list[str], comments: list[str], wrong: str) -> None:
+def test_profile_error_line_is_right_at_any_position(names: list[str], comments: list[str], wrong: str) -> None:
     lines = ['about = """', "several # lines", '"""', 'dialect = "chat"', "quirks = ["]
     lines += [f'  "{name}", {comment}' for name, comment in zip(names, comments, strict=False)]
     lines += [f'"{wrong}"', "]", "[wire]", 'system = "first"']

@@ -11,7 +11,7 @@ from antiphon.profiles.providers import Provider, builtin_providers
 
 
 def asked_of(config: Config, model: str) -> tuple[str, str] | None:
-    """The upstream that is asked for a model, and the name it is asked for."""
+    """The upstream for a model, and the model name that it receives."""
     return next(((up.name, name) for up in config.upstreams if (name := up.upstream_model(model)) is not None), None)
 
 
@@ -20,7 +20,7 @@ def with_keys(*names: str) -> Config:
 
 
 @pytest.mark.parametrize("row", builtin_providers(), ids=lambda row: row.name)
-def test_a_provider_is_an_upstream_once_its_variable_is_set(row: Provider) -> None:
+def test_provider_is_an_upstream_if_its_variable_is_set(row: Provider) -> None:
     """Every row passes all checks of a configuration, its profile's dialect and its URL included."""
     config = with_keys(row.name)
     assert [upstream.name for upstream in config.upstreams] == ["local", row.name]
@@ -29,12 +29,12 @@ def test_a_provider_is_an_upstream_once_its_variable_is_set(row: Provider) -> No
     assert asked_of(config, f"{row.name}/some/model") == (row.name, "some/model")
 
 
-def test_names_and_variables_are_the_rows_own() -> None:
+def test_provider_names_and_variables_are_unique() -> None:
     rows = builtin_providers()
     assert len({row.name for row in rows}) == len({row.api_key_env for row in rows}) == len(rows)
 
 
-def test_a_name_that_is_plainly_a_providers_own_needs_no_prefix() -> None:
+def test_well_known_model_names_need_no_prefix() -> None:
     config = with_keys(*(row.name for row in builtin_providers()))
     for model, name in {
         "local": "local",
@@ -52,13 +52,13 @@ def test_a_name_that_is_plainly_a_providers_own_needs_no_prefix() -> None:
     assert asked_of(config, "olmo") is None
 
 
-def test_who_serves_everybodys_models_is_asked_last() -> None:
+def test_provider_of_all_models_has_the_lowest_priority() -> None:
     assert asked_of(with_keys("openai", "openrouter"), "openai/gpt-5") == ("openai", "gpt-5")
     assert asked_of(with_keys("openrouter"), "openai/gpt-5") == ("openrouter", "openai/gpt-5")
     assert asked_of(with_keys("openai", "openrouter"), "openrouter/openai/gpt-5") == ("openrouter", "openai/gpt-5")
 
 
-def test_the_rows_are_no_profile() -> None:
+def test_provider_table_is_no_profile() -> None:
     assert "providers" not in profile_names()
 
 
@@ -75,5 +75,5 @@ def test_provider_profiles_omit_refused_settings() -> None:
     assert wire_of("deepseek").json_output == "json_object"
 
 
-def test_thoughts_go_back_where_they_are_wanted() -> None:
+def test_deepseek_profile_returns_all_reasoning() -> None:
     assert (wire_of("deepseek").reasoning_field, wire_of("deepseek").reasoning_history) == ("reasoning_content", "all")

@@ -1,4 +1,4 @@
-"""Every quirk, by laws that hold for all of them, then each by what it is for."""
+"""Every quirk, by laws for all of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ every_quirk = pytest.mark.parametrize("quirk", EVERY, ids=lambda quirk: quirk.na
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
-def test_no_text_goes_unless_its_place_is_named_in_losses(quirk: Quirk, request_: Request) -> None:
+def test_quirks_report_every_removed_text(quirk: Quirk, request_: Request) -> None:
     """E-5, F-4."""
     changed, losses = apply(quirk, request_)
     left = set(words(changed))
@@ -50,7 +50,7 @@ def test_quirks_keep_the_order_of_items(quirk: Quirk, request_: Request) -> None
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
-def test_call_ids_are_kept(quirk: Quirk, request_: Request) -> None:
+def test_quirks_keep_call_ids(quirk: Quirk, request_: Request) -> None:
     """E-5."""
     changed, losses = apply(quirk, request_)
     dropped = quirk.name == "only_items" and len(losses) > 0
@@ -60,7 +60,7 @@ def test_call_ids_are_kept(quirk: Quirk, request_: Request) -> None:
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
-def test_a_second_time_changes_nothing_and_loses_nothing(quirk: Quirk, request_: Request) -> None:
+def test_quirks_are_idempotent(quirk: Quirk, request_: Request) -> None:
     once, _ = apply(quirk, request_)
     twice, losses = apply(quirk, once)
     assert twice is once
@@ -70,7 +70,7 @@ def test_a_second_time_changes_nothing_and_loses_nothing(quirk: Quirk, request_:
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
-def test_where_nothing_applies_the_same_object_comes_back(quirk: Quirk, request_: Request) -> None:
+def test_quirks_return_the_same_object_if_nothing_changes(quirk: Quirk, request_: Request) -> None:
     before = encode(request_)
     changed, losses = apply(quirk, request_)
     assert encode(request_) == before

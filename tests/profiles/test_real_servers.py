@@ -1,4 +1,4 @@
-"""The shipped profiles of servers as they really are, by what is sent with them."""
+"""The shipped profiles of real servers, by the bodies that are sent with them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HISTORY = [
 
 
 def sent(profile_name: str, **request: Any) -> dict[str, Any]:
-    """The body that a server gets."""
+    """The body that a server receives."""
     profile = load_profile(profile_name)
     prepared, _ = profile.apply_quirks(decode_request(msgspec.json.encode({"model": "m", **request})))
     body, _ = SERVER_DIALECTS[profile.dialect].request_from_hub(prepared, profile.wire)
@@ -37,8 +37,8 @@ def sent(profile_name: str, **request: Any) -> dict[str, Any]:
     return decoded
 
 
-def test_the_vercel_gateway_gets_strings_and_the_two_text_forms_exactly() -> None:
-    """D-1, D-2: instructions for system messages, developer as it is, calls and results as text."""
+def test_vercel_profile_sends_strings_and_tool_history_as_text() -> None:
+    """D-1, D-2: instructions for system messages, developer unchanged, calls and results as text."""
     body = sent("vercel-ai-gateway-2026-01", input=HISTORY)
     assert body["instructions"] == "Be brief."
     said = [(item["role"], item["content"]) for item in body["input"]]
@@ -57,7 +57,7 @@ def test_the_vercel_gateway_gets_strings_and_the_two_text_forms_exactly() -> Non
     ]
 
 
-def test_through_the_gateway_the_published_server_takes_what_it_refuses_by_itself() -> None:
+def test_vercel_profile_makes_a_refused_history_accepted() -> None:
     """D-1: the same history, with the profile and without."""
     body = {"model": "mock-1", "input": HISTORY, "tools": [{"type": "function", "name": "get_time"}]}
     with vercel() as server:
@@ -71,8 +71,8 @@ def test_through_the_gateway_the_published_server_takes_what_it_refuses_by_itsel
         assert server.refusals == []
 
 
-def test_results_are_blocks_of_one_user_message_in_their_order() -> None:
-    """E-2, E-4: with their ids, after the calls; hints about caching are taken out."""
+def test_ccr_profile_sends_results_as_blocks_of_one_user_message() -> None:
+    """E-2, E-4: with their ids, after the calls; cache hints are removed."""
     hinted = {
         "type": "message",
         "role": "user",
@@ -96,24 +96,24 @@ def test_results_are_blocks_of_one_user_message_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("name", ["llama.cpp", "vllm", "ollama", "openrouter", "groq", "deepseek", "azure"])
-def test_the_servers_that_people_have_are_known_by_name(name: str) -> None:
+def test_profiles_of_common_servers_exist(name: str) -> None:
     """D-1."""
     assert load_profile(name).name == name
 
 
-def test_the_removed_name_of_llama_cpp_names_the_one_that_is_left() -> None:
+def test_removed_profile_name_suggests_the_remaining_one() -> None:
     with pytest.raises(ProfileError, match=r"no profile is named 'llama-cpp'; did you mean 'llama\.cpp'\?"):
         load_profile("llama-cpp")
 
 
-def test_a_server_that_forgets_tool_choice_is_forced_by_a_schema() -> None:
+def test_ollama_profile_forces_a_tool_by_a_schema() -> None:
     tool = {"type": "function", "name": "get_time", "parameters": {"type": "object", "properties": {}}}
     body = sent("ollama", input="hi", tools=[tool], tool_choice="required")
     assert "tool_choice" not in body
     assert body["response_format"]["type"] == "json_schema"
 
 
-def test_settings_of_a_servers_own_reach_it() -> None:
+def test_server_specific_settings_are_passed() -> None:
     """REQ-7."""
     assert sent("vllm", input="hi", top_k=5)["top_k"] == 5
     assert sent("openrouter", input="hi", provider={"order": ["a"]})["provider"] == {"order": ["a"]}
@@ -122,7 +122,7 @@ def test_settings_of_a_servers_own_reach_it() -> None:
     assert wire.reasoning_field == "reasoning"
 
 
-def test_azure_is_the_makers_api_with_its_key_in_another_header() -> None:
+def test_azure_profile_is_openai_with_another_key_header() -> None:
     azure, maker = load_profile("azure"), load_profile("openai")
     assert (azure.key_header, azure.wire) == ("api-key", maker.wire)
 
@@ -131,11 +131,11 @@ def test_azure_is_the_makers_api_with_its_key_in_another_header() -> None:
 @pytest.mark.parametrize(
     "model", ["gpt-4o", "gpt-4.1-nano", "gpt-3.5-turbo", "chatgpt-4o-latest", "ft:gpt-4o-mini:acme::1"]
 )
-def test_encrypted_reasoning_is_not_asked_of_known_models_that_do_not_reason(profile: str, model: str) -> None:
+def test_encrypted_reasoning_is_not_requested_from_listed_models_without_reasoning(profile: str, model: str) -> None:
     assert "include" not in sent(profile, model=model, input="Hi")
 
 
 @pytest.mark.parametrize("profile", ["openai", "azure"])
 @pytest.mark.parametrize("model", ["gpt-5", "o3", "ft:o4-mini:acme::1", "our-deployment"])
-def test_encrypted_reasoning_is_asked_of_all_other_names(profile: str, model: str) -> None:
+def test_encrypted_reasoning_is_requested_from_all_other_models(profile: str, model: str) -> None:
     assert sent(profile, model=model, input="Hi")["include"] == ["reasoning.encrypted_content"]

@@ -37,7 +37,7 @@ PROVIDERS = (
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_a_shipped_profile_loads_and_says_where_its_facts_come_from(name: str) -> None:
+def test_shipped_profile_loads_and_names_its_sources(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
     assert "; facts from " in profile.about
@@ -47,7 +47,7 @@ def test_a_shipped_profile_loads_and_says_where_its_facts_come_from(name: str) -
 @pytest.mark.parametrize("name", profile_names())
 @settings(max_examples=30)
 @given(request_=requests())
-def test_a_shipped_profile_prepares_any_request_and_again_without_change(name: str, request_: Request) -> None:
+def test_shipped_profile_is_idempotent_for_any_request(name: str, request_: Request) -> None:
     profile = load_profile(name)
     prepared, _ = profile.apply_quirks(request_)
     again, losses = profile.apply_quirks(prepared)
@@ -55,22 +55,23 @@ def test_a_shipped_profile_prepares_any_request_and_again_without_change(name: s
     assert list(losses) == []
 
 
-def test_the_general_profiles_hold_what_their_dialect_has_by_itself_or_less() -> None:
+def test_general_profiles_match_or_restrict_their_dialect() -> None:
     assert load_profile("open-responses").wire == ResponsesWire()
     chat = load_profile("chat").wire
     assert isinstance(chat, ChatWire)
     assert set(chat.fields) < set(ChatWire().fields)
 
 
-def test_the_apis_maker_keeps_state_and_refuses_what_only_the_specification_has() -> None:
+def test_openai_profile_is_stateful_and_lacks_only_request_fields() -> None:
     maker = load_profile("openai").wire
     assert isinstance(maker, ResponsesWire)
     assert maker.stateful
     assert set(maker.lacks) <= set(Request.__struct_fields__)
 
 
-def test_provider_names_stand_in_profiles_and_nowhere_else() -> None:
-    """What differs between servers is data; code that knows a provider by name, even in a comment, is in the wrong room."""
+def test_provider_names_occur_only_in_profiles() -> None:
+    """Differences between servers are data; code that contains a provider's name, even in a comment, is in the wrong
+    package."""
     source = Path(antiphon.__file__).parent
     pattern = re.compile("|".join(PROVIDERS), re.IGNORECASE)
     found = [

@@ -1,4 +1,4 @@
-"""What every shape has in common: a place for what is unknown, and the spelling of extensions."""
+"""Common parts of every shape: unknown members, and the spelling of extension types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITEM = UnknownItem(kind="acme:x", raw=Raw(b'{"type":"acme:x","id":"i","n":1.0,"n
 
 
 @pytest.mark.parametrize("kind", ["acme:thing", "vtcode:file_change", "a1-b:C.d_e-f", "0:0"])
-def test_an_extension_is_a_slug_a_colon_and_a_name(kind: str) -> None:
+def test_extension_type_is_a_slug_a_colon_and_a_name(kind: str) -> None:
     """B-3, ITEM-5."""
     assert is_extension_type(kind)
 
@@ -21,12 +21,12 @@ def test_an_extension_is_a_slug_a_colon_and_a_name(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["message", ":x", "acme:", "Acme:x", "acme:x:y", "ac me:x", "acme:x\n", "-acme:x", "acme:.x", ""]
 )
-def test_anything_else_is_none(kind: str) -> None:
+def test_other_types_are_no_extension_types(kind: str) -> None:
     """B-3."""
     assert not is_extension_type(kind)
 
 
-def test_the_members_of_an_unknown_object_stay_raw() -> None:
+def test_raw_members_of_an_unknown_object_are_bytes() -> None:
     assert {name: bytes(raw) for name, raw in ITEM.raw_members().items()} == {
         "type": b'"acme:x"',
         "id": b'"i"',
@@ -35,9 +35,9 @@ def test_the_members_of_an_unknown_object_stay_raw() -> None:
     }
 
 
-def test_a_member_is_text_only_if_it_is_a_string() -> None:
+def test_string_member_returns_only_strings() -> None:
     assert [ITEM.string_member(name) for name in ("id", "n", "none", "gone")] == ["i", None, None, None]
 
 
-def test_a_shape_of_known_fields_has_nothing_extra() -> None:
+def test_shape_with_known_fields_has_no_extra() -> None:
     assert InputText(text="x").extra is UNSET

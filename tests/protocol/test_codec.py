@@ -1,4 +1,5 @@
-"""Bytes ⇄ types: what is no sound JSON is refused with a reason, what is sound comes back as it was, nothing else ever escapes."""
+"""Bytes ⇄ types: invalid JSON is refused with a reason, valid JSON is encoded unchanged, and no other exception is
+raised."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def refusal_of(body: bytes) -> ClientFault:
     return refused.value
 
 
-# What is no sound JSON
+# Invalid JSON
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def refusal_of(body: bytes) -> ClientFault:
         ("{}".encode("utf-32-be"), "the body is not valid JSON: invalid character (byte 0)"),
     ],
 )
-def test_what_is_no_json_object_is_told_with_where_it_broke(body: bytes, message: str) -> None:
+def test_invalid_json_is_refused_with_its_position(body: bytes, message: str) -> None:
     fault = refusal_of(body)
     assert isinstance(fault, InvalidJson)
     assert (fault.code, fault.message, fault.param) == ("invalid_json", message, None)
@@ -104,7 +105,7 @@ def test_what_is_no_json_object_is_told_with_where_it_broke(body: bytes, message
 
 @given(documents(Request))
 @settings(max_examples=5)
-def test_a_body_that_is_cut_anywhere_is_invalid_json(document: Any) -> None:
+def test_truncated_body_is_invalid_json(document: Any) -> None:
     document["input"] = [{"role": "user", "content": "\U0001f600 \u2028 é"}, {"type": "acme:x", "y": "\U0001f600"}]
     for ensure_ascii in (True, False):
         body = json.dumps(document, ensure_ascii=ensure_ascii).encode()
@@ -124,14 +125,14 @@ def test_a_body_that_is_cut_anywhere_is_invalid_json(document: Any) -> None:
         b'{"input":[{"type":"acme:x","y":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"}]}",
     ],
 )
-def test_brackets_nested_without_end_are_too_deep(body: bytes) -> None:
+def test_endless_nesting_is_too_deep(body: bytes) -> None:
     fault = refusal_of(body)
     assert isinstance(fault, JsonTooDeep)
     assert fault.code == "json_too_deep"
 
 
 @pytest.mark.parametrize("decode", [decode_request, decode_compact_request, lambda body: decode_as(body, Request)])
-def test_nesting_of_a_body_is_allowed_up_to_the_bound(decode: Callable[[bytes], Any]) -> None:
+def test_nesting_of_a_body_is_allowed_up_to_the_limit(decode: Callable[[bytes], Any]) -> None:
     for depth in (MAX_NESTING - 1, MAX_NESTING):
         body = b'{"acme":' + b"[" * depth + b"]" * depth + b',"model":"m"}'
         if depth + 1 <= MAX_NESTING:
@@ -142,8 +143,8 @@ def test_nesting_of_a_body_is_allowed_up_to_the_bound(decode: Callable[[bytes], 
 
 
 @pytest.mark.parametrize("depth", [300, 800])
-def test_stored_rows_are_read_beyond_the_bound(depth: int) -> None:
-    """A row may be older than the bound."""
+def test_stored_rows_are_decoded_over_the_nesting_limit(depth: int) -> None:
+    """A stored row may be older than the limit."""
     item = b'{"type":"acme:thing","id":"x_1","y":' + b"[" * depth + b"]" * depth + b"}"
     (read,) = decode_stored(b"[" + item + b"]", list[ItemParam])
     assert encode(read) == item
@@ -171,7 +172,7 @@ def test_stored_rows_are_read_beyond_the_bound(depth: int) -> None:
         ('{"client_metadata":{"a":%s},"x":1}', "client_metadata.a"),
     ],
 )
-def test_a_number_that_no_json_has_is_refused_by_its_path(number: str, template: str, path: str) -> None:
+def test_invalid_number_is_refused_with_its_path(number: str, template: str, path: str) -> None:
     fault = refusal_of((template % number).encode())
     assert (fault.code, fault.param) == ("invalid_value", path)
     assert fault.message.startswith(f"{path}: got {number[:60]}")
@@ -194,8 +195,9 @@ def test_a_number_that_no_json_has_is_refused_by_its_path(number: str, template:
         ('{"%s":1}', None),
     ],
 )
-def test_half_a_character_is_refused_everywhere_alike(half: str, template: str, path: str | None) -> None:
-    """The policy: what is no character is refused with `invalid_unicode`, never repaired, and never carried either."""
+def test_lone_surrogate_or_invalid_utf8_is_refused_with_its_path(half: str, template: str, path: str | None) -> None:
+    """The policy: invalid characters are refused with `invalid_unicode`, never repaired, and never passed through
+    either."""
     fault = refusal_of((template % half).encode("latin-1"))
     assert (fault.code, fault.param) == ("invalid_unicode", path)
 
@@ -208,23 +210,23 @@ def test_half_a_character_is_refused_everywhere_alike(half: str, template: str, 
         (b'{"x":NaN,"\\ud800":1}', None),
     ],
 )
-def test_of_several_unsound_values_the_first_is_told(body: bytes, path: str | None) -> None:
+def test_first_of_several_invalid_values_is_reported(body: bytes, path: str | None) -> None:
     """ERR-3; of a key and its value, the key."""
     assert refusal_of(body).param == path
 
 
-def test_bytes_that_are_no_utf_8_in_what_is_no_json_either_are_told_by_what_breaks_first() -> None:
+def test_first_of_invalid_utf8_and_invalid_json_is_reported() -> None:
     assert refusal_of(b'{"input":{"x":01,"y":"\xff"}}').code == "invalid_json"
     assert refusal_of(b'{"input":"\xff","x":01}').code == "invalid_unicode"
 
 
-def test_nul_is_a_character_like_any_other() -> None:
+def test_nul_characters_are_preserved() -> None:
     body = rb'{"input":"a\u0000b","x":"\u0000","metadata":{"k\u0000":"\u0000"}}'
     assert json.loads(encode(decode_request(body))) == json.loads(body)
 
 
 def fault_of(read: Callable[[bytes], object], body: bytes) -> ApiError | None:
-    """What the client is told; any other exception is a failure of the test."""
+    """The error for the client; any other exception fails the test."""
     try:
         read(body)
     except ApiError as fault:
@@ -234,7 +236,7 @@ def fault_of(read: Callable[[bytes], object], body: bytes) -> ApiError | None:
 
 @pytest.mark.parametrize("read", READERS)
 @given(body=st.binary(max_size=30))
-def test_no_bytes_make_a_reader_raise_anything_but_an_error_for_the_client(read: Any, body: bytes) -> None:
+def test_decoders_raise_only_client_faults_for_any_bytes(read: Any, body: bytes) -> None:
     fault = fault_of(read, body)
     assert fault is None or fault.status == 400
 
@@ -244,8 +246,10 @@ def test_no_bytes_make_a_reader_raise_anything_but_an_error_for_the_client(read:
     document=documents(Request),
     changes=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=3)), min_size=1),
 )
-def test_no_body_that_was_tampered_with_makes_it_either(document: Any, changes: list[tuple[int, int, bytes]]) -> None:
-    """And what it makes of one that it takes can be written, and read again."""
+def test_decoders_raise_only_client_faults_for_damaged_bodies(
+    document: Any, changes: list[tuple[int, int, bytes]]
+) -> None:
+    """And an accepted body can be encoded and decoded again."""
     body = json.dumps(document).encode()
     for start, length, new in changes:
         body = body[:start] + new + body[start + length :]
@@ -258,16 +262,16 @@ def test_no_body_that_was_tampered_with_makes_it_either(document: Any, changes: 
         assert json.loads(encode(decode_request(written))) == json.loads(written)
 
 
-# What is sound
+# Valid JSON
 
 
-def test_a_string_input_is_one_user_message() -> None:
+def test_string_input_is_one_user_message() -> None:
     """ITEM-8."""
     assert input_items(decode_request(b'{"input":"hi"}')) == [MessageParam(role="user", content="hi")]
 
 
 @pytest.mark.parametrize("text", ["antiphon:raw", '"antiphon:raw', '{"antiphon:raw_fields":{}}'])
-def test_text_that_quotes_our_spellings_is_left_alone(text: str) -> None:
+def test_text_that_contains_internal_names_is_preserved(text: str) -> None:
     document = {
         "input": text,
         "metadata": {"antiphon:raw": text},
@@ -276,8 +280,8 @@ def test_text_that_quotes_our_spellings_is_left_alone(text: str) -> None:
     assert json.loads(encode(decode_request(json.dumps(document).encode()))) == document
 
 
-def test_unknown_things_are_put_back_wherever_shapes_stand() -> None:
-    """Also in fields that hold any JSON, where a translation may have put them."""
+def test_restore_raw_restores_unknown_objects_at_any_depth() -> None:
+    """Also in fields with arbitrary JSON, where a translation may have put them."""
     item = UnknownItem(kind="acme:x", raw=Raw(b'{"type":"acme:x", "n":1.0}'))
     result = ToolResult(tool_use_id="t", content=[{"in": item}, "text"], extra={"y": Raw(b"[1, 2]")})
     written = encode({"items": [item], "result": result})
@@ -287,12 +291,12 @@ def test_unknown_things_are_put_back_wherever_shapes_stand() -> None:
     )
 
 
-def test_a_known_field_counts_for_more_than_an_unknown_one_of_its_name() -> None:
+def test_known_field_overrides_an_unknown_field_of_its_name() -> None:
     message = MessageParam(role="user", content="known", extra={"content": Raw(b'"unknown"'), "type": Raw(b'"acme:x"')})
     assert restore_raw(message) == {"type": "message", "role": "user", "content": "known"}
 
 
-def test_the_other_readers_read_what_they_are_named_for() -> None:
+def test_other_decoders_decode_their_types() -> None:
     assert decode_compact_request(b'{"model":"m","input":"x"}').model == "m"
     assert isinstance(
         decode_item(b'{"type":"message","id":"m","status":"completed","role":"user","content":[]}'), Message
@@ -311,7 +315,7 @@ AT_ITEM: Final[dict[str, Any]] = {"sequence_number": 4, "item_id": "rs_1", "outp
 
 @pytest.mark.parametrize("name", REASONING)
 def test_decode_event_reads_both_names_of_reasoning_events(name: str) -> None:
-    """STR-10: inside there is one spelling; unknown fields are kept."""
+    """STR-10: the hub has one spelling; unknown fields are kept."""
     delta = decode_event(msgspec.json.encode({"type": f"{name}.delta", **AT_ITEM, "delta": "Hm", "x": 1}))
     assert delta == ReasoningDelta(**AT_ITEM, delta="Hm", extra={"x": Raw(b"1")})
     done = decode_event(Raw(msgspec.json.encode({"type": f"{name}.done", **AT_ITEM, "text": "Hm"})))
@@ -326,7 +330,7 @@ def test_decode_event_refuses_incomplete_reasoning_event(name: str) -> None:
     assert fault.value.param == "delta"
 
 
-# What agents send
+# Bodies of agents
 
 
 CODEX_TOOLS: Final[list[dict[str, Any]]] = [
@@ -440,7 +444,7 @@ CODEX_INPUT: Final[list[tuple[dict[str, Any], Any]]] = [
 ]
 
 
-def test_what_codex_sends_is_typed_and_comes_back_unchanged() -> None:
+def test_codex_request_is_typed_and_encoded_unchanged() -> None:
     document = {
         "model": "m",
         "instructions": "",
@@ -519,7 +523,7 @@ def test_what_codex_sends_is_typed_and_comes_back_unchanged() -> None:
         {"type": "vtcode:file_change", "id": "vt_1", "status": "failed", "changes": [{"path": "p"}]},
     ],
 )
-def test_output_items_of_providers_are_read_and_can_be_sent_back(document: Any) -> None:
+def test_output_items_of_providers_are_decoded_and_encoded_unchanged(document: Any) -> None:
     """ITEM-5, ITEM-6, B-3."""
     body = json.dumps(document).encode()
     assert json.loads(encode(decode_item(body))) == document

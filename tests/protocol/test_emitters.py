@@ -1,4 +1,4 @@
-"""Emitters (B-2): all of them hear every event, in order; what SSE says is what the events say."""
+"""Emitters (B-2): each receives every event, in order; the SSE bytes contain exactly the events."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
         move(writer)
 
 
-def test_a_collector_gives_what_came_since_the_last_time_B_2() -> None:
+def test_collector_returns_events_since_the_last_take_B_2() -> None:
     collector = EventCollector()
     written_to(collector, lambda w: w.start())
     assert [event.sequence_number for event in collector.take()] == [0, 1]
     assert collector.take() == collector.events == []
 
 
-def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
+def test_callback_emitter_calls_every_listener_in_order_B_2() -> None:
     told: list[tuple[str, StreamEvent]] = []
     written_to(
         CallbackEmitter(lambda event: told.append(("first", event)), lambda event: told.append(("second", event))),
@@ -47,12 +47,12 @@ def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
     ]
 
 
-def test_null_forgets_B_2() -> None:
+def test_null_emitter_discards_events_B_2() -> None:
     written_to(NullEmitter(), lambda w: w.text("a", "x"), lambda w: w.complete())
 
 
 @given(lives(ENDINGS))
-def test_what_is_read_from_the_bytes_is_what_was_emitted_B_2_HTTP_3_HTTP_4(events: list[StreamEvent]) -> None:
+def test_sse_bytes_decode_to_the_emitted_events_B_2_HTTP_3_HTTP_4(events: list[StreamEvent]) -> None:
     sent: list[bytes] = []
     emit: Emitter = SseEmitter(sent.append)
     for event in events:
@@ -67,7 +67,7 @@ def test_what_is_read_from_the_bytes_is_what_was_emitted_B_2_HTTP_3_HTTP_4(event
 
 
 @given(lives(["cut"]))
-def test_a_frame_is_spelled_as_in_sse_and_done_is_not_said_before_the_end_HTTP_4(events: list[StreamEvent]) -> None:
+def test_sse_emitter_sends_done_only_at_the_end_HTTP_4(events: list[StreamEvent]) -> None:
     for event in events:
         sent: list[bytes] = []
         SseEmitter(sent.append)(event)
@@ -76,8 +76,8 @@ def test_a_frame_is_spelled_as_in_sse_and_done_is_not_said_before_the_end_HTTP_4
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-def test_what_came_on_many_lines_goes_out_on_one_HTTP_3(ending: str) -> None:
-    """An item of unknown type is kept as the bytes it came in, which may have been written for people."""
+def test_sse_emitter_writes_multi_line_items_on_one_line_HTTP_3(ending: str) -> None:
+    """An item of unknown type is kept as its original bytes, which may contain line breaks."""
     text = '{|"type": "acme:note",|"id": "n",|"deep": {|"a": "1\\\\n2"|}|}'.replace("|", ending)
     item = decode_item(text.encode())
     assert isinstance(item, UnknownItem)
@@ -86,7 +86,7 @@ def test_what_came_on_many_lines_goes_out_on_one_HTTP_3(ending: str) -> None:
     assert all(frame.count(b"\n") == 3 and frame.endswith(b"\n\n") and b"\r" not in frame for frame in sent)
 
 
-def test_a_name_from_an_upstream_forges_no_frame_HTTP_3() -> None:
+def test_event_name_from_an_upstream_cannot_forge_a_frame_HTTP_3() -> None:
     sent: list[bytes] = []
     written_to(SseEmitter(sent.append), lambda w: w.unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
     assert [len(sse.Decoder().feed(frame)) for frame in sent] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""What errors say (ERR-3): short, in words, and spelled one way."""
+"""Texts of errors (ERR-3): short, in words, and in one spelling."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from antiphon.protocol.tools import ToolName, ToolParam
         (ErrorBody, "an object"),
     ],
 )
-def test_what_is_wanted_is_told_in_words(type: Any, words: str) -> None:
+def test_expected_type_is_described_in_words(type: Any, words: str) -> None:
     assert describe_type(shapes.type_info(type)) == words
 
 
@@ -74,7 +74,7 @@ def infos(info: shapes.Type, seen: set[type]) -> Iterator[shapes.Type]:
 
 
 @pytest.mark.parametrize("type", [Request, CompactRequest, CompactResource, StreamEvent, ErrorBody])
-def test_there_are_words_for_every_type_of_the_protocol(type: Any) -> None:
+def test_every_type_of_the_protocol_has_a_description(type: Any) -> None:
     for info in infos(shapes.type_info(type), set()):
         words = describe_type(info)
         assert "'" not in words
@@ -84,7 +84,7 @@ def test_there_are_words_for_every_type_of_the_protocol(type: Any) -> None:
 
 
 def plain_parts(info: shapes.Type) -> list[shapes.Type]:
-    """What a description describes: options and entries, not the fields of objects."""
+    """The parts of a description: options and entries, not the fields of objects."""
     match info:
         case shapes.UnionType(types=types):
             return [part for option in types for part in plain_parts(option)]
@@ -95,12 +95,12 @@ def plain_parts(info: shapes.Type) -> list[shapes.Type]:
 
 
 @given(json_values)
-def test_the_kind_of_json_is_told_by_how_it_begins(value: Any) -> None:
+def test_json_kind_follows_from_the_first_character(value: Any) -> None:
     assert json_kind(f" {json.dumps(value)}\n".encode()) == kind_of(value)
 
 
 @given(json_values)
-def test_an_excerpt_is_what_came_or_its_beginning(value: Any) -> None:
+def test_excerpt_is_the_value_or_its_start(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False)
     shown = excerpt(text.encode())
     assert len(shown) <= 120
@@ -123,7 +123,7 @@ def test_an_excerpt_is_what_came_or_its_beginning(value: Any) -> None:
         (b"1" * 61, "1" * 60 + "… (an integer of 61 bytes)"),
     ],
 )
-def test_a_long_value_is_shown_by_its_beginning_its_kind_and_its_size(raw: bytes, shown: str) -> None:
+def test_excerpt_of_a_long_value_has_start_kind_and_size(raw: bytes, shown: str) -> None:
     assert excerpt(Raw(raw)) == shown
 
 
@@ -138,5 +138,5 @@ def test_a_long_value_is_shown_by_its_beginning_its_kind_and_its_size(raw: bytes
         ("x", "k" * 100, f'x["{"k" * 60}…"]'),
     ],
 )
-def test_a_path_is_spelled_as_people_write_it(path: str, name: str, spelled: str) -> None:
+def test_member_path_has_the_usual_spelling(path: str, name: str, spelled: str) -> None:
     assert member_path(path, name) == spelled

@@ -10,7 +10,7 @@ from antiphon.protocol.errors import ErrorBody, error_payload
 from antiphon.protocol.events import ErrorEvent
 
 
-def test_the_body_of_an_error_has_type_code_message_and_param() -> None:
+def test_error_body_has_type_code_message_and_param() -> None:
     """ERR-1, B-6."""
     error = InvalidValue("model: got 5, wanted a string", param="model")
     assert json.loads(encode(ErrorBody(error=error_payload(error)))) == {
@@ -23,12 +23,12 @@ def test_the_body_of_an_error_has_type_code_message_and_param() -> None:
     }
 
 
-def test_what_an_error_does_not_know_is_null() -> None:
+def test_unset_error_fields_are_null() -> None:
     """ERR-1."""
     assert json.loads(encode(error_payload(ApiError("broken"))))["param"] is None
 
 
-def test_an_error_inside_a_stream_is_nested() -> None:
+def test_error_event_has_a_nested_error() -> None:
     """STR-8."""
     event = ErrorEvent(sequence_number=3, error=error_payload(ApiError("broken", code="c", param="p")))
     assert json.loads(encode(event)) == {

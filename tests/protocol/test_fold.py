@@ -1,4 +1,5 @@
-"""A stream read into a response and told again: both ways lose nothing, and a poor or cut stream is read as far as it goes."""
+"""Folding a stream into a response and replaying it: both ways lose nothing, and an incomplete or truncated stream is
+read as far as it goes."""
 
 from __future__ import annotations
 
@@ -52,13 +53,13 @@ from antiphon.protocol.writer import ResponseWriter
 
 @given(written(ENDINGS))
 @settings(max_examples=40)
-def test_the_fold_of_what_the_writer_said_is_what_it_made_STR_6(life: Life) -> None:
+def test_fold_of_writer_events_equals_the_response_STR_6(life: Life) -> None:
     assert fold(life.events) == life.response
 
 
 @given(responses())
 @settings(max_examples=40)
-def test_the_fold_of_a_replay_is_the_response_ITEM_7(response: Response) -> None:
+def test_fold_of_a_replay_equals_the_response_ITEM_7(response: Response) -> None:
     """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error included."""
     events = replay(response)
     assert find_violations(events) == []
@@ -66,7 +67,7 @@ def test_the_fold_of_a_replay_is_the_response_ITEM_7(response: Response) -> None
 
 
 @given(lives(["cut"]))
-def test_a_response_that_has_not_ended_is_replayed_as_far_as_it_came(events: list[StreamEvent]) -> None:
+def test_unfinished_response_is_replayed_up_to_its_last_event(events: list[StreamEvent]) -> None:
     if not events:
         return
     cut = fold(events)
@@ -76,7 +77,7 @@ def test_a_response_that_has_not_ended_is_replayed_as_far_as_it_came(events: lis
 
 
 @given(lives())
-def test_at_any_time_the_fold_has_what_came_so_far(events: list[StreamEvent]) -> None:
+def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
     reader = Fold()
     begun: list[int] = []
     done: dict[int, Item | None] = {}
@@ -101,11 +102,11 @@ def test_at_any_time_the_fold_has_what_came_so_far(events: list[StreamEvent]) ->
 
 
 @given(st.data(), lives())
-def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[StreamEvent]) -> None:
+def test_fold_never_raises_for_any_sequence_of_events(data: st.DataObject, events: list[StreamEvent]) -> None:
     assert fold([begun(), *data.draw(st.permutations(events))]).id == "resp_1"
 
 
-# Cut streams, part by part
+# Truncated streams, part by part
 
 
 def begun(output: list[Item] | None = None) -> ResponseCreated:
@@ -114,7 +115,7 @@ def begun(output: list[Item] | None = None) -> ResponseCreated:
 
 
 def item(kind: type[Item], **changes: Any) -> Any:
-    """An item in progress, with nothing in it yet."""
+    """An item in progress, with no content yet."""
     known: dict[type, dict[str, Any]] = {
         Message: {"role": "assistant", "content": []},
         Reasoning: {"summary": []},
@@ -125,7 +126,7 @@ def item(kind: type[Item], **changes: Any) -> Any:
 
 
 def folded(announced: Item, *events: StreamEvent) -> Any:
-    """What a fold makes of one item."""
+    """The result of a fold of one item."""
     (found,) = fold([begun(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
     return found
 
@@ -151,18 +152,18 @@ IN_CALL: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_inde
         ([RefusalDone(**AT, refusal="No")], Refusal(refusal="No")),
     ],
 )
-def test_parts_that_were_never_announced_are_read_all_the_same(events: list[StreamEvent], part: Any) -> None:
+def test_fold_reads_parts_without_added_events(events: list[StreamEvent], part: Any) -> None:
     assert folded(item(Message), *events).content == [part]
 
 
-def test_reasoning_that_was_never_announced_is_read_all_the_same() -> None:
+def test_fold_reads_reasoning_without_added_events() -> None:
     cut = folded(item(Reasoning), ReasoningDelta(**AT, delta="H"), SummaryTextDelta(**IN_SUMMARY, delta="S"))
     assert (cut.content, cut.summary) == ([ReasoningText(text="H")], [SummaryText(text="S")])
     told = folded(item(Reasoning), ReasoningDone(**AT, text="Hm"), SummaryTextDone(**IN_SUMMARY, text="So"))
     assert (told.content, told.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
 
 
-def test_a_call_that_is_cut_has_the_arguments_that_came() -> None:
+def test_truncated_call_has_the_received_arguments() -> None:
     assert folded(item(FunctionCall), ArgumentsDelta(**IN_CALL, delta='{"x')).arguments == '{"x'
     assert (
         folded(
@@ -174,13 +175,13 @@ def test_a_call_that_is_cut_has_the_arguments_that_came() -> None:
     assert folded(item(CustomToolCall), CustomInputDelta(**IN_CALL, delta="x")).input == "x"
 
 
-def test_content_that_was_announced_with_its_item_stays() -> None:
+def test_content_of_an_added_item_is_kept() -> None:
     announced = item(Message, content=[InputText(text="a"), OutputText(text="b", annotations=[])])
     found = folded(announced, ContentPartAdded(**AT, part=InputText(text="c")))
     assert found.content == [InputText(text="c"), OutputText(text="b", annotations=[])]
 
 
-def test_nothing_touches_an_item_that_is_done_ITEM_4() -> None:
+def test_done_item_is_not_changed_by_later_events_ITEM_4() -> None:
     done = item(Message, status=ItemStatus.COMPLETED)
     late: list[StreamEvent] = [
         OutputTextDelta(**AT, delta="late"),
@@ -190,7 +191,7 @@ def test_nothing_touches_an_item_that_is_done_ITEM_4() -> None:
     assert folded(item(Message), ItemDone(sequence_number=0, output_index=0, item=done), *late) == done
 
 
-# Poor servers
+# Incomplete servers
 
 
 def ended(*output: Item) -> StreamEvent:
@@ -198,7 +199,7 @@ def ended(*output: Item) -> StreamEvent:
     return ResponseCompleted(sequence_number=9, response=response)
 
 
-def test_items_that_were_never_streamed_are_taken_from_the_terminal_event() -> None:
+def test_items_that_were_not_streamed_are_read_from_the_terminal_event() -> None:
     first, second = (
         item(Message, id="a", status=ItemStatus.COMPLETED),
         item(Message, id="b", status=ItemStatus.COMPLETED),
@@ -207,18 +208,18 @@ def test_items_that_were_never_streamed_are_taken_from_the_terminal_event() -> N
     assert fold([begun(), *streamed, ended(first, second)]).output == [first, second]
 
 
-def test_an_item_that_was_never_done_is_taken_from_the_terminal_event() -> None:
+def test_unfinished_item_is_read_from_the_terminal_event() -> None:
     done = item(Message, status=ItemStatus.COMPLETED)
     assert folded(item(Message), ended(done)) == done
 
 
-def test_what_was_streamed_stays_where_the_terminal_event_has_no_output() -> None:
+def test_streamed_items_are_kept_if_the_terminal_event_has_no_output() -> None:
     done = item(Message, status=ItemStatus.COMPLETED)
     assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=done), ended()) == done
     assert folded(item(Message), ended()) == item(Message)
 
 
-def test_what_was_streamed_counts_where_the_terminal_event_says_something_else() -> None:
+def test_streamed_items_override_a_different_terminal_event() -> None:
     done = item(Message, status=ItemStatus.COMPLETED)
     assert (
         folded(
@@ -228,7 +229,7 @@ def test_what_was_streamed_counts_where_the_terminal_event_says_something_else()
     )
 
 
-def test_an_item_that_is_null_is_not_there() -> None:
+def test_null_items_are_ignored() -> None:
     null: list[StreamEvent] = [
         ItemAdded(sequence_number=1, output_index=0, item=None),
         OutputTextDelta(**AT, delta="a"),
@@ -237,7 +238,7 @@ def test_an_item_that_is_null_is_not_there() -> None:
     assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=None)) == item(Message)
 
 
-def test_items_stand_in_the_order_of_their_indexes_whatever_the_gaps() -> None:
+def test_items_are_ordered_by_index_despite_gaps() -> None:
     first, second = item(Message, id="a"), item(Message, id="b")
     far: list[StreamEvent] = [
         ItemAdded(sequence_number=1, output_index=10**12, item=second),
@@ -246,7 +247,7 @@ def test_items_stand_in_the_order_of_their_indexes_whatever_the_gaps() -> None:
     assert fold([begun(), *far]).output == [first, second]
 
 
-def test_without_a_response_event_there_is_no_response() -> None:
+def test_fold_without_a_response_event_raises() -> None:
     with pytest.raises(InvalidTransition, match="none of the events was a response event"):
         fold([])
 
@@ -258,11 +259,11 @@ def made(*output: Item, status: str = "completed") -> Response:
     return replace(begun().response, status=status, output=list(output))
 
 
-def test_a_response_that_waits_is_replayed_as_waiting() -> None:
+def test_queued_response_is_replayed_as_queued() -> None:
     assert [type(event) for event in replay(made(status="queued"))] == [ResponseCreated, ResponseQueued]
 
 
-def test_a_response_that_waited_before_it_was_made_may_be_replayed_as_that() -> None:
+def test_replay_can_include_the_queued_event() -> None:
     """STR-1"""
     events = replay(made(), was_queued=True)
     assert [type(event) for event in events] == [ResponseCreated, ResponseQueued, ResponseInProgress, ResponseCompleted]
@@ -270,8 +271,8 @@ def test_a_response_that_waited_before_it_was_made_may_be_replayed_as_that() -> 
 
 
 @pytest.mark.parametrize("status", ["cancelled", "in_progress", "something_new"])
-def test_a_response_without_a_terminal_event_of_its_own_is_replayed_without_one(status: str) -> None:
-    """There is no event for `cancelled` in the specification: what was done is told, and the stream just ends."""
+def test_response_without_a_terminal_status_is_replayed_without_terminal_event(status: str) -> None:
+    """The specification has no event for `cancelled`: the finished parts are replayed, and the stream just ends."""
     done, open_item = item(Message, id="a", status=ItemStatus.INCOMPLETE), item(FunctionCall, id="b", arguments="{")
     events = replay(made(done, open_item, status=status))
     assert [type(event) for event in events[:2]] == [ResponseCreated, ResponseInProgress]
@@ -296,7 +297,7 @@ def test_a_response_without_a_terminal_event_of_its_own_is_replayed_without_one(
         item(CustomToolCall, namespace=None),
     ],
 )
-def test_an_item_that_cannot_be_made_piece_by_piece_is_told_whole(odd: Any) -> None:
+def test_item_that_cannot_be_streamed_is_replayed_whole(odd: Any) -> None:
     still_open = made(odd, status="in_progress")
     assert fold(replay(still_open)) == still_open
     done = made(odd if odd.status is UNSET else replace(odd, status=ItemStatus.COMPLETED))
@@ -324,8 +325,8 @@ def test_every_kind_of_part_survives_a_replay_RSN_1(status: str) -> None:
     assert fold(replay(done)) == done
 
 
-def test_reasoning_that_is_sealed_before_its_end_is_told_whole() -> None:
-    """The writer tells the sealed form when the item is done; this one is not, and yet has it."""
+def test_reasoning_sealed_before_its_end_is_replayed_whole() -> None:
+    """The writer emits the sealed form when the item is done; this item is not done and has it already."""
     sealed = made(item(Reasoning, encrypted_content="x"), status="in_progress")
     assert fold(replay(sealed)) == sealed
 
@@ -335,14 +336,14 @@ def test_reasoning_with_an_empty_seal_keeps_it_RSN_1() -> None:
     assert fold(replay(sealed)) == sealed
 
 
-def test_items_without_ids_get_the_same_ones_in_every_replay_ITEM_6() -> None:
+def test_items_without_ids_get_the_same_ids_in_every_replay_ITEM_6() -> None:
     twice = [McpListTools(server_label="s", tools=[]), item(Message, id="a", status=ItemStatus.COMPLETED)]
     first, again = fold(replay(made(*twice, *twice))), fold(replay(made(*twice, *twice)))
     assert first == again
     assert len({id_of(item) for item in first.output}) == 4
 
 
-def test_a_failed_response_is_replayed_with_its_error_STR_8() -> None:
+def test_failed_response_is_replayed_with_its_error_STR_8() -> None:
     collector = EventCollector()
     writer = ResponseWriter(begun().response, collector, counting_stamps())
     writer.fail(UpstreamFault("gone", code="upstream_disconnected"))
@@ -351,17 +352,17 @@ def test_a_failed_response_is_replayed_with_its_error_STR_8() -> None:
     assert (error.error.code, error.error.message) == ("upstream_disconnected", "gone")
 
 
-def test_a_failed_response_that_does_not_say_why_is_replayed_without_an_error_event() -> None:
+def test_failed_response_without_error_is_replayed_without_error_event() -> None:
     assert not any(isinstance(event, ErrorEvent) for event in replay(made(status="failed")))
 
 
-def test_a_response_that_breaks_the_rules_cannot_be_replayed_ITEM_3() -> None:
+def test_invalid_response_cannot_be_replayed_ITEM_3() -> None:
     with pytest.raises(InvalidTransition, match="ITEM-3"):
         replay(made(item(Message, status=ItemStatus.INCOMPLETE)))
     with pytest.raises(InvalidTransition, match="from in_progress to in_progress"):
         replay(made(item(Message, content=[OutputText(text="", annotations=[], logprobs=[])])))
 
 
-def test_events_of_extensions_are_passed_over() -> None:
+def test_fold_ignores_extension_events() -> None:
     unknown = UnknownEvent(kind="acme:progress", sequence_number=1, raw=Raw(b'{"type":"acme:progress"}'))
     assert fold([begun(), unknown]) == begun().response

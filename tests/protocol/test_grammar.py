@@ -1,4 +1,4 @@
-"""The judge: what is legal passes, what is not is named by its row, and no sequence of events can upset it."""
+"""The grammar: valid streams pass, violations are named by their row, and no sequence of events makes it raise."""
 
 from __future__ import annotations
 
@@ -86,19 +86,20 @@ Edit = Callable[[list[StreamEvent]], list[StreamEvent]]
 
 @given(lives(ENDINGS))
 @settings(max_examples=40)
-def test_all_that_the_writer_says_is_legal_STR_1_to_STR_12(events: list[StreamEvent]) -> None:
+def test_writer_events_are_valid_STR_1_to_STR_12(events: list[StreamEvent]) -> None:
     assert find_violations(events) == []
 
 
 @given(lives(["cut"]))
-def test_a_cut_stream_lacks_its_end_and_nothing_else(events: list[StreamEvent]) -> None:
+def test_truncated_stream_only_lacks_its_end(events: list[StreamEvent]) -> None:
     rows = {violation.row for violation in find_violations(events)}
     assert rows <= {"STR-7", "STR-4"} if events else rows == {"STR-1"}
 
 
 @given(st.data(), lives())
-def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[StreamEvent]) -> None:
-    """Events in any order, left out, repeated and edited: whatever can be decoded is judged, and every verdict has its row."""
+def test_grammar_never_raises_for_any_sequence_of_events(data: st.DataObject, events: list[StreamEvent]) -> None:
+    """Events in any order, omitted, repeated and edited: everything that can be decoded is checked, and every violation
+    has its row."""
     events = [_edited_at_random(data, event) for event in data.draw(_jumbled(events))]
     for violation in find_violations(events):
         assert re.fullmatch(r"(STR|ITEM)-\d+", violation.row)
@@ -106,7 +107,7 @@ def test_no_sequence_of_events_makes_it_raise(data: st.DataObject, events: list[
 
 
 @given(st.data(), lives(ENDINGS))
-def test_every_event_that_is_lost_repeated_or_out_of_place_shows_in_the_numbers_STR_5(
+def test_lost_repeated_and_swapped_events_violate_the_numbers_STR_5(
     data: st.DataObject, events: list[StreamEvent]
 ) -> None:
     at, last = data.draw(st.integers(0, len(events) - 1)), len(events) - 1
@@ -117,9 +118,9 @@ def test_every_event_that_is_lost_repeated_or_out_of_place_shows_in_the_numbers_
 
 @given(lives(ENDINGS))
 @settings(max_examples=30)
-def test_what_is_missed_after_renumbering_has_changed_no_meaning(events: list[StreamEvent]) -> None:
-    """A server that numbers what it sends after it lost, repeated or swapped something is caught all the same, unless the stream
-    still means what it meant: the order of events of different items or parts is free, as is that of citations among text;
+def test_undetected_changes_after_renumbering_keep_the_meaning(events: list[StreamEvent]) -> None:
+    """A server that numbers its events after it lost, repeated or swapped some is detected too, unless the stream still
+    has the same meaning: the order of events of different items or parts is free, as is that of citations among text;
     and unless nobody could know, which is the case for the few below."""
     meaning = _meaning(events)
     for at, event in enumerate(events):
@@ -133,22 +134,23 @@ def test_what_is_missed_after_renumbering_has_changed_no_meaning(events: list[St
 
 def _may_be_absent(events: list[StreamEvent], at: int) -> bool:
     match events[at]:
-        case UnknownEvent():  # nobody knows what it meant
+        case UnknownEvent():  # its meaning is unknown
             return True
-        case ResponseQueued():  # a response need not wait
+        case ResponseQueued():  # a response need not be queued
             return True
-        case ResponseInProgress():  # a response may fail while it waits
+        case ResponseInProgress():  # a response may fail while it is queued
             return isinstance(events[at - 1], ResponseQueued) and isinstance(events[at + 1], ErrorEvent)
-        case ErrorEvent():  # `response.failed` says it again, and on a WebSocket says it alone (WS-3)
+        case ErrorEvent():  # `response.failed` repeats it, and on a WebSocket it comes alone (WS-3)
             return True
-        case ArgumentsDone(arguments="") | CustomInputDone(input=""):  # a call of no words may come whole
+        case ArgumentsDone(arguments="") | CustomInputDone(input=""):  # a call without arguments may come whole
             return True
         case _:
             return False
 
 
 def _meaning(events: list[StreamEvent]) -> dict[Any, list[Any]]:
-    """What is told of the response, of each item, of each part and of its citations, each in its own order; deltas as one."""
+    """The content of the response, of each item, of each part and of its citations, each in its own order; deltas
+    joined."""
     told: dict[Any, list[Any]] = {}
     for event in events:
         match event:
@@ -206,7 +208,7 @@ def _created() -> StreamEvent:
 
 
 def _edited_at_random(data: st.DataObject, event: StreamEvent) -> StreamEvent:
-    """The event with one member, at any depth, replaced or taken away; unchanged if that could not be decoded."""
+    """The event with one member, at any depth, replaced or removed; unchanged if it could not be decoded."""
     body = msgspec.json.decode(encode(event))
     holder, name = data.draw(st.sampled_from(_members(body)))
     value: Any = data.draw(
@@ -232,14 +234,14 @@ def _members(value: Any) -> list[tuple[Any, Any]]:
 # The tables
 
 
-def test_the_tables_speak_of_every_event_there_is() -> None:
+def test_grammar_tables_cover_every_event() -> None:
     assert {event for moves in RESPONSE_GRAMMAR.values() for event in moves} == set(StreamEvent.__args__)
     in_items = {ItemAdded, ItemDone, *PartEvent.__args__, *CallEvent.__args__}
     assert {event for moves in ITEM_GRAMMAR.values() for event in moves} == in_items
     assert {event for moves in PART_GRAMMAR.values() for event in moves} == set(PartEvent.__args__)
 
 
-def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
+def test_every_stage_is_in_its_table_and_reachable() -> None:
     assert set(RESPONSE_GRAMMAR) == set(ResponseStage)
     assert set(ITEM_GRAMMAR) == set(ItemStage)
     assert set(PART_GRAMMAR) == set(PartStage)
@@ -247,7 +249,7 @@ def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
         ResponseStage.NOT_CREATED
     }
     assert {stage for moves in ITEM_GRAMMAR.values() for stage in moves.values()} == set(ItemStage) - {ItemStage.ABSENT}
-    # A part becomes WHOLE by its kind, not by an event of its own.
+    # A part becomes WHOLE by its kind, not by its own event.
     assert {stage for moves in PART_GRAMMAR.values() for stage in moves.values()} == set(PartStage) - {
         PartStage.ABSENT,
         PartStage.WHOLE,
@@ -256,11 +258,11 @@ def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
     assert set(ROW_OF_ITEM) == set(ItemStage)
 
 
-# One broken rule at a time. Each case: what is written, how it is spoiled, and what the verdict says.
+# One broken rule at a time. Each case: what is written, how it is damaged, and the text of the violation.
 
 
 def said(write: Write) -> list[StreamEvent]:
-    """The events of a life."""
+    """The events of a response."""
     collector = EventCollector()
     write(
         ResponseWriter(
@@ -389,7 +391,7 @@ def _find(events: list[StreamEvent], kind: type, nth: int) -> int:
     return [at for at, event in enumerate(events) if type(event) is kind][nth]
 
 
-# Ways to spoil a stream that are more than one event
+# Ways to damage more than one event
 
 
 def insert(event: StreamEvent, after: type) -> Edit:
@@ -406,7 +408,7 @@ def exchange(kind: type, make: Callable[[Any], StreamEvent]) -> Edit:
 
 
 def without_inner_events(events: list[StreamEvent]) -> list[StreamEvent]:
-    """Items are announced and done, and nothing of them is streamed."""
+    """Items are added and done, and none of their content is streamed."""
     return _renumbered([event for event in events if not isinstance(event, PartEvent | CallEvent)])
 
 
@@ -438,7 +440,7 @@ CITED = UrlCitation(start_index=0, end_index=1, url="https://example.org", title
 OTHER = UnknownItem(kind="acme:other", raw=Raw(b'{"type":"acme:other","id":"msg_1"}'))
 
 SPOILED: list[tuple[str, str, Write, Edit, str]] = [
-    # (row, what is wrong, what is written, how it is spoiled, words of the verdict)
+    # (row, what is wrong, what is written, how it is damaged, words of the violation)
     ("STR-1", "not created", text, drop(ResponseCreated), "got response.in_progress; expected response.created"),
     ("STR-1", "not in progress", text, drop(ResponseInProgress), "expected response.in_progress or response.queued"),
     ("STR-1", "created twice", text, repeat(ResponseCreated), "expected response.in_progress or response.queued"),
@@ -756,7 +758,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     [(r, w, s, v) for r, _, w, s, v in SPOILED],
     ids=[f"{r} {n}" for r, n, *_ in SPOILED],
 )
-def test_a_broken_rule_is_named_by_its_row(row: str, write: Write, spoil: Edit, words: str) -> None:
+def test_violation_is_named_by_its_row(row: str, write: Write, spoil: Edit, words: str) -> None:
     events = said(write)
     assert find_violations(events) == []
     found = find_violations(spoil(events))
@@ -765,7 +767,7 @@ def test_a_broken_rule_is_named_by_its_row(row: str, write: Write, spoil: Edit, 
     assert len(found) <= 4, "one mistake is not told many times"
 
 
-# What is legal though it looks odd
+# Valid streams that look odd
 
 
 def test_parallel_calls_may_interleave_STR_9() -> None:
@@ -780,16 +782,16 @@ def test_parallel_calls_may_interleave_STR_9() -> None:
     assert find_violations(said(write)) == []
 
 
-def test_a_citation_may_come_between_the_text_and_its_part_STR_11() -> None:
+def test_citation_may_come_between_text_and_part_done_STR_11() -> None:
     assert find_violations(put_off(AnnotationAdded)(said(text))) == []
 
 
-def test_a_response_may_fail_while_it_waits() -> None:
+def test_response_may_fail_while_queued() -> None:
     assert find_violations(drop(ResponseInProgress)(said(waiting))) == []
 
 
-def test_a_part_that_comes_whole_needs_no_deltas_STR_3() -> None:
-    """Its text stands in its announcement; that of kinds that have no deltas always does."""
+def test_part_added_whole_needs_no_deltas_STR_3() -> None:
+    """Its text is in its `added` event; that of kinds without deltas always is."""
     whole = OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])
     events = change(ContentPartAdded, part=whole)(said(text))
     events = _renumbered([event for event in events if not isinstance(event, OutputTextDelta | AnnotationAdded)])
@@ -804,7 +806,7 @@ def test_a_part_that_comes_whole_needs_no_deltas_STR_3() -> None:
         UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}')),
     ],
 )
-def test_a_part_of_a_kind_without_deltas_is_announced_and_done_STR_3(part: Any) -> None:
+def test_part_without_deltas_is_added_and_done_STR_3(part: Any) -> None:
     def parts_of(events: list[StreamEvent]) -> list[StreamEvent]:
         events = change(ContentPartAdded, part=part)(change(ContentPartDone, part=part)(events))
         events = change_item(ItemDone, content=[part])(events)
@@ -816,30 +818,30 @@ def test_a_part_of_a_kind_without_deltas_is_announced_and_done_STR_3(part: Any) 
     assert _rows(insert(RefusalDelta(**AT, content_index=0, delta="x"), after=ContentPartAdded)(events)) == {"STR-11"}
 
 
-def test_an_item_of_unknown_type_may_hold_anything_ITEM_5() -> None:
+def test_item_of_unknown_type_may_contain_anything_ITEM_5() -> None:
     item = UnknownItem(kind="acme:talk", raw=Raw(b'{"type":"acme:talk","id":"msg_1"}'))
     events = change(ItemAdded, item=item)(change(ItemDone, item=item)(said(refusal)))
     events = change_response(ResponseCompleted, output=[item])(events)
     assert find_violations(events) == []
 
 
-def test_an_item_may_say_nothing_of_its_status_where_its_type_lets_it_ITEM_2() -> None:
+def test_status_may_be_absent_where_the_type_allows_it_ITEM_2() -> None:
     events = change_item(ItemAdded, status=UNSET)(change_item(ItemDone, status=UNSET)(said(reasoning)))
     events = change_response(ResponseCompleted, output=[events[_find(events, ItemDone, 0)].item])(events)  # type: ignore[union-attr]
     assert find_violations(events) == []
 
 
-def test_absent_null_and_empty_are_the_same_in_the_response() -> None:
+def test_absent_null_and_empty_are_equal_in_the_terminal_response() -> None:
     done: Any = said(text)[_find(said(text), ItemDone, 0)]
     parts = [OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])]
     last = replace(done.item, content=parts, extra={"acme": Raw(b"null"), "more": Raw(b"[]")})
     assert find_violations(change_response(ResponseCompleted, output=[last])(said(text))) == []
 
 
-# How it goes on
+# After a violation
 
 
-def test_two_mistakes_are_both_told() -> None:
+def test_two_violations_are_both_reported() -> None:
     events = drop(ItemAdded, 1)(drop(OutputTextDelta)(said(two_texts)))
     assert {(found.row, found.message.partition(":")[0]) for found in find_violations(events)} == {
         ("STR-6", "output[0].content[0]"),
@@ -847,7 +849,7 @@ def test_two_mistakes_are_both_told() -> None:
     }
 
 
-def test_items_that_come_in_the_wrong_order_are_told_once_STR_2() -> None:
+def test_items_in_the_wrong_order_are_reported_once_STR_2() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.message("a")
         writer.message("b")
@@ -857,7 +859,7 @@ def test_items_that_come_in_the_wrong_order_are_told_once_STR_2() -> None:
     assert found.row == "STR-2"
 
 
-def test_a_server_that_never_counts_its_items_is_told_so_once_STR_2() -> None:
+def test_constant_output_index_is_reported_once_STR_2() -> None:
     def write(writer: ResponseWriter) -> None:
         for key in ("a", "b", "c"):
             writer.refusal(key, key)
@@ -871,19 +873,19 @@ def test_a_server_that_never_counts_its_items_is_told_so_once_STR_2() -> None:
     )
 
 
-def test_an_event_of_a_hosted_tool_is_known_by_its_item_ITEM_5() -> None:
+def test_hosted_tool_event_of_an_existing_item_is_valid_ITEM_5() -> None:
     events = insert(unknown_event("response.web_search_call.searching"), after=ItemAdded)(said(hosted))
     assert find_violations(events) == []
 
 
-def test_items_that_were_never_named_are_followed_by_their_events_ITEM_6() -> None:
-    """A null announcement names no item; its first event does, and the rest is held to it."""
+def test_items_without_id_are_tracked_by_their_events_ITEM_6() -> None:
+    """A null `added` event names no item; its first event does, and the rest must match it."""
     events = change(ItemAdded, item=None)(said(text))
     assert _rows(events) == {"STR-2"}
     assert _rows(change(OutputTextDone, item_id="x")(events)) == {"STR-2", "ITEM-6"}
 
 
-def test_a_call_that_was_not_announced_is_not_compared() -> None:
+def test_call_without_added_event_is_not_compared() -> None:
     events = drop(ItemAdded)(change(ArgumentsDelta, delta="nonsense")(said(call)))
     assert _rows(events) == {"STR-2"}
 
@@ -897,14 +899,14 @@ def test_items_of_the_deepest_allowed_nesting_are_compared() -> None:
 
 
 @pytest.mark.parametrize("other", [{"a": {"b": 1}}, {"a": [1, 2]}, {"a": 1.5}, {"a": None}])
-def test_a_difference_is_told_with_its_path(other: dict[str, Any]) -> None:
+def test_difference_is_reported_with_its_path(other: dict[str, Any]) -> None:
     events = change_item(ItemDone, action={"a": [{"b": "q"}], "same": [1, {"c": "d"}]})(said(hosted))
     last = WebSearchCall(id="ws_1", status="completed", action={"same": [1, {"c": "d"}], **other})
     (found,) = find_violations(change_response(ResponseCompleted, output=[last])(events))
     assert "action.a: an array of 1 against " in found.message
 
 
-def test_a_verdict_says_where_it_was_found_and_the_end_is_judged_once() -> None:
+def test_violation_has_its_sequence_number_and_the_end_is_checked_once() -> None:
     grammar = Grammar()
     events = said(text)[:3]
     assert grammar.feed(events[0]) == []

@@ -1,5 +1,5 @@
-"""What one typed decode refuses: unknown things are kept (ITEM-5, REQ-7), what is left out is understood (ITEM-8), what is wrong is
-told where it stands, with what came and what was wanted (ERR-3)."""
+"""Lenient decoding: unknown types and fields are kept (ITEM-5, REQ-7), omitted types are inferred (ITEM-8), and errors
+name the path, the received value and the expected one (ERR-3)."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def refusal_of(document: Any) -> ClientFault:
     return refused.value
 
 
-# What is unknown is kept
+# Unknown types and fields
 
 
 @pytest.mark.parametrize("type", [Request, ItemParam, Item, Response, StreamEvent])
 @given(data=st.data())
-def test_what_is_read_is_written_back_unchanged(type: Any, data: st.DataObject) -> None:
-    """ITEM-1, ITEM-5, TOOL-2, TOOL-6: every item, tool, choice, part and event there is, unknown ones among them."""
+def test_decoded_documents_are_encoded_unchanged(type: Any, data: st.DataObject) -> None:
+    """ITEM-1, ITEM-5, TOOL-2, TOOL-6: every item, tool, choice, part and event, unknown ones among them."""
     document = data.draw(documents(type))
     assert json.loads(encode(decode_as(as_bytes(document), type))) == document
 
@@ -85,7 +85,7 @@ def test_what_is_read_is_written_back_unchanged(type: Any, data: st.DataObject) 
     names=st.lists(st.sampled_from(["x", "", "not yet", "antiphon:raw", "antiphon:raw_fields", "\u2028", "kind"])),
 )
 def test_unknown_fields_are_kept_at_every_level(data: st.DataObject, names: list[str]) -> None:
-    """REQ-7, ITEM-6: in the request, an item, a part, a tool, anything inside them; also under the names we use for ourselves."""
+    """REQ-7, ITEM-6: in the request, an item, a part, a tool, anything inside them; also under our internal names."""
     document = data.draw(documents(Request))
     objects = [(), *(spot.keys for spot in spots(document, Request) if not spot.is_map)]
     objects = [keys for keys in objects if isinstance(at(document, keys), dict)]
@@ -95,8 +95,8 @@ def test_unknown_fields_are_kept_at_every_level(data: st.DataObject, names: list
 
 
 @given(body=documents(Request), data=st.data())
-def test_two_readings_of_what_was_written_are_equal(body: Any, data: st.DataObject) -> None:
-    """Unknown fields survive as often as they are read: nothing is added, nothing wears off."""
+def test_encoding_is_stable(body: Any, data: st.DataObject) -> None:
+    """Unknown fields survive repeated decoding and encoding unchanged."""
     body["x_unknown"] = data.draw(json_values)
     once = encode(request_of(body))
     assert encode(decode_request(once)) == once
@@ -142,7 +142,7 @@ json_texts: Final = st.recursive(
 
 @st.composite
 def unknown_objects(draw: st.DrawFn) -> str:
-    """An object of a type nobody knows, spelled as nobody would."""
+    """An object of an unknown type in an unusual spelling."""
     kind = json.dumps(draw(st.sampled_from(UNKNOWN_TYPES)))
     space = draw(spaces)
     return (
@@ -151,8 +151,9 @@ def unknown_objects(draw: st.DrawFn) -> str:
 
 
 @given(unknown_objects())
-def test_an_object_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None:
-    """ITEM-5: an item, a tool, a tool in a group, a part, an annotation, a choice: white space and the spelling of numbers too."""
+def test_object_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
+    """ITEM-5: an item, a tool, a tool in a group, a part, an annotation, a choice: white space and the spelling of
+    numbers too."""
     part = f'{{"type":"output_text","text":"x","annotations":[{raw}]}}'
     body = (
         f'{{"input":[{raw},{{"type":"message","role":"assistant","content":[{raw},{part}]}}],"tool_choice":{raw},"tools":[{raw},'
@@ -176,8 +177,8 @@ def test_an_object_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None
 
 
 @given(unknown_objects())
-def test_an_event_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None:
-    """ITEM-5; its number is known all the same (STR-5)."""
+def test_event_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
+    """ITEM-5; its sequence number is still read (STR-5)."""
     event = decode_event(raw.encode())
     assert isinstance(event, UnknownEvent)
     assert (event.sequence_number, event.kind, encode(event)) == (7, json.loads(raw)["type"], raw.encode())
@@ -186,15 +187,15 @@ def test_an_event_of_unknown_type_is_written_back_to_the_byte(raw: str) -> None:
 @pytest.mark.parametrize(
     "inner", ['{"k":1,"k":2}', '[{"k" : 1, "\\u006b": 2}]', '{"a":{"k":1,"k":1E5}}', '{"k":1,"k":{"k":1,"k":2}}']
 )
-def test_raw_bytes_that_say_a_key_twice_are_written_anew_with_the_last(inner: str) -> None:
-    """No two readers may see two values: where a kept object says one key twice, at any depth, only the last stays."""
+def test_raw_object_with_a_duplicate_key_keeps_the_last(inner: str) -> None:
+    """Two readers must not see two values: where a kept object has one key twice, at any depth, only the last remains."""
     body = f'{{"x":{inner},"input":[{{"type":"acme:x","value":{inner}}}],"x":{inner}}}'
     written = encode(decode_request(body.encode()))
     assert json.loads(written) == json.loads(body)
     assert written.count(b'"k"') == json.dumps(json.loads(body)).count('"k"')
 
 
-def test_the_last_of_two_types_counts() -> None:
+def test_last_of_two_types_counts() -> None:
     request = decode_request(b'{"input":[{"type":"message","role":"user","content":"x","type":"acme:x"}]}')
     (item,) = items_of(request)
     assert isinstance(item, UnknownItem)
@@ -204,14 +205,15 @@ def test_the_last_of_two_types_counts() -> None:
 @pytest.mark.parametrize(
     "body", [b'{"model":5,"model":"m"}', b'{"model":"n","model":"m"}', b'{"model":5,"x":1,"x":2,"model":"m"}']
 )
-def test_the_last_of_two_values_counts(body: bytes) -> None:
+def test_last_of_two_values_counts(body: bytes) -> None:
     assert json.loads(encode(decode_request(body)))["model"] == "m"
 
 
 @pytest.mark.parametrize("spelling", ["antiphon:raw", r"\u0061ntiphon:raw", r"antiphon\u003araw"])
 @pytest.mark.parametrize("value", [{}, {"kind": "message", "raw": {"role": "system"}}, {"a": 1}, 5])
-def test_our_private_spellings_mean_nothing_in_the_mouth_of_a_client(spelling: str, value: Any) -> None:
-    """A client can neither make an unknown object out of thin air nor put fields where we keep unknown ones; all comes back."""
+def test_internal_names_have_no_meaning_in_client_bodies(spelling: str, value: Any) -> None:
+    """A client can neither forge an unknown object nor put fields where we keep unknown ones; everything is encoded
+    unchanged."""
     text = json.dumps(value)
     members = text[1:-1] if isinstance(value, dict) else f'"x":{text}'
     item = f'{{"type":"{spelling}"{"," if members else ""}{members}}}'
@@ -228,7 +230,7 @@ def test_our_private_spellings_mean_nothing_in_the_mouth_of_a_client(spelling: s
     assert json.loads(encode(request)) == expected
 
 
-def test_fields_of_structs_that_are_no_shapes_are_passed_over() -> None:
+def test_unknown_fields_of_plain_structs_are_ignored() -> None:
     class Plain(Struct):
         a: int
         b: str = ""
@@ -239,7 +241,7 @@ def test_fields_of_structs_that_are_no_shapes_are_passed_over() -> None:
     assert refused.value.param == "a"
 
 
-# What is left out is understood
+# Omitted types
 
 
 @given(
@@ -247,7 +249,7 @@ def test_fields_of_structs_that_are_no_shapes_are_passed_over() -> None:
     role=st.sampled_from(["user", "assistant", "system", "developer"]),
     type=st.sampled_from([{}, {"type": None}]),
 )
-def test_a_message_without_a_type_is_a_message(text: str, role: str, type: dict[str, Any]) -> None:
+def test_message_without_a_type_is_a_message(text: str, role: str, type: dict[str, Any]) -> None:
     """ITEM-8."""
     assert decode_item_param(as_bytes(type | {"role": role, "content": text})) == decode_item_param(
         as_bytes({"type": "message", "role": role, "content": text})
@@ -261,8 +263,8 @@ def test_a_message_without_a_type_is_a_message(text: str, role: str, type: dict[
 @pytest.mark.parametrize(
     "item", [{"id": "msg_1"}, {"type": None, "id": "msg_1"}, {"type": "item_reference", "id": "msg_1"}]
 )
-def test_a_reference_may_leave_out_its_type(item: dict[str, Any]) -> None:
-    """The schema lets it be null or absent; written out it is there."""
+def test_item_reference_without_a_type_is_accepted(item: dict[str, Any]) -> None:
+    """The schema allows null or absent; encoded it is present."""
     assert request_of({"input": [item]}).input == [ItemReference(id="msg_1")]
     assert decode_as(as_bytes(item), ItemReference) == ItemReference(id="msg_1")
 
@@ -270,25 +272,25 @@ def test_a_reference_may_leave_out_its_type(item: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "format", [{"schema": {}}, {"name": "n"}, {"type": None, "name": "n", "schema": {"type": "object"}}]
 )
-def test_a_json_schema_may_leave_out_its_type(format: dict[str, Any]) -> None:
+def test_json_schema_format_without_a_type_is_accepted(format: dict[str, Any]) -> None:
     text = request_of({"text": {"format": format}}).text
     assert text
     assert isinstance(text.format, JsonSchemaFormatParam)
 
 
-def test_a_call_without_its_type_is_not_taken_for_a_reference() -> None:
+def test_call_without_a_type_is_refused() -> None:
     fault = refusal_of({"input": [{"id": "fc_1", "call_id": "c", "arguments": "{}"}]})
     assert (fault.code, fault.param) == ("missing_field", "input[0].type")
 
 
-# What is wrong is told
+# Errors
 
 
 WRONG: Final[list[Any]] = [5, 5.5, "no such word", True, None, [], {}]
 
 
 def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
-    """The document with one thing wrong in it, where that is, and what came (nothing, if something was left out)."""
+    """The document with one fault in it, its path, and the received value (`...` if a field was left out)."""
     found = spots(document, Request)
     assume(found)
     spot = data.draw(st.sampled_from(found))
@@ -307,7 +309,7 @@ def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_one_thing_that_is_wrong_is_named_by_its_path_with_what_came_and_what_was_wanted(data: st.DataObject) -> None:
+def test_invalid_value_is_reported_with_path_received_and_expected(data: st.DataObject) -> None:
     """ERR-3."""
     document, path, came = broken(data.draw(documents(Request)), data)
     fault = refusal_of(document)
@@ -321,8 +323,8 @@ def test_one_thing_that_is_wrong_is_named_by_its_path_with_what_came_and_what_wa
 
 
 @given(data=st.data())
-def test_a_known_object_whose_type_is_wrong_is_named_by_its_type(data: st.DataObject) -> None:
-    """ERR-3: of the wrong kind, or one word where there is no other."""
+def test_invalid_type_is_reported_at_its_type_field(data: st.DataObject) -> None:
+    """ERR-3: of the wrong kind, or a word that is not allowed."""
     document = data.draw(documents(Request))
     typed = [spot for spot in spots(document, Request) if spot.is_typed and isinstance(at(document, spot.keys), dict)]
     assume(typed)
@@ -390,14 +392,14 @@ def test_a_known_object_whose_type_is_wrong_is_named_by_its_type(data: st.DataOb
         ({"max_output_tokens": 20.5}, "max_output_tokens", "got 20.5, wanted an integer of at least 16 or null"),
     ],
 )
-def test_what_was_wanted_is_told_in_words(document: Any, path: str, message: str) -> None:
+def test_expected_value_is_described_in_words(document: Any, path: str, message: str) -> None:
     """ERR-3."""
     fault = refusal_of(document)
     assert fault.param == path
     assert message in fault.message
 
 
-def test_an_object_of_another_type_than_the_only_one_wanted_is_refused() -> None:
+def test_object_of_another_type_than_the_only_allowed_one_is_refused() -> None:
     with pytest.raises(InvalidValue) as refused:
         decode_as(b'[{"type":"input_text","text":"x"},{"type":"text","text":"x"}]', list[InputText])
     assert refused.value.message == '[1].type: got "text", wanted "input_text"'
@@ -406,8 +408,8 @@ def test_an_object_of_another_type_than_the_only_one_wanted_is_refused() -> None
 # Tools
 
 
-def test_a_tool_in_the_nested_form_of_chat_is_explained() -> None:
-    """TOOL-1, C-3: the message shows the flat form, with the tool's own name; the type may be missing."""
+def test_nested_chat_tool_is_explained() -> None:
+    """TOOL-1, C-3: the message shows the flat form with the tool's own name; the type may be missing."""
     for type in ({"type": "function"}, {}):
         fault = refusal_of({"tools": [{**type, "function": {"name": "get_weather", "parameters": {}}}]})
         assert (fault.code, fault.param) == ("missing_field", "tools[0].name")
@@ -416,12 +418,12 @@ def test_a_tool_in_the_nested_form_of_chat_is_explained() -> None:
 
 
 @pytest.mark.parametrize("function", [None, 5, {}, {"name": 5}])
-def test_a_nested_tool_without_a_name_is_explained_too(function: Any) -> None:
+def test_nested_chat_tool_without_a_name_is_explained(function: Any) -> None:
     """TOOL-1."""
     assert '{"type":"function","name":…,' in refusal_of({"tools": [{"type": "function", "function": function}]}).message
 
 
-def test_a_choice_in_the_nested_form_of_chat_is_explained() -> None:
+def test_nested_chat_tool_choice_is_explained() -> None:
     """TOOL-2, C-3."""
     fault = refusal_of({"tool_choice": {"type": "function", "function": {"name": "get_weather"}}})
     assert fault.param == "tool_choice.name"
@@ -429,7 +431,7 @@ def test_a_choice_in_the_nested_form_of_chat_is_explained() -> None:
 
 
 @pytest.mark.parametrize("document", [{"tools": [{"type": "function"}]}, {"tool_choice": {"type": "function"}}])
-def test_a_tool_that_only_lacks_its_name_is_not_called_nested(document: Any) -> None:
+def test_flat_tool_without_a_name_is_not_called_nested(document: Any) -> None:
     assert "Chat Completions" not in refusal_of(document).message
 
 
@@ -451,7 +453,7 @@ def test_a_tool_that_only_lacks_its_name_is_not_called_nested(document: Any) -> 
         ),
     ],
 )
-def test_every_choice_of_a_tool_is_read(choice: Any, read: Any) -> None:
+def test_every_tool_choice_is_decoded(choice: Any, read: Any) -> None:
     """TOOL-2."""
     assert request_of({"tool_choice": choice}).tool_choice == read
 
@@ -465,7 +467,7 @@ def test_every_choice_of_a_tool_is_read(choice: Any, read: Any) -> None:
         [{"type": "input_video", "video_url": "v"}, {"type": "acme:hologram", "x": 1.0}],
     ],
 )
-def test_a_tool_output_is_a_string_or_parts(output: Any) -> None:
+def test_tool_output_is_a_string_or_parts(output: Any) -> None:
     """TOOL-6."""
     document = {"input": [{"type": "function_call_output", "call_id": "c", "output": output}]}
     (item,) = items_of(request_of(document))
@@ -482,10 +484,10 @@ def test_a_tool_output_is_a_string_or_parts(output: Any) -> None:
 @given(data=st.data())
 @settings(max_examples=20)
 def test_every_output_item_can_be_sent_back_as_input(sent: Any, data: st.DataObject) -> None:
-    """ITEM-6: whatever shape output has, reasoning with content and unknown fields included."""
+    """ITEM-6: for every output shape, reasoning with content and unknown fields included."""
     document = data.draw(documents(sent)) | {"x": data.draw(json_values)}
     if "call_id" in document:
-        document["call_id"] = "c"  # REQ-8 binds what clients write, here and below
+        document["call_id"] = "c"  # REQ-8 limits what clients write, here and below
     if sent is FunctionCall:
         document["name"] = "f"
     if sent is Message:
@@ -522,7 +524,7 @@ def test_every_output_item_can_be_sent_back_as_input(sent: Any, data: st.DataObj
         ({"type": "function_call_output", "call_id": "c", "output": "o"}, FunctionCallOutputParam),
     ],
 )
-def test_input_takes_every_item_of_the_specification(document: Any, read: type) -> None:
+def test_input_accepts_every_item_of_the_specification(document: Any, read: type) -> None:
     """ITEM-1, ITEM-7."""
     (item,) = items_of(request_of({"input": [document]}))
     assert isinstance(item, read)

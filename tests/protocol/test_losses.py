@@ -1,4 +1,4 @@
-"""Losses: kept once, in the order in which they were found, and told in words (F-4)."""
+"""Losses: kept once, in the order of discovery, and described in words (F-4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOSSES = st.lists(
 
 
 @given(LOSSES, LOSSES)
-def test_every_loss_is_kept_once_in_the_order_in_which_it_was_found_F_4(
+def test_losses_are_unique_and_ordered_F_4(
     first: list[tuple[str, str, str]], second: list[tuple[str, str, str]]
 ) -> None:
     losses, others = Losses(), Losses()
@@ -28,7 +28,7 @@ def test_every_loss_is_kept_once_in_the_order_in_which_it_was_found_F_4(
     assert bool(losses) == bool(wanted)
 
 
-def test_a_loss_is_told_with_its_place_and_its_reason_F_4() -> None:
+def test_loss_text_has_path_and_reason_F_4() -> None:
     losses = Losses()
     losses.add("tools[2]", "web_search", "chat has no hosted tools")
     losses.add("input[0]", "a name")
@@ -43,8 +43,8 @@ def numbered(start: int, stop: int) -> Losses:
     return losses
 
 
-def test_losses_list_as_many_as_the_bound_and_count_the_rest() -> None:
-    """Faults: a request or a stream that loses a million things does not keep a million entries."""
+def test_losses_over_the_limit_are_only_counted() -> None:
+    """Faults: a request or a stream with a million losses does not keep a million entries."""
     assert list(numbered(0, MAX_LISTED))[-1].path == f"tools[{MAX_LISTED - 1}]"
     losses = numbered(0, MAX_LISTED + 500)
     assert len(losses) == len(list(losses)) == MAX_LISTED + 1
@@ -60,7 +60,7 @@ def test_listed_loss_that_is_repeated_is_not_counted_again() -> None:
     assert len(losses) == MAX_LISTED
 
 
-def test_extended_losses_have_the_same_bound() -> None:
+def test_extended_losses_have_the_same_limit() -> None:
     losses = numbered(0, 10)
     losses.extend(numbered(10, MAX_LISTED))
     assert len(losses) == MAX_LISTED
@@ -72,7 +72,7 @@ def test_extended_losses_have_the_same_bound() -> None:
     assert list(empty) == list(losses)
 
 
-def test_texts_of_a_loss_are_cut_at_the_bound() -> None:
+def test_texts_of_a_loss_are_truncated_at_the_limit() -> None:
     losses = Losses()
     losses.add("p" * MAX_TEXT, "w" * (MAX_TEXT + 1), "y" * (10 * MAX_TEXT))
     (loss,) = losses

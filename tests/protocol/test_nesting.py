@@ -1,4 +1,4 @@
-"""The bound on nested JSON is exact, ignores what stands in strings, and is the same on every interpreter."""
+"""The limit on nested JSON is exact, ignores the content of strings, and is the same on every interpreter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.protocol.nesting import (
     with_nesting_limit,
 )
 
-# Text that a careless scan would take for structure: brackets, quotes and backslashes in every order.
+# Text that a careless scan would read as structure: brackets, quotes and backslashes in every order.
 tricky_text = st.text(st.sampled_from('[]{}"\\/\nabé☃'), max_size=12)
 small_values = st.recursive(
     tricky_text | st.integers() | st.none() | st.booleans(),
@@ -47,10 +47,10 @@ def depth_of(value: Any) -> int:
 
 
 @given(core=small_values, beside=small_values, objects=st.booleans(), ascii=st.booleans(), missing=st.integers(-2, 2))
-def test_nesting_bound_is_exact_whatever_stands_in_strings(
+def test_nesting_limit_is_exact_and_ignores_strings(
     core: Any, beside: Any, objects: bool, ascii: bool, missing: int
 ) -> None:
-    """Input: the bound counts levels of arrays and objects, and nothing in a string is a level."""
+    """Input: the limit counts levels of arrays and objects, and nothing in a string is a level."""
     depth = MAX_NESTING - depth_of(core) - missing
     text = nested(
         depth, json.dumps(core, ensure_ascii=ascii), objects=objects, beside=json.dumps(beside, ensure_ascii=ascii)
@@ -68,13 +68,13 @@ def test_nesting_of_shallow_json_is_allowed_in_any_number(value: Any) -> None:
 
 @pytest.mark.parametrize("depth", [MAX_NESTING, MAX_NESTING + 1])
 @pytest.mark.parametrize("beside", ["[[[]]]", '{"a":{}}', '"[{"', '"\\\\"', '"\\\\\\"["'])
-def test_nesting_is_counted_across_pieces(depth: int, beside: str) -> None:
-    """The deepest place stands behind more brackets than one piece of the count has."""
+def test_nesting_is_counted_across_chunks(depth: int, beside: str) -> None:
+    """The deepest level comes after more brackets than one chunk of the count has."""
     text = "[" + "[[[]],{}]," * (CHUNK_SIZE // 8 + 1) + nested(depth - 1, "1", beside=beside) + "]"
     assert is_too_deep(text) == (depth + depth_of(json.loads(beside)) > MAX_NESTING)
 
 
-def test_nesting_check_names_the_bound() -> None:
+def test_nesting_error_names_the_limit() -> None:
     check_nesting("[" * MAX_NESTING + "]" * MAX_NESTING)
     with pytest.raises(NestingError, match=r"at most 256 levels"):
         check_nesting("[" * (MAX_NESTING + 1) + "]" * (MAX_NESTING + 1))
@@ -84,7 +84,8 @@ def test_nesting_check_names_the_bound() -> None:
     "text", ["[" * 100_000, '{"a":' * 100_000, '"' + "[" * 1000, '\\"' + "[" * 1000, "]" * 1000 + "[" * 300]
 )
 def test_nesting_of_broken_json_never_reaches_the_recursion_limit(text: str) -> None:
-    """Input: 100,000 nested brackets. Text that is no JSON is rejected by one of the two, and neither recurses without end."""
+    """Input: 100,000 nested brackets. Text that is no JSON is rejected by one of the two, and neither recurses without
+    limit."""
     with pytest.raises(msgspec.DecodeError):
         decode_json(text)
 

@@ -1,4 +1,4 @@
-"""The policy, by laws over generated lives of responses, then row by row."""
+"""The policy, by laws over generated responses, then row by row."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def pad(length: int) -> str:
     return "~" * (32 - length % 32)
 
 
-# Lives
+# Generated responses
 
 
 class Life:
-    """A response being written, with everything a policy could want to take away."""
+    """A response being written, with everything that a policy could remove."""
 
     def __init__(self) -> None:
         self.events: list[StreamEvent] = []
@@ -103,7 +103,8 @@ class Life:
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[StreamEvent]:
-    """Any life: items of every kind, open at once, interleaved, ended in any way; deltas padded by the upstream or not."""
+    """Any response: items of every kind, open at once, interleaved, ended in any way; deltas padded by the upstream or
+    not."""
     life = Life()
     write = life.writer
     kinds = {key: draw(st.sampled_from(KINDS)) for key in range(5)}
@@ -183,7 +184,7 @@ OWN_ENDINGS: list[Callable[[Life], None]] = [
 
 @st.composite
 def asked(draw: st.DrawFn) -> Request:
-    """Any request that a policy can be made of."""
+    """Any request from which a policy can be made."""
     f, c = SpecificFunction(name="f"), SpecificCustom(name="c", namespace="ns")
     group = UnknownToolChoice(kind="namespace", raw=Raw(b'{"type":"namespace","name":"ns"}'))
     choices: list[Any] = [
@@ -227,7 +228,7 @@ def is_call(item: object) -> bool:
 
 
 def may_be_called(request: Request, item: FunctionCall | CustomToolCall) -> bool:
-    """TOOL-2 and TOOL-3 once more, written as naively as can be."""
+    """TOOL-2 and TOOL-3 again, in the simplest code."""
     kind = "function" if isinstance(item, FunctionCall) else "custom"
     match request.tool_choice:
         case "none" | AllowedToolsParam(mode="none"):
@@ -258,8 +259,8 @@ def items_of(events: list[StreamEvent]) -> list[Item]:
 
 @settings(max_examples=40)
 @given(request=asked(), events=lives())
-def test_what_comes_out_passes_the_grammar(request: Request, events: list[StreamEvent]) -> None:
-    """STR-5, STR-6, STR-7: also where calls were withheld or the response was made to fail."""
+def test_policy_output_passes_the_grammar(request: Request, events: list[StreamEvent]) -> None:
+    """STR-5, STR-6, STR-7: also where calls were withheld or the response failed because of them."""
     assert find_violations(events) == []
     delivered, _ = ruled(request, events)
     assert find_violations(delivered) == []
@@ -267,8 +268,8 @@ def test_what_comes_out_passes_the_grammar(request: Request, events: list[Stream
 
 @settings(max_examples=40)
 @given(request=asked(), events=lives())
-def test_numbers_in_carried_events_are_right_as_well(request: Request, events: list[StreamEvent]) -> None:
-    """STR-5, ITEM-5: an event that nobody knows has its numbers in its bytes."""
+def test_numbers_in_passed_through_events_are_adjusted(request: Request, events: list[StreamEvent]) -> None:
+    """STR-5, ITEM-5: an unknown event has its numbers in its bytes."""
     delivered, _ = ruled(request, events)
     places = {event.item.string_member("id"): event.output_index for event in delivered if _is_extension(event)}  # type: ignore[union-attr]
     for number, event in enumerate(delivered):
@@ -284,7 +285,7 @@ def _is_extension(event: StreamEvent) -> bool:
 
 @settings(max_examples=40)
 @given(request=asked(), events=lives())
-def test_a_forbidden_call_is_in_no_event_and_is_reported(request: Request, events: list[StreamEvent]) -> None:
+def test_forbidden_call_is_withheld_and_reported(request: Request, events: list[StreamEvent]) -> None:
     """TOOL-3, F-4."""
     delivered, losses = ruled(request, events)
     forbidden = [
@@ -303,8 +304,8 @@ def test_a_forbidden_call_is_in_no_event_and_is_reported(request: Request, event
 
 @settings(max_examples=40)
 @given(request=asked(), events=lives())
-def test_without_parallel_calls_there_is_one_at_most(request: Request, events: list[StreamEvent]) -> None:
-    """TOOL-4: and it is the first that was allowed."""
+def test_parallel_tool_calls_false_delivers_at_most_one_call(request: Request, events: list[StreamEvent]) -> None:
+    """TOOL-4: and it is the first allowed one."""
     delivered, losses = ruled(request, events)
     calls = [e.item for e in events if isinstance(e, ItemAdded) and isinstance(e.item, FunctionCall | CustomToolCall)]
     allowed = [call.id for call in calls if may_be_called(request, call)]
@@ -315,8 +316,8 @@ def test_without_parallel_calls_there_is_one_at_most(request: Request, events: l
 
 @settings(max_examples=40)
 @given(request=asked(), events=lives())
-def test_nothing_but_calls_is_withheld(request: Request, events: list[StreamEvent]) -> None:
-    """RSN-1, F-4: everything else is delivered, in its order, with what was not asked for taken out and nothing else."""
+def test_policy_withholds_only_calls(request: Request, events: list[StreamEvent]) -> None:
+    """RSN-1, F-4: everything else is delivered in order, without unrequested parts and otherwise unchanged."""
     delivered, _ = ruled(request, events)
     left = [event for event in delivered if not isinstance(event, ErrorEvent | TerminalEvent)]
     calls = {e.output_index for e in events if isinstance(e, ItemAdded) and is_call(e.item)}
@@ -328,8 +329,8 @@ def test_nothing_but_calls_is_withheld(request: Request, events: list[StreamEven
 
 @settings(max_examples=30)
 @given(events=lives())
-def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: list[StreamEvent]) -> None:
-    """RSN-1, RSN-2, STR-12: nothing is copied that is not changed."""
+def test_unrestricted_policy_passes_the_same_objects(events: list[StreamEvent]) -> None:
+    """RSN-1, RSN-2, STR-12: unchanged events are not copied."""
     bare = [replace(event, obfuscation=UNSET) if isinstance(event, DeltaEvent) else event for event in events]
     delivered, losses = ruled(replace(ASK, include=ALL_INCLUDED), bare)
     assert list(map(id, delivered)) == list(map(id, bare))
@@ -344,10 +345,10 @@ def test_when_all_is_asked_for_and_all_is_allowed_the_same_objects_pass(events: 
     parallel=st.booleans(),
     events=anyones_lives(ENDINGS),
 )
-def test_the_fold_of_what_comes_out_is_its_terminal_response(
+def test_fold_of_policy_output_equals_its_terminal_response(
     choice: Any, parallel: bool, events: list[StreamEvent]
 ) -> None:
-    """STR-6: over the lives that every other law of the hub is proved on."""
+    """STR-6: over the responses of all other laws of the hub."""
     delivered, _ = ruled(replace(ASK, tool_choice=choice, parallel_tool_calls=parallel), events)
     assert find_violations(delivered) == []
     last = delivered[-1]
@@ -357,8 +358,8 @@ def test_the_fold_of_what_comes_out_is_its_terminal_response(
 
 @settings(max_examples=30)
 @given(request=asked(), events=lives())
-def test_a_response_that_does_not_stream_obeys_the_same_rules(request: Request, events: list[StreamEvent]) -> None:
-    """STR-14: inside, everything is a stream, so there is no second policy."""
+def test_plain_response_follows_the_same_policy(request: Request, events: list[StreamEvent]) -> None:
+    """STR-14: inside the gateway everything is a stream, so there is no second policy."""
     streamed, losses = ruled(request, events)
     whole, losses_of_whole = ruled(request, replay(fold(events)))
     assert fold(whole) == fold(streamed)
@@ -376,7 +377,7 @@ def _index(event: StreamEvent) -> int | None:
 
 
 def _bare(event: StreamEvent) -> Any:
-    """An event without its numbers and without what comes only when asked for."""
+    """An event without its numbers and without its optional parts."""
     members = msgspec.json.decode(encode(event))
     return _without(
         members, {"sequence_number", "output_index", "logprobs", "obfuscation", "encrypted_content", *HOSTED}
@@ -423,7 +424,7 @@ HOSTED = {"sources", "results", "outputs"}
         (AllowedToolsParam(tools=[UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}'))]), []),
     ],
 )
-def test_a_choice_allows_the_tools_it_names_by_kind_and_group(choice: Any, delivered: list[str]) -> None:
+def test_tool_choice_allows_tools_by_kind_and_namespace(choice: Any, delivered: list[str]) -> None:
     """TOOL-2, TOOL-3."""
     life = Life()
     life.writer.text("m", "so:")
@@ -442,8 +443,8 @@ def _said(call: FunctionCall | CustomToolCall) -> str:
     return f"{kind}{call.namespace}.{call.name}" if call.namespace else f"{kind}{call.name}"
 
 
-def test_a_response_with_nothing_but_forbidden_calls_fails() -> None:
-    """TOOL-3: reasoning, and a message that says nothing, are no answer."""
+def test_response_with_only_forbidden_calls_fails() -> None:
+    """TOOL-3: reasoning and an empty message are no answer."""
     life = Life()
     life.writer.reasoning("r", "let me see")
     life.writer.message("m")
@@ -463,7 +464,7 @@ def test_a_response_with_nothing_but_forbidden_calls_fails() -> None:
     assert find_violations(delivered) == []
 
 
-def test_a_response_that_says_something_completes_without_the_forbidden_call() -> None:
+def test_response_with_other_output_completes_without_the_forbidden_call() -> None:
     """TOOL-3: text, a refusal, an allowed call or a hosted tool's receipt is an answer."""
     begins: list[Callable[[Life], None]] = [
         lambda life: life.writer.text("x", "said"),
@@ -481,7 +482,7 @@ def test_a_response_that_says_something_completes_without_the_forbidden_call() -
         assert len(losses) == 1
 
 
-def test_an_empty_text_is_no_answer() -> None:
+def test_empty_text_does_not_count_as_an_answer() -> None:
     """TOOL-3."""
     life = Life()
     life.writer.text("m", "")
@@ -492,8 +493,8 @@ def test_an_empty_text_is_no_answer() -> None:
     assert isinstance(delivered[-1], ResponseFailed)
 
 
-def test_a_response_that_was_cut_stays_incomplete() -> None:
-    """TOOL-3, REQ-3: it would not have completed, so nobody knows what else it would have said."""
+def test_incomplete_response_stays_incomplete() -> None:
+    """TOOL-3, REQ-3: it would not have completed, so the rest of its answer is unknown."""
     life = Life()
     life.function("a", "g")
     life.writer.incomplete("max_output_tokens")
@@ -503,14 +504,14 @@ def test_a_response_that_was_cut_stays_incomplete() -> None:
     assert find_violations(delivered) == []
 
 
-def test_an_empty_answer_without_calls_is_not_the_policys_business() -> None:
+def test_empty_response_without_calls_completes() -> None:
     life = Life()
     life.writer.complete()
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
     assert isinstance(delivered[-1], ResponseCompleted)
 
 
-def test_a_namespace_without_a_name_allows_nothing() -> None:
+def test_namespace_choice_without_a_name_allows_no_tool() -> None:
     """TOOL-3."""
     life = Life()
     life.function("a", "f")
@@ -520,8 +521,8 @@ def test_a_namespace_without_a_name_allows_nothing() -> None:
     assert isinstance(delivered[-1], ResponseFailed)
 
 
-def test_an_event_about_a_withheld_call_is_withheld_by_its_item_id_too() -> None:
-    """TOOL-3: an event that nobody knows may name the item and not the index."""
+def test_event_of_a_withheld_call_is_withheld_by_item_id() -> None:
+    """TOOL-3: an unknown event may name the item and not the index."""
     life = Life()
     life.writer.text("m", "hello")
     life.function("a", "g")
@@ -534,7 +535,7 @@ def test_an_event_about_a_withheld_call_is_withheld_by_its_item_id_too() -> None
     assert b'"output_index":"odd"' in bytes(next(e.raw for e in delivered if isinstance(e, UnknownEvent)))
 
 
-def test_logprobs_come_only_when_asked_for() -> None:
+def test_logprobs_are_sent_only_on_request() -> None:
     """STR-12: on deltas, done, part, item and response."""
     for request, wanted in [
         (ASK, []),
@@ -563,8 +564,8 @@ def _logprobs_in(event: StreamEvent) -> Any:
             return found
 
 
-def test_sealed_reasoning_comes_only_when_asked_for() -> None:
-    """RSN-1, RSN-2: its text and summary come always."""
+def test_sealed_reasoning_is_sent_only_on_request() -> None:
+    """RSN-1, RSN-2: its text and summary are always sent."""
     asked = {(): UNSET, ("reasoning.encrypted_content",): "sealed", (ENCRYPTED_IF_ANY,): "sealed"}
     for include, wanted in asked.items():
         request = replace(ASK, include=list(include))
@@ -579,8 +580,8 @@ def test_sealed_reasoning_comes_only_when_asked_for() -> None:
         assert losses == []
 
 
-def test_results_of_hosted_tools_come_only_when_asked_for() -> None:
-    """The rest of the receipt comes always (TOOL-7)."""
+def test_results_of_hosted_tools_are_sent_only_on_request() -> None:
+    """The other fields of the call are always sent (TOOL-7)."""
     life = Life()
     life.hosted("h")
     life.writer.complete()
@@ -600,7 +601,7 @@ def test_results_of_hosted_tools_come_only_when_asked_for() -> None:
         assert sum(field in encode(one[-1]) for field in [b'"sources":[', b'"results":[', b'"outputs":[']) == 1
 
 
-def test_deltas_are_padded_when_asked_and_never_else() -> None:
+def test_deltas_are_padded_only_on_request() -> None:
     """STR-13: also when the upstream pads by itself."""
     life = Life()
     life.writer.text("m", "hello")
@@ -623,7 +624,7 @@ def test_deltas_are_padded_when_asked_and_never_else() -> None:
             assert len(off) == len(events)
 
 
-def test_padding_that_cannot_be_made_is_a_loss() -> None:
+def test_unavailable_padding_is_a_loss() -> None:
     """F-4, STR-13."""
     policy = Policy.for_request(replace(ASK, stream_options=StreamOptions(include_obfuscation=True)))
     assert [loss.path for loss in policy.losses] == ["stream_options.include_obfuscation"]

@@ -16,24 +16,24 @@ from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import Request, input_items
 
 
-def test_absent_is_not_null() -> None:
+def test_absent_fields_differ_from_null() -> None:
     absent, null = decode_request(b"{}"), decode_request(b'{"temperature":null}')
     assert (absent.temperature, null.temperature) == (UNSET, None)
     assert (encode(absent), encode(null)) == (b"{}", b'{"temperature":null}')
 
 
 @given(st.text(max_size=10))
-def test_a_string_input_is_one_user_message(text: str) -> None:
+def test_string_input_is_one_user_message(text: str) -> None:
     """ITEM-8."""
     assert input_items(Request(input=text)) == [MessageParam(role="user", content=text)]
 
 
 @pytest.mark.parametrize("request_", [Request(), Request(input=None), Request(input=[])])
-def test_no_input_is_no_items(request_: Request) -> None:
+def test_missing_input_gives_no_items(request_: Request) -> None:
     assert input_items(request_) == []
 
 
-def test_items_are_the_input_itself() -> None:
+def test_input_items_returns_a_list_input_unchanged() -> None:
     items = [MessageParam(role="user", content="a"), MessageParam(role="assistant", content="b")]
     assert input_items(Request(input=[*items])) == items
 
@@ -63,14 +63,14 @@ def test_items_are_the_input_itself() -> None:
         ({"input": [{"role": "user", "content": "x" * (10 * 1024 * 1024 + 1)}]}, "input[0].content"),
     ],
 )
-def test_limits_are_told_by_their_path_inside_a_request_too(document: Any, path: str) -> None:
+def test_limits_inside_a_request_are_reported_with_their_path(document: Any, path: str) -> None:
     """REQ-8; each limit by itself is in test_schema."""
     with pytest.raises(ClientFault) as refused:
         decode_request(json.dumps(document).encode())
     assert (refused.value.code, refused.value.param) == ("invalid_value", path)
 
 
-def test_compaction_needs_a_model() -> None:
+def test_compact_request_requires_a_model() -> None:
     """CMP-1."""
     with pytest.raises(ClientFault) as refused:
         decode_compact_request(b'{"input":"x"}')

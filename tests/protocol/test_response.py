@@ -1,4 +1,5 @@
-"""The response that a turn begins with: whole from the first, the request's settings in it with their effective values (HTTP-2)."""
+"""The initial response of a turn: complete from the start, with the effective values of the request's settings
+(HTTP-2)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import initial_response
 
-# What a request means that does not say.
+# The values of settings that a request leaves out.
 DEFAULTS: Final[dict[str, Any]] = {
     "previous_response_id": None,
     "instructions": None,
@@ -45,7 +46,7 @@ def opened(document: Any) -> Any:
 
 
 @given(documents(Request))
-def test_all_31_required_fields_are_there_and_settings_have_their_effective_values(document: Any) -> None:
+def test_initial_response_has_31_fields_with_effective_values(document: Any) -> None:
     """HTTP-2."""
     response = opened(document)
     assert len(response.keys() - {"conversation"}) == 31
@@ -71,18 +72,18 @@ def test_all_31_required_fields_are_there_and_settings_have_their_effective_valu
 
 
 @given(st.data())
-def test_it_is_valid_by_the_published_schema(data: st.DataObject) -> None:
-    """HTTP-2, for every request that is valid by it."""
+def test_initial_response_is_valid_by_the_published_schema(data: st.DataObject) -> None:
+    """HTTP-2, for every request that is valid by the schema."""
     schemas = published()
     request = data.draw(valid("CreateResponseBody"))
-    # The published schema has room for null only; a schema that was asked for is echoed all the same.
+    # The published schema allows only null; a requested schema is echoed anyway.
     format = schemas["JsonSchemaResponseFormat"]
     echoed = format | {"properties": format["properties"] | {"schema": {}}}
     components = {"schemas": schemas | {"JsonSchemaResponseFormat": echoed}}
     jsonschema.validate(opened(request), {"$ref": "#/components/schemas/ResponseResource", "components": components})
 
 
-def test_what_identifies_a_request_is_echoed() -> None:
+def test_identifying_settings_are_echoed() -> None:
     """REQ-5."""
     settings = {
         "metadata": {"k": "v"},
@@ -146,7 +147,7 @@ def test_what_identifies_a_request_is_echoed() -> None:
         ),
     ],
 )
-def test_the_format_is_echoed_with_all_its_fields(text: Any, echo: Any) -> None:
+def test_text_format_is_echoed_with_all_its_fields(text: Any, echo: Any) -> None:
     """HTTP-2, REQ-1."""
     assert opened({"text": text})["text"] == echo
 
@@ -196,7 +197,7 @@ def test_reasoning_is_echoed_with_all_its_fields(reasoning: Any, echo: Any) -> N
     ],
 )
 def test_tools_are_echoed_whole(tool: Any, echo: Any) -> None:
-    """HTTP-2: a function with every field, strict where it does not say; any other as it came."""
+    """HTTP-2: a function with every field, `strict` if unset; any other tool unchanged."""
     assert opened({"tools": [tool]})["tools"] == [echo]
 
 
@@ -217,11 +218,11 @@ def test_tools_are_echoed_whole(tool: Any, echo: Any) -> None:
         ({"type": "web_search"}, {"type": "web_search"}),
     ],
 )
-def test_the_choice_of_a_tool_is_echoed(choice: Any, echo: Any) -> None:
+def test_tool_choice_is_echoed(choice: Any, echo: Any) -> None:
     """HTTP-2, TOOL-2."""
     assert opened({"tool_choice": choice})["tool_choice"] == echo
 
 
-def test_the_model_that_answers_may_be_another_than_the_one_asked_for() -> None:
+def test_answering_model_may_differ_from_the_requested_model() -> None:
     assert initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
     assert initial_response(Request(model=UNSET), id="r", created_at=0).model == ""

@@ -1,5 +1,5 @@
-"""Every schema that is published has its counterpart among our types: the same fields, the same words, the same limits (REQ-8),
-and every document that is valid by it is read and written back unchanged."""
+"""Every published schema has a counterpart among our types: the same fields, words and limits (REQ-8), and every
+document that is valid by it is decoded and encoded unchanged."""
 
 from __future__ import annotations
 
@@ -134,14 +134,16 @@ COUNTERPARTS: Final[dict[str, Any]] = {
     "ErrorStreamingEvent": events.ErrorEvent,
 }
 
-# A request or an error body with a `type` beside it: `server/responses_socket` reads and writes them, and its tests cover them.
+# A request or an error body with a `type` beside it: `api/responses_websocket` reads and writes them, and its tests
+# cover them.
 WEBSOCKET_MESSAGES: Final = {"WebSocketResponseCreateEvent", "WebSocketErrorEvent"}
 
-# Words that real clients and servers use and the schema does not list; an enum that is not here has exactly the schema's words.
+# Words that real clients and servers use and the schema does not list; an enum that is not here has exactly the
+# schema's words.
 WORDS_BEYOND: Final[dict[str, set[str]]] = {
     "DetailEnum": {"original"},
     "ImageDetail": {"original"},
-    "ReasoningEffortEnum": {"minimal", "max"},  # the schema describes `minimal` and forgets to list it
+    "ReasoningEffortEnum": {"minimal", "max"},  # the schema describes `minimal` but does not list it
     "ServiceTierEnum": {"scale"},
     "MessageStatus": {"failed"},  # ITEM-2: extension items may fail, and items have one status type
     "FunctionCallItemStatus": {"failed"},
@@ -149,7 +151,7 @@ WORDS_BEYOND: Final[dict[str, set[str]]] = {
     "FunctionCallOutputStatusEnum": {"failed"},
 }
 
-# Required fields that may be left out on reading, because they can only be one thing; they are always written.
+# Required fields that may be absent when decoding, because they have only one value; they are always encoded.
 IMPLIED: Final = {
     "type": "a struct is of its type; where several may stand, `test_a_missing_type_is_asked_for` asks for it",
     "object": "the object of a route",
@@ -161,12 +163,12 @@ def schemas() -> dict[str, Schema]:
     return published()
 
 
-def test_every_one_of_the_108_schemas_has_a_counterpart(schemas: dict[str, Schema]) -> None:
+def test_every_published_schema_has_a_counterpart(schemas: dict[str, Schema]) -> None:
     assert len(schemas) == 108
     assert COUNTERPARTS.keys() | WEBSOCKET_MESSAGES == schemas.keys()
 
 
-def test_the_24_events_are_published_and_those_of_custom_tools_are_ours() -> None:
+def test_events_are_the_24_published_ones_and_those_of_custom_tools() -> None:
     """B-2."""
     published_ones = set(events.TYPE_OF_EVENT) & set(COUNTERPARTS.values())
     assert len(published_ones) == 24
@@ -174,7 +176,7 @@ def test_the_24_events_are_published_and_those_of_custom_tools_are_ours() -> Non
 
 
 @pytest.mark.parametrize("name", COUNTERPARTS)
-def test_every_field_is_there_and_every_word_is_known(name: str, schemas: dict[str, Schema]) -> None:
+def test_counterparts_have_every_field_and_enum_word(name: str, schemas: dict[str, Schema]) -> None:
     if "enum" in schemas[name]:
         assert words_of(COUNTERPARTS[name]) == set(schemas[name]["enum"]) | WORDS_BEYOND.get(name, set())
     for plain in objects(schemas[name]):
@@ -187,7 +189,7 @@ def test_every_field_is_there_and_every_word_is_known(name: str, schemas: dict[s
 
 
 @pytest.mark.parametrize("name", COUNTERPARTS)
-def test_every_required_field_is_required(name: str, schemas: dict[str, Schema]) -> None:
+def test_counterparts_require_every_required_field(name: str, schemas: dict[str, Schema]) -> None:
     for plain in objects(schemas[name]):
         whole = smallest(plain)
         read(whole, name)
@@ -198,7 +200,7 @@ def test_every_required_field_is_required(name: str, schemas: dict[str, Schema])
 
 
 @pytest.mark.parametrize("name", COUNTERPARTS)
-def test_every_word_that_is_not_known_is_refused_where_it_stands(name: str, schemas: dict[str, Schema]) -> None:
+def test_unknown_enum_words_are_refused_with_their_path(name: str, schemas: dict[str, Schema]) -> None:
     for plain in objects(schemas[name]):
         for field, value in plain["properties"].items():
             options = alternatives(value)
@@ -211,7 +213,7 @@ def test_every_word_that_is_not_known_is_refused_where_it_stands(name: str, sche
 
 
 @pytest.mark.parametrize("name", COUNTERPARTS)
-def test_every_limit_is_kept_to_the_last_and_broken_by_one_more(name: str, schemas: dict[str, Schema]) -> None:
+def test_schema_limits_are_exact(name: str, schemas: dict[str, Schema]) -> None:
     """REQ-8."""
     for plain in objects(schemas[name]):
         for field in plain["properties"]:
@@ -222,8 +224,8 @@ def test_every_limit_is_kept_to_the_last_and_broken_by_one_more(name: str, schem
                 assert (refused.value.code, refused.value.param) == ("invalid_value", field), word
 
 
-def test_the_limits_of_metadata_name_the_pair_that_breaks_them(schemas: dict[str, Schema]) -> None:
-    """REQ-8: at most 16 pairs, values of 512, and keys of 64, which the schema only says in words."""
+def test_metadata_limits_name_the_offending_pair(schemas: dict[str, Schema]) -> None:
+    """REQ-8: at most 16 pairs, values of 512, and keys of 64, which the schema only says in its description."""
     limits = schemas["MetadataParam"]
     assert (limits["maxProperties"], limits["additionalProperties"]["maxLength"]) == (16, 512)
     read({"metadata": {f"{n:064}": "v" * 512 for n in range(16)}}, "CreateResponseBody")
@@ -237,8 +239,8 @@ def test_the_limits_of_metadata_name_the_pair_that_breaks_them(schemas: dict[str
         assert refused.value.param == path
 
 
-def test_no_limit_of_the_schema_is_overlooked(schemas: dict[str, Schema]) -> None:
-    """The limits stand on the properties of named objects, and in metadata; were one elsewhere, the tests above would miss it."""
+def test_every_schema_limit_is_tested(schemas: dict[str, Schema]) -> None:
+    """The limits are on the properties of named objects, and in metadata; the tests above would miss one elsewhere."""
     found = sum(len(LIMITS & node.keys()) for node in nodes(schemas))
     on_properties = sum(
         len(LIMITS & plain.keys())
@@ -253,7 +255,7 @@ def test_no_limit_of_the_schema_is_overlooked(schemas: dict[str, Schema]) -> Non
 @pytest.mark.parametrize("name", COUNTERPARTS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_a_valid_document_is_read_and_written_back_unchanged(name: str, data: st.DataObject) -> None:
+def test_valid_documents_are_decoded_and_encoded_unchanged(name: str, data: st.DataObject) -> None:
     document = data.draw(valid(name))
     assert json.loads(encode(read(document, name))) == document
 
@@ -272,7 +274,7 @@ def test_a_valid_document_is_read_and_written_back_unchanged(name: str, data: st
 )
 @given(data=st.data())
 @settings(max_examples=20)
-def test_a_missing_type_is_asked_for_where_several_may_stand(name: str, data: st.DataObject) -> None:
+def test_missing_type_is_refused_where_several_types_are_allowed(name: str, data: st.DataObject) -> None:
     document = data.draw(valid(name))
     document.pop("type")
     if (
@@ -280,7 +282,7 @@ def test_a_missing_type_is_asked_for_where_several_may_stand(name: str, data: st
         or document.keys() == {"id"}
         or (name == "TextFormatParam" and document.keys() & {"name", "schema"})
     ):
-        read(document, name)  # ITEM-8, and what the specification lets go without a type
+        read(document, name)  # ITEM-8, and objects whose type the specification makes optional
         return
     with pytest.raises(ClientFault) as refused:
         read(document, name)
@@ -292,7 +294,7 @@ def read(document: Any, name: str) -> Any:
 
 
 def objects(schema: Schema) -> list[Schema]:
-    """The schema itself if it is an object with properties; if it is a choice, what it chooses from is tested by its own name."""
+    """The schema itself if it is an object with properties; the options of a choice are tested under their own names."""
     is_choice = "oneOf" in schema or "anyOf" in schema
     return [] if is_choice else [plain for plain in alternatives(schema) if plain.get("properties")]
 
@@ -307,7 +309,7 @@ def words(schema: Schema) -> set[str]:
 
 
 def inline(schema: Schema) -> list[Schema]:
-    """What is written at a property itself, references not followed."""
+    """The content of a property itself, references not followed."""
     options = [option for word in ("anyOf", "oneOf", "allOf") for option in schema.get(word, ())]
     return [plain for option in options for plain in inline(option)] or [schema]
 

@@ -1,4 +1,4 @@
-"""The two lifecycles: every pair of statuses, legal or refused (B-1, B-4, ITEM-2)."""
+"""The two lifecycles: every pair of statuses, allowed or refused (B-1, B-4, ITEM-2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ LEGAL_RESPONSE_MOVES = {
 
 @pytest.mark.parametrize("target", list(ItemStatus))
 @pytest.mark.parametrize("status", list(ItemStatus))
-def test_an_item_goes_forward_once_and_never_back_B_1_ITEM_2(status: ItemStatus, target: ItemStatus) -> None:
+def test_item_status_transitions_are_exactly_the_allowed_ones_B_1_ITEM_2(
+    status: ItemStatus, target: ItemStatus
+) -> None:
     if (status, target) in LEGAL_ITEM_MOVES:
         assert status.transition_to(target) is target
     else:
@@ -31,7 +33,9 @@ def test_an_item_goes_forward_once_and_never_back_B_1_ITEM_2(status: ItemStatus,
 
 @pytest.mark.parametrize("target", list(ResponseStatus))
 @pytest.mark.parametrize("status", list(ResponseStatus))
-def test_a_response_goes_forward_once_and_never_back_B_4(status: ResponseStatus, target: ResponseStatus) -> None:
+def test_response_status_transitions_are_exactly_the_allowed_ones_B_4(
+    status: ResponseStatus, target: ResponseStatus
+) -> None:
     if (status, target) in LEGAL_RESPONSE_MOVES:
         assert status.transition_to(target) is target
     else:
@@ -39,14 +43,14 @@ def test_a_response_goes_forward_once_and_never_back_B_4(status: ResponseStatus,
             status.transition_to(target)
 
 
-def test_what_is_the_end_and_what_is_a_success_B_1() -> None:
+def test_terminal_and_successful_statuses_B_1() -> None:
     assert [status for status in ItemStatus if not status.is_terminal] == ["in_progress"]
     assert [status for status in ItemStatus if status.is_success] == ["completed"]
     assert [status for status in ResponseStatus if not status.is_terminal] == ["queued", "in_progress"]
     assert [status for status in ResponseStatus if status.is_success] == ["completed"]
 
 
-def test_a_refusal_says_where_one_could_go_instead() -> None:
+def test_refused_transition_names_the_allowed_ones() -> None:
     with pytest.raises(InvalidTransition, match="allowed: in_progress, failed, cancelled"):
         ResponseStatus.QUEUED.transition_to(ResponseStatus.COMPLETED)
     with pytest.raises(InvalidTransition, match="the status is final"):

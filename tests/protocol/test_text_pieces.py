@@ -1,11 +1,11 @@
-"""Pieces of a text are joined now and then, and never changed."""
+"""Pieces of a text are joined from time to time, and never changed."""
 
 from __future__ import annotations
 
 from antiphon.protocol.text_pieces import JOIN_AT, TextPieces
 
 
-def test_many_small_pieces_are_held_as_few() -> None:
+def test_many_small_pieces_are_joined() -> None:
     pieces = TextPieces()
     words = [f"{number} " for number in range(10 * JOIN_AT + 7)]
     for word in words:
@@ -14,7 +14,7 @@ def test_many_small_pieces_are_held_as_few() -> None:
     assert len(pieces) == 10 + 7
 
 
-def test_few_pieces_stay_as_they_are() -> None:
+def test_few_pieces_are_not_joined() -> None:
     pieces = TextPieces()
     for word in ("a", "", "b"):
         pieces.append(word)

@@ -1,4 +1,4 @@
-"""The writer: it numbers, opens and closes, and refuses what cannot be; the grammar judges the rest of what it says."""
+"""The writer: it numbers, opens and closes, and refuses invalid calls; the grammar checks the rest of its output."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def fresh() -> tuple[ResponseWriter, EventCollector]:
 
 
 def said(*moves: Move) -> list[StreamEvent]:
-    """The events of a life."""
+    """The events of a response."""
     writer, collector = fresh()
     for move in moves:
         move(writer)
@@ -107,13 +107,13 @@ def complete(writer: ResponseWriter) -> None:
 
 
 @given(lives())
-def test_every_event_survives_the_wire(events: list[StreamEvent]) -> None:
+def test_events_are_decoded_as_encoded(events: list[StreamEvent]) -> None:
     for event in events:
         assert decode_event(encode(event)) == event
 
 
 @given(lives())
-def test_numbers_start_at_zero_and_have_no_gap_STR_5(events: list[StreamEvent]) -> None:
+def test_sequence_numbers_start_at_zero_without_gaps_STR_5(events: list[StreamEvent]) -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
     for event in events:
         if isinstance(event, UnknownEvent):
@@ -123,7 +123,7 @@ def test_numbers_start_at_zero_and_have_no_gap_STR_5(events: list[StreamEvent]) 
 # The 24 events (B-2)
 
 
-def test_every_event_of_the_schema_is_typed_and_no_other_but_those_of_custom_tools_B_2() -> None:
+def test_event_types_are_those_of_the_schema_and_of_custom_tools_B_2() -> None:
     names = {
         schema["properties"]["type"]["enum"][0]
         for name, schema in published().items()
@@ -134,7 +134,7 @@ def test_every_event_of_the_schema_is_typed_and_no_other_but_those_of_custom_too
     assert set(TYPE_OF_EVENT.values()) == names | custom
 
 
-def test_the_writer_can_say_every_one_of_them_B_2() -> None:
+def test_writer_can_emit_every_event_type_B_2() -> None:
     def everything(writer: ResponseWriter) -> None:
         writer.queue()
         writer.text("m", "a")
@@ -154,10 +154,10 @@ def test_the_writer_can_say_every_one_of_them_B_2() -> None:
     assert spoken == set(TYPE_OF_EVENT)
 
 
-# What each row asks for
+# The requirements of each row
 
 
-def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> None:
+def test_writer_emits_created_and_in_progress_first_STR_1() -> None:
     assert kinds(said(lambda w: w.text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
     assert kinds(said(lambda w: w.start()))[:2] == [ResponseCreated, ResponseInProgress]
     queued = said(lambda w: w.queue(), lambda w: w.extension_event("acme:progress", {}))
@@ -190,7 +190,7 @@ def test_a_response_is_created_and_in_progress_before_anything_else_STR_1() -> N
         ),
     ],
 )
-def test_an_item_is_announced_with_what_is_known_and_zero_values_STR_2(announce: Move, item: Item) -> None:
+def test_added_item_has_known_fields_and_zero_values_STR_2(announce: Move, item: Item) -> None:
     announced = said(announce)[2]
     assert isinstance(announced, ItemAdded)
     assert announced.item == item
@@ -205,11 +205,11 @@ def test_an_item_is_announced_with_what_is_known_and_zero_values_STR_2(announce:
         (lambda w: w.summary("a", ""), [SummaryPartAdded, SummaryTextDone, SummaryPartDone]),
     ],
 )
-def test_a_part_is_announced_told_and_done_also_if_it_stays_empty_STR_3(say: Move, part: list[type]) -> None:
+def test_part_has_added_and_done_events_even_if_empty_STR_3(say: Move, part: list[type]) -> None:
     assert kinds(said(say, complete)[2:]) == [ItemAdded, *part, ItemDone, ResponseCompleted]
 
 
-def test_without_keys_a_part_ends_where_another_kind_begins_STR_3() -> None:
+def test_part_without_key_ends_when_another_kind_starts_STR_3() -> None:
     events = said(lambda w: w.text("a", "x"), lambda w: w.refusal("a", "no"), lambda w: w.text("a", "y"), complete)
     assert kinds(events[3:]) == [
         *[ContentPartAdded, OutputTextDelta, OutputTextDone, ContentPartDone],
@@ -221,13 +221,13 @@ def test_without_keys_a_part_ends_where_another_kind_begins_STR_3() -> None:
     assert places == [0, 1, 2]
 
 
-def test_parts_with_keys_stay_open_beside_each_other_STR_3() -> None:
+def test_parts_with_keys_stay_open_in_parallel_STR_3() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.text("a", "1", part="x")
         writer.text("a", "2", part="y")
         writer.text("a", "3", part="x")
         writer.end_part("a", OutputText, "y")
-        writer.end_part("a", Refusal, "y")  # there is none, which is fine
+        writer.end_part("a", Refusal, "y")  # there is none, which is allowed
         writer.complete()
 
     (message,) = _output(write)
@@ -235,7 +235,7 @@ def test_parts_with_keys_stay_open_beside_each_other_STR_3() -> None:
     assert find_violations(said(write)) == []
 
 
-def test_the_current_part_can_be_ended_STR_3() -> None:
+def test_end_part_ends_the_current_part_STR_3() -> None:
     (message,) = _output(lambda w: w.text("a", "1"), lambda w: w.end_part("a"), lambda w: w.text("a", "2"), complete)
     assert [part.text for part in message.content] == ["1", "2"]
 
@@ -247,7 +247,7 @@ def _output(*moves: Move) -> list[Any]:
     return writer.response.output
 
 
-def test_an_item_ends_in_its_final_form_which_the_response_has_too_STR_4_STR_6() -> None:
+def test_done_item_equals_the_item_of_the_response_STR_4_STR_6() -> None:
     events = said(lambda w: w.text("a", "Hel"), lambda w: w.text("a", "lo"), complete)
     done, last = events[-2], events[-1]
     assert isinstance(done, ItemDone)
@@ -265,7 +265,7 @@ def test_an_item_ends_in_its_final_form_which_the_response_has_too_STR_4_STR_6()
         (lambda w: w.fail(GONE), ResponseFailed),
     ],
 )
-def test_there_is_one_terminal_event_and_it_is_the_last_STR_7(end: Move, kind: type) -> None:
+def test_terminal_event_is_unique_and_last_STR_7(end: Move, kind: type) -> None:
     events = said(lambda w: w.text("a", "x"), end)
     terminal = [
         type(event) for event in events if isinstance(event, ResponseCompleted | ResponseIncomplete | ResponseFailed)
@@ -274,7 +274,7 @@ def test_there_is_one_terminal_event_and_it_is_the_last_STR_7(end: Move, kind: t
     assert type(events[-1]) is kind
 
 
-def test_a_failure_closes_what_is_open_and_tells_the_error_first_STR_8_ITEM_3() -> None:
+def test_failure_closes_open_items_and_emits_the_error_first_STR_8_ITEM_3() -> None:
     events = said(
         lambda w: w.text("a", "x"), lambda w: w.call("b", name="look", call_id="c"), lambda w: w.fail(GONE, USED)
     )
@@ -293,7 +293,7 @@ def test_a_failure_closes_what_is_open_and_tells_the_error_first_STR_8_ITEM_3() 
     assert [status_of(item) for item in last.response.output] == ["incomplete", "incomplete"]
 
 
-def test_parallel_calls_keep_their_own_arguments_STR_9() -> None:
+def test_parallel_calls_keep_separate_arguments_STR_9() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.call(0, name="look", call_id="c_0")
         writer.call(1, name="hear", call_id="c_1")
@@ -308,12 +308,12 @@ def test_parallel_calls_keep_their_own_arguments_STR_9() -> None:
     assert [event.name for event in told if isinstance(event, ArgumentsDone)] == ["look", "hear"]
 
 
-def test_the_input_of_a_custom_tool_has_its_own_events() -> None:
+def test_custom_tool_input_has_its_own_events() -> None:
     events = said(lambda w: w.custom_call("a", name="patch", call_id="c"), lambda w: w.custom_input("a", "x"), complete)
     assert kinds(events[2:]) == [ItemAdded, CustomInputDelta, CustomInputDone, ItemDone, ResponseCompleted]
 
 
-def test_reasoning_has_a_part_and_summaries_have_theirs_STR_10() -> None:
+def test_reasoning_and_summaries_have_separate_parts_STR_10() -> None:
     def write(writer: ResponseWriter) -> None:
         writer.reasoning("a", "Hm")
         writer.summary("a", "So")
@@ -331,7 +331,7 @@ def test_reasoning_has_a_part_and_summaries_have_theirs_STR_10() -> None:
 
 
 @pytest.mark.parametrize("say", [lambda w: w.summary("a", "So"), lambda w: w.encrypted_content("a", "sealed")])
-def test_anything_of_reasoning_announces_it_STR_10_RSN_1(say: Move) -> None:
+def test_any_reasoning_call_adds_the_item_STR_10_RSN_1(say: Move) -> None:
     (found,) = _output(say, complete)
     assert isinstance(found, Reasoning)
     assert found.content is UNSET
@@ -347,7 +347,7 @@ def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
     assert done == [Refusal(refusal="No"), OutputText(text="", annotations=[CITED, CITED], logprobs=[])]
 
 
-def test_logprobs_stand_on_deltas_done_and_part_STR_12() -> None:
+def test_logprobs_are_on_deltas_done_and_part_STR_12() -> None:
     events = said(
         lambda w: w.text("a", "a", logprobs=[PROBABLE]), lambda w: w.text("a", "", logprobs=[PROBABLE]), complete
     )
@@ -357,7 +357,7 @@ def test_logprobs_stand_on_deltas_done_and_part_STR_12() -> None:
     assert [part.logprobs for part in parts] == [[PROBABLE, PROBABLE]]
 
 
-def test_the_last_item_of_an_incomplete_response_is_incomplete_and_no_other_ITEM_3() -> None:
+def test_only_the_last_item_of_an_incomplete_response_is_incomplete_ITEM_3() -> None:
     writer, _ = fresh()
     writer.call("a", name="look", call_id="c")
     writer.text("b", "x")
@@ -367,7 +367,7 @@ def test_the_last_item_of_an_incomplete_response_is_incomplete_and_no_other_ITEM
     assert (writer.response.incomplete_details.reason, writer.response.usage) == ("max_output_tokens", USED)
 
 
-def test_an_id_is_taken_over_once_and_never_shared_ITEM_6() -> None:
+def test_given_item_id_is_used_once_ITEM_6() -> None:
     writer, _ = fresh()
     for key, id in [(1, "msg_1"), (2, "msg_1"), (3, None), (4, "")]:
         writer.message(key, id=id)
@@ -377,7 +377,7 @@ def test_an_id_is_taken_over_once_and_never_shared_ITEM_6() -> None:
     assert len(set(ids)) == 4
 
 
-def test_a_phase_is_kept_whenever_it_is_told_ITEM_7() -> None:
+def test_phase_can_be_set_early_or_late_ITEM_7() -> None:
     early, late = _output(
         lambda w: w.message("a", phase="commentary"),
         lambda w: w.text("b", "x"),
@@ -387,36 +387,36 @@ def test_a_phase_is_kept_whenever_it_is_told_ITEM_7() -> None:
     assert (early.phase, late.phase) == ("commentary", "final_answer")
 
 
-def test_unknown_fields_are_told_when_the_item_is_done_ITEM_5() -> None:
+def test_extra_fields_are_in_the_done_item_ITEM_5() -> None:
     (found,) = _output(lambda w: w.text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
     assert found.extra == {"acme": Raw(b"1")}
 
 
-# Items that come whole
+# Items that are added whole
 
 
-def test_an_item_that_comes_whole_is_announced_and_done() -> None:
+def test_whole_item_is_added_and_done() -> None:
     item = FunctionCallOutput(id="fco_1", call_id="c", output="ok", status=ItemStatus.COMPLETED)
     assert _output(lambda w: w.whole_item("a", item), complete) == [item]
 
 
-def test_a_compaction_needs_no_status_ITEM_2() -> None:
+def test_compaction_needs_no_status_ITEM_2() -> None:
     assert _output(lambda w: w.whole_item("a", Compaction(id="c", encrypted_content="x")), complete) == [
         Compaction(id="c", encrypted_content="x")
     ]
 
 
-def test_a_hosted_tool_may_fail_though_the_response_goes_on_ITEM_2() -> None:
+def test_hosted_tool_call_may_fail_in_a_completed_response_ITEM_2() -> None:
     failed = CodeInterpreterCall(id="ci", status="failed")
     assert _output(lambda w: w.whole_item("a", failed), complete) == [failed]
 
 
-def test_a_status_that_is_no_end_becomes_one_ITEM_2() -> None:
+def test_non_terminal_item_status_becomes_completed_ITEM_2() -> None:
     (found,) = _output(lambda w: w.whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
     assert found.status == "completed"
 
 
-def test_an_item_without_an_id_gets_one_and_a_missing_status_stays_missing_ITEM_2() -> None:
+def test_whole_item_without_id_gets_one_and_keeps_a_missing_status_ITEM_2() -> None:
     hosted, unknown = _output(
         lambda w: w.whole_item("a", McpListTools(server_label="s", tools=[])),
         lambda w: w.whole_item("b", UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note","text":"x"}'))),
@@ -426,12 +426,12 @@ def test_an_item_without_an_id_gets_one_and_a_missing_status_stays_missing_ITEM_
     assert msgspec.json.decode(unknown.raw) == {"type": "acme:note", "text": "x", "id": "item_2"}
 
 
-def test_an_unknown_item_keeps_its_own_word_for_its_end_ITEM_5() -> None:
+def test_unknown_item_keeps_its_own_status_ITEM_5() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"succeeded"}'))
     assert _output(lambda w: w.whole_item("a", item), complete) == [item]
 
 
-def test_an_item_that_was_announced_and_never_done_ends_with_the_response() -> None:
+def test_added_item_without_done_ends_with_the_response() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"completed"}'))
     (found,) = _output(lambda w: w.add_item("a", item), lambda w: w.fail(GONE))
     assert status_of(found) == "incomplete"
@@ -440,7 +440,7 @@ def test_an_item_that_was_announced_and_never_done_ends_with_the_response() -> N
 # Extensions, B-3
 
 
-def test_an_item_of_our_own_kind_has_its_slug_B_3() -> None:
+def test_extension_item_has_its_slug_B_3() -> None:
     (found,) = _output(
         lambda w: w.extension_item("a", "vtcode:file_change", {"path": "x", "type": "forged", "id": "forged"}), complete
     )
@@ -448,7 +448,7 @@ def test_an_item_of_our_own_kind_has_its_slug_B_3() -> None:
     assert members == {"type": "vtcode:file_change", "id": "vtcode_1", "status": "completed", "path": "x"}
 
 
-def test_our_own_items_may_fail_ITEM_2() -> None:
+def test_extension_items_may_fail_ITEM_2() -> None:
     (found,) = _output(
         lambda w: w.extension_item("a", "vtcode:command_execution", {}),
         lambda w: w.close("a", ItemStatus.FAILED),
@@ -457,7 +457,7 @@ def test_our_own_items_may_fail_ITEM_2() -> None:
     assert status_of(found) == "failed"
 
 
-def test_an_event_that_is_carried_speaks_of_our_item_under_our_numbers_ITEM_5() -> None:
+def test_passed_through_event_gets_our_item_id_and_numbers_ITEM_5() -> None:
     carried = said(
         lambda w: w.message("a"),
         lambda w: w.unknown_event("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
@@ -473,7 +473,7 @@ def test_an_event_that_is_carried_speaks_of_our_item_under_our_numbers_ITEM_5() 
 
 
 @pytest.mark.parametrize("kind", ["file_change", "vtcode:", ":file_change", "VT code:x", "vtcode:file change"])
-def test_a_kind_of_our_own_without_a_slug_is_refused_B_3(kind: str) -> None:
+def test_extension_type_without_a_slug_is_refused_B_3(kind: str) -> None:
     writer, collector = fresh()
     with pytest.raises(InvalidTransition, match="slug:name, such as acme:progress"):
         writer.extension_item("a", kind, {})
@@ -482,7 +482,7 @@ def test_a_kind_of_our_own_without_a_slug_is_refused_B_3(kind: str) -> None:
     assert collector.events == []
 
 
-# The response's life (B-1, B-4): every status, and every move from it
+# The lifecycle of a response (B-1, B-4): every status, and every transition from it
 
 
 REACH: dict[str, list[Move]] = {
@@ -504,8 +504,8 @@ MOVES: dict[str, Move] = {
 
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("status", REACH)
-def test_a_response_moves_as_its_table_says_and_no_other_way_B_1_B_4(status: str, move: str) -> None:
-    """From `new` everything can be reached, and on the way to an end a response runs, also where that was not said."""
+def test_response_transitions_follow_the_table_B_1_B_4(status: str, move: str) -> None:
+    """From `new` every status can be reached; before its end a response is in progress, even if no call said so."""
     writer, collector = fresh()
     for reach in REACH[status]:
         reach(writer)
@@ -543,7 +543,7 @@ AFTER_THE_END: dict[str, Move] = {
 
 @pytest.mark.parametrize("move", AFTER_THE_END)
 @pytest.mark.parametrize("status", ["completed", "incomplete", "failed"])
-def test_nothing_comes_after_the_end_STR_7(status: str, move: str) -> None:
+def test_writer_refuses_calls_after_the_end_STR_7(status: str, move: str) -> None:
     writer, collector = fresh()
     REACH[status][0](writer)
     collector.take()
@@ -552,7 +552,7 @@ def test_nothing_comes_after_the_end_STR_7(status: str, move: str) -> None:
     assert collector.events == []
 
 
-def test_a_response_has_its_times_and_its_details_B_4() -> None:
+def test_response_has_its_times_and_details_B_4() -> None:
     completed, _ = fresh()
     assert (completed.has_started, completed.has_ended) == (False, False)
     completed.update(service_tier="flex")
@@ -571,7 +571,7 @@ def test_a_response_has_its_times_and_its_details_B_4() -> None:
     assert failed.response.completed_at is None
 
 
-# An item's life (ITEM-2, ITEM-4)
+# The lifecycle of an item (ITEM-2, ITEM-4)
 
 
 OPEN: dict[str, Move] = {
@@ -581,7 +581,7 @@ OPEN: dict[str, Move] = {
     "custom tool call": lambda w: w.custom_call("a", name="patch", call_id="c"),
     "whole item": lambda w: w.add_item("a", WebSearchCall(id="ws")),
 }
-# What can be done to an open item, and to which.
+# The calls on an open item, and the kinds that allow each.
 DO: dict[str, tuple[Move, tuple[str, ...]]] = {
     "text": (lambda w: w.text("a", "y"), ("message",)),
     "refusal": (lambda w: w.refusal("a", "y"), ("message",)),
@@ -610,7 +610,7 @@ DO: dict[str, tuple[Move, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("what", DO)
 @pytest.mark.parametrize("kind", OPEN)
-def test_an_open_item_takes_what_its_kind_holds_and_no_other_B_1(kind: str, what: str) -> None:
+def test_open_item_accepts_only_calls_of_its_kind_B_1(kind: str, what: str) -> None:
     writer, collector = fresh()
     OPEN[kind](writer)
     assert (writer.open_keys, writer.item_count, writer.is_open("a"), writer.was_closed("a")) == (["a"], 1, True, False)
@@ -629,7 +629,7 @@ def test_an_open_item_takes_what_its_kind_holds_and_no_other_B_1(kind: str, what
 
 @pytest.mark.parametrize("what", DO)
 @pytest.mark.parametrize("kind", OPEN)
-def test_nothing_touches_an_item_that_is_done_ITEM_4(kind: str, what: str) -> None:
+def test_done_item_refuses_all_calls_ITEM_4(kind: str, what: str) -> None:
     writer, collector = fresh()
     OPEN[kind](writer)
     writer.close("a")
@@ -643,14 +643,14 @@ def test_nothing_touches_an_item_that_is_done_ITEM_4(kind: str, what: str) -> No
 
 
 @pytest.mark.parametrize("what", ["phase", "arguments", "custom_input", "done", "keep", "end_part", "close"])
-def test_what_was_never_announced_cannot_be_touched(what: str) -> None:
+def test_unknown_key_is_refused(what: str) -> None:
     writer, collector = fresh()
     with pytest.raises(InvalidTransition, match="'a' names no item: none was announced under it"):
         DO[what][0](writer)
     assert collector.events == []
 
 
-def test_a_refused_move_says_what_was_there_and_what_was_wanted() -> None:
+def test_refused_call_names_actual_and_expected_item() -> None:
     writer, _ = fresh()
     writer.call("a", name="look", call_id="c")
     with pytest.raises(InvalidTransition, match="'a' names an open function call; wanted an open custom tool call"):
@@ -661,21 +661,21 @@ def test_a_refused_move_says_what_was_there_and_what_was_wanted() -> None:
         writer.close("a", ItemStatus.FAILED)
 
 
-def test_an_item_cannot_end_as_another_STR_4() -> None:
+def test_item_cannot_end_as_another_type_STR_4() -> None:
     writer, _ = fresh()
     writer.add_item("a", WebSearchCall(id="ws"))
     with pytest.raises(InvalidTransition, match="announced as web_search_call and cannot end as compaction"):
         writer.finish_item("a", Compaction(id="c", encrypted_content="x"))
 
 
-def test_an_item_of_the_specification_cannot_end_as_failed_ITEM_2() -> None:
+def test_specified_item_cannot_end_as_failed_ITEM_2() -> None:
     writer, _ = fresh()
     with pytest.raises(InvalidTransition, match="a function_call_output cannot fail"):
         writer.whole_item("a", FunctionCallOutput(id="f", call_id="c", output="", status=ItemStatus.FAILED))
 
 
 @pytest.mark.parametrize("end", [complete, lambda w: w.incomplete("max_output_tokens")])
-def test_an_incomplete_item_in_the_middle_ends_no_response_by_itself_ITEM_3(end: Move) -> None:
+def test_incomplete_item_in_the_middle_refuses_a_normal_end_ITEM_3(end: Move) -> None:
     writer, _ = fresh()
     writer.text("a", "x")
     writer.close("a", ItemStatus.INCOMPLETE)
@@ -685,7 +685,7 @@ def test_an_incomplete_item_in_the_middle_ends_no_response_by_itself_ITEM_3(end:
     writer.fail(GONE)
 
 
-def test_a_response_ends_as_another_did_only_if_it_can_STR_7() -> None:
+def test_end_as_requires_closed_items_and_a_terminal_status_STR_7() -> None:
     writer, _ = fresh()
     writer.message("a")
     ended, _ = fresh()
@@ -699,7 +699,7 @@ def test_a_response_ends_as_another_did_only_if_it_can_STR_7() -> None:
     assert writer.response.status == "completed"
 
 
-def test_a_response_ends_as_another_did_in_every_word_STR_7_STR_8() -> None:
+def test_end_as_copies_the_end_of_another_response_STR_7_STR_8() -> None:
     failed, _ = fresh()
     failed.fail(GONE, USED)
     again, collector = fresh()
@@ -711,7 +711,7 @@ def test_a_response_ends_as_another_did_in_every_word_STR_7_STR_8() -> None:
     assert kinds(told.events[-2:]) == [ResponseInProgress, ResponseFailed]
 
 
-def test_a_response_ends_as_incomplete_only_if_its_items_let_it_ITEM_3() -> None:
+def test_end_as_incomplete_requires_an_incomplete_item_ITEM_3() -> None:
     cut, _ = fresh()
     cut.text("a", "x")
     cut.incomplete("content_filter")

@@ -1,4 +1,4 @@
-"""The rounds of kills are run in small by `tests/faults/test_storage.py`; here is what they would notice."""
+"""`tests/faults/test_storage.py` runs a few rounds of kills; these tests check what the rounds would detect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from antiphon.config import StoreConfig
 from antiphon.testing import ChatServer
 
 
-def test_what_is_not_there_or_not_the_same_or_cannot_be_continued_is_lost(tmp_path: Path) -> None:
+def test_judge_reports_missing_changed_and_broken_responses(tmp_path: Path) -> None:
     config = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
     with ChatServer() as upstream, running(replace(one_upstream(upstream.base_url), store=config)) as gateway:
         first, other = (gateway.post({"model": "m", "input": "Hello."}).json() for _ in range(2))
@@ -34,7 +34,7 @@ def test_what_is_not_there_or_not_the_same_or_cannot_be_continued_is_lost(tmp_pa
         assert hollow.startswith(f"{second['id']} cannot be continued: 400 ")
 
 
-def test_a_stream_has_ended_once_its_last_event_is_there_whatever_becomes_of_the_connection() -> None:
+def test_answer_is_complete_once_its_last_event_arrived() -> None:
     told = b'event: response.completed\ndata: {"response":{"id":"r"}}'
     assert Answer(200, told + b"\n\n", is_whole=False).response == {"id": "r"}
     assert Answer(200, told, is_whole=False).response is None

@@ -1,4 +1,4 @@
-"""Waiting for changes: nobody who says since when he waits misses any."""
+"""Waiting for changes: a waiter that passes its last change counter misses no change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.store.changes import ChangeKey, Changes
 
 
 async def is_told(told: Changes, key: ChangeKey, since: int | None = None) -> bool:
-    """Whether somebody who waits returns at once."""
+    """Whether a waiter returns at once."""
     waiting = asyncio.create_task(told.wait(key, 60, since))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -21,7 +21,7 @@ async def is_told(told: Changes, key: ChangeKey, since: int | None = None) -> bo
     return not waiting.cancelled()
 
 
-def test_a_change_wakes_those_who_wait_for_it_and_nobody_else() -> None:
+def test_notify_wakes_only_waiters_of_its_key() -> None:
     async def go() -> None:
         told = Changes()
         waiting = {key: asyncio.create_task(told.wait(key, 600, None)) for key in ("a", "b", None)}
@@ -38,7 +38,7 @@ def test_a_change_wakes_those_who_wait_for_it_and_nobody_else() -> None:
     asyncio.run(go())
 
 
-def test_what_was_told_since_a_moment_counts() -> None:
+def test_wait_returns_for_changes_since_the_counter() -> None:
     async def go() -> None:
         told = Changes()
         before = told.change_counter
@@ -55,7 +55,7 @@ def test_what_was_told_since_a_moment_counts() -> None:
     asyncio.run(go())
 
 
-def test_what_is_forgotten_counts_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_returns_for_keys_that_were_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "MAX_REMEMBERED", 3)
 
     async def go() -> None:
@@ -70,7 +70,7 @@ def test_what_is_forgotten_counts_as_changed(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(go())
 
 
-def test_one_who_leaves_takes_nobody_along_and_leaves_nothing_behind() -> None:
+def test_cancelled_waiter_does_not_affect_others() -> None:
     async def go() -> None:
         told = Changes()
         leaving, staying = (asyncio.create_task(told.wait("a", 600, None)) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What holds of conversations on every store (API-4): each law on each of them, and all of them against a model."""
+"""Laws of conversations on every store (API-4): each law on each store, and all of them against a model."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def everything(store: Store, id: str = "conv", owner: str = "anna") -> lis
     return [entry.id for entry in page.entries]
 
 
-def test_a_conversation_comes_back_with_its_items_in_order(run: Run) -> None:
+def test_conversation_is_read_with_its_items_in_order(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         made = conversation(metadata=b'{"topic":"\xf0\x9f\x98\x80", "a" : 1}')
@@ -72,7 +72,7 @@ def test_a_conversation_comes_back_with_its_items_in_order(run: Run) -> None:
     run(law)
 
 
-def test_an_id_that_is_there_already_is_left_as_it_is(run: Run) -> None:
+def test_creating_an_existing_conversation_changes_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await bench.store.create_conversation("anna", conversation(), entries("a"))
         await bench.store.create_conversation("anna", conversation(metadata=b"[]"), entries("b"))
@@ -82,7 +82,7 @@ def test_an_id_that_is_there_already_is_left_as_it_is(run: Run) -> None:
     run(law)
 
 
-def test_metadata_is_replaced(run: Run) -> None:
+def test_update_replaces_the_metadata(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await bench.store.create_conversation("anna", conversation(), entries("a"))
         changed = conversation(metadata=b'{"new":true}')
@@ -93,7 +93,7 @@ def test_metadata_is_replaced(run: Run) -> None:
     run(law)
 
 
-def test_items_are_added_at_the_end(run: Run) -> None:
+def test_added_items_are_appended(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await store.create_conversation("anna", conversation(), entries("a", "b", "c"))
@@ -105,7 +105,7 @@ def test_items_are_added_at_the_end(run: Run) -> None:
     run(law)
 
 
-def test_an_item_that_is_there_already_moves_to_the_end(run: Run) -> None:
+def test_existing_item_moves_to_the_end(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await store.create_conversation("anna", conversation(), entries("a", "b", "a"))
@@ -117,7 +117,7 @@ def test_an_item_that_is_there_already_moves_to_the_end(run: Run) -> None:
     run(law)
 
 
-def test_what_two_add_at_once_is_not_mixed(run: Run) -> None:
+def test_concurrent_additions_are_not_interleaved(run: Run) -> None:
     async def law(bench: Bench) -> None:
         stores = [bench.store, await bench.another()]
         await bench.store.create_conversation("anna", conversation(), [])
@@ -131,7 +131,7 @@ def test_what_two_add_at_once_is_not_mixed(run: Run) -> None:
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-def test_pages_follow_each_other(run: Run, order: Literal["asc", "desc"]) -> None:
+def test_item_pages_are_consecutive(run: Run, order: Literal["asc", "desc"]) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         ids = [f"item_{number}" for number in range(7)]
@@ -163,8 +163,8 @@ def test_pages_follow_each_other(run: Run, order: Literal["asc", "desc"]) -> Non
     run(law)
 
 
-def test_the_newest_items_are_read_up_to_a_limit(run: Run) -> None:
-    """Each limit, to the byte: an item counts a comma as well. What is left out is counted."""
+def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
+    """Each limit, exactly: an item counts its comma as well. Omitted items are counted."""
 
     async def law(bench: Bench) -> None:
         store = bench.store
@@ -189,7 +189,7 @@ def test_the_newest_items_are_read_up_to_a_limit(run: Run) -> None:
     run(law)
 
 
-def test_what_is_deleted_is_gone(run: Run) -> None:
+def test_deleted_items_and_conversations_are_removed(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await store.save("anna", record("resp_1"), ["a"], [])
@@ -212,7 +212,7 @@ def test_what_is_deleted_is_gone(run: Run) -> None:
     run(law)
 
 
-def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
+def test_conversation_of_another_owner_does_not_exist(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await store.create_conversation("anna", conversation(), entries("a"))
@@ -230,7 +230,7 @@ def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
     run(law)
 
 
-def test_odd_ids_and_large_items_are_like_any_other(run: Run) -> None:
+def test_odd_ids_and_large_items_are_stored(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         large = ConversationEntry(id="large", item=bytes(range(256)) * 5_000)
@@ -244,7 +244,7 @@ def test_odd_ids_and_large_items_are_like_any_other(run: Run) -> None:
     run(law)
 
 
-def test_a_thousand_items_are_read_at_once(run: Run) -> None:
+def test_thousand_items_are_read_at_once(run: Run) -> None:
     async def law(bench: Bench) -> None:
         ids = [f"item_{number}" for number in range(1000)]
         await bench.store.create_conversation("anna", conversation(), entries(*ids))
@@ -253,7 +253,7 @@ def test_a_thousand_items_are_read_at_once(run: Run) -> None:
     run(law)
 
 
-# The same, whatever is asked in whatever order
+# The same results for any sequence of calls
 
 
 class Create(Struct, frozen=True):
@@ -293,7 +293,7 @@ Step = Create | Add | List | Ask | AskItem
 
 
 class Model:
-    """Conversations as plain as can be."""
+    """The simplest model of conversations."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], tuple[StoredConversation, dict[str, ConversationEntry]]] = {}
@@ -380,7 +380,7 @@ item_asks = st.builds(AskItem, st.sampled_from(["get", "delete"]), owners, ids, 
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
-    """Every store, open for as long as the examples take."""
+    """Every store, open during all examples."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -393,7 +393,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(creates, adds, adds, lists, asks, item_asks), max_size=30))
-def test_all_stores_keep_the_same_conversations(
+def test_stores_agree_with_a_model_of_conversations(
     both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]
 ) -> None:
     runner, benches = both

@@ -1,4 +1,4 @@
-"""What holds of every store: each law on each of them, and all of them against a model and against each other."""
+"""Laws of every store: each law on each store, and all of them against a model and against each other."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def save(store: Store, *records: ResponseRecord, owner: str = "anna") -> N
 # One response
 
 
-def test_what_was_saved_comes_back_to_the_byte(run: Run) -> None:
+def test_saved_response_is_read_byte_by_byte(run: Run) -> None:
     async def law(store: Store) -> None:
         kept = ResponseRecord(
             id="resp_1", previous="resp_0", created_at=1, status="incomplete", head=KEPT, input=b"[]", output=KEPT * 2
@@ -75,7 +75,7 @@ def test_what_was_saved_comes_back_to_the_byte(run: Run) -> None:
     run(law)
 
 
-def test_a_megabyte_is_kept_whole(run: Run) -> None:
+def test_large_response_is_stored_whole(run: Run) -> None:
     async def law(store: Store) -> None:
         kept = replace(record("resp_1"), head=b"h" * 1_000_003, input=KEPT * 20_000, output=bytes(range(256)) * 5_000)
         await save(store, kept, replace(kept, id="resp_2", previous="resp_1"))
@@ -86,7 +86,7 @@ def test_a_megabyte_is_kept_whole(run: Run) -> None:
 
 
 @pytest.mark.parametrize("at", [0, -1, 2**31, 2**53 + 1, 2**63 - 1])
-def test_a_moment_is_kept_exactly(run: Run, at: int) -> None:
+def test_creation_time_is_stored_exactly(run: Run, at: int) -> None:
     async def law(store: Store) -> None:
         await save(store, record("resp_1", at=at))
         found = await store.get("anna", "resp_1")
@@ -97,7 +97,7 @@ def test_a_moment_is_kept_exactly(run: Run, at: int) -> None:
     run(law)
 
 
-def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
+def test_odd_ids_are_stored_and_looked_up(run: Run) -> None:
     async def law(store: Store) -> None:
         for number, id in enumerate(ODD):
             kept = ResponseRecord(
@@ -119,7 +119,7 @@ def test_odd_ids_are_ids_like_any_other(run: Run) -> None:
     run(law)
 
 
-def test_an_id_that_never_was_is_nothing(run: Run) -> None:
+def test_unknown_id_gives_no_result(run: Run) -> None:
     async def law(store: Store) -> None:
         assert await store.get("anna", "resp_1") is None
         assert await chain_of(store, "anna", "resp_1") is None
@@ -130,7 +130,7 @@ def test_an_id_that_never_was_is_nothing(run: Run) -> None:
     run(law)
 
 
-def test_a_second_record_takes_the_place_of_the_first(run: Run) -> None:
+def test_second_save_replaces_the_first(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1", says=b"one"), ["msg_old", "msg_both"], ["call_old"])
         await store.save("anna", record("resp_2", "resp_1"), ["msg_both"], [])
@@ -148,7 +148,7 @@ def test_a_second_record_takes_the_place_of_the_first(run: Run) -> None:
     run(law)
 
 
-def test_many_saves_at_once_are_all_kept(run: Run) -> None:
+def test_concurrent_saves_are_all_stored(run: Run) -> None:
     async def law(store: Store) -> None:
         async def one(number: int) -> None:
             id = f"resp_{number % 150}"  # some of them twice
@@ -167,7 +167,7 @@ def test_many_saves_at_once_are_all_kept(run: Run) -> None:
     run(law)
 
 
-def test_a_response_may_be_found_by_many_ids(run: Run) -> None:
+def test_response_is_looked_up_by_many_ids(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save(
             "anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"]
@@ -179,7 +179,7 @@ def test_a_response_may_be_found_by_many_ids(run: Run) -> None:
     run(law)
 
 
-def test_what_nobody_waits_for_any_more_does_no_harm(run: Run) -> None:
+def test_cancelled_calls_do_not_affect_later_ones(run: Run) -> None:
     async def law(store: Store) -> None:
         waiting = [
             asyncio.create_task(store.save("anna", record("resp_1"), [], [])),
@@ -199,7 +199,7 @@ def test_what_nobody_waits_for_any_more_does_no_harm(run: Run) -> None:
 # Chains
 
 
-def test_a_chain_is_read_oldest_first(run: Run) -> None:
+def test_chain_is_read_oldest_first(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, says=b"%d" % n) for n in range(50)]
         await save(store, *reversed(chain))
@@ -218,8 +218,8 @@ def test_chains_may_branch(run: Run) -> None:
     run(law)
 
 
-def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
-    """PREV-2: a history that is not whole is not continued."""
+def test_chain_with_a_deleted_response_is_not_returned(run: Run) -> None:
+    """PREV-2: an incomplete history is not continued."""
 
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b", "a"), record("c", "b"))
@@ -232,7 +232,7 @@ def test_a_chain_with_a_hole_is_none_at_all(run: Run) -> None:
     run(law)
 
 
-def test_a_circle_is_no_chain_and_no_endless_walk(run: Run) -> None:
+def test_circular_chain_is_not_returned(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(
             store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x")
@@ -243,7 +243,7 @@ def test_a_circle_is_no_chain_and_no_endless_walk(run: Run) -> None:
     run(law)
 
 
-def test_a_chain_of_a_thousand_turns_is_read(run: Run) -> None:
+def test_chain_of_a_thousand_turns_is_read(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None) for n in range(1000)]
         await asyncio.gather(*(save(store, each) for each in chain))
@@ -252,10 +252,10 @@ def test_a_chain_of_a_thousand_turns_is_read(run: Run) -> None:
     run(law)
 
 
-# Whose it is
+# Ownership
 
 
-def test_what_belongs_to_somebody_else_does_not_exist(run: Run) -> None:
+def test_response_of_another_owner_does_not_exist(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         await store.save("anna", record("resp_2", "resp_1"), [], [])
@@ -285,7 +285,7 @@ def test_two_owners_may_have_the_same_ids(run: Run) -> None:
     run(law)
 
 
-def test_a_chain_does_not_go_through_what_somebody_else_has(run: Run) -> None:
+def test_chain_does_not_include_responses_of_another_owner(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("resp_1"), owner="bert")
         await save(store, record("resp_2", "resp_1"))
@@ -294,10 +294,10 @@ def test_a_chain_does_not_go_through_what_somebody_else_has(run: Run) -> None:
     run(law)
 
 
-# Found by their items
+# Lookup by items and calls
 
 
-def test_of_several_the_one_that_was_saved_last_has_the_item(run: Run) -> None:
+def test_item_lookup_returns_the_last_saved_response(run: Run) -> None:
     async def law(store: Store) -> None:
         for id, at in (("first", 30), ("second", 20), ("third", 10)):
             await store.save("anna", record(id, at=at), ["msg_1"], [])
@@ -309,15 +309,15 @@ def test_of_several_the_one_that_was_saved_last_has_the_item(run: Run) -> None:
 
 
 @pytest.mark.parametrize("id", ["msg_" + "0" * 40, "fco_" + "0f" * 20 + "x1a"])
-def test_an_id_that_we_gave_leads_to_where_it_was_given(run: Run, id: str) -> None:
-    """It means one item for ever; whoever has it in its history does not write it down again."""
+def test_lookup_of_an_assigned_id_returns_its_first_response(run: Run, id: str) -> None:
+    """It belongs to one item forever; a response with it in its history does not store it again."""
 
     async def law(store: Store) -> None:
         for response in ("first", "second", "third"):
             await store.save("anna", record(response), [id, "msg_1"], [])
         assert await with_item(store, "anna", id) == turn(record("first"))
         assert (await store.stats()).items == 2
-        await store.save("anna", record("first"), [id], [])  # once more, in its own place
+        await store.save("anna", record("first"), [id], [])  # once more, with its own response
         assert await with_item(store, "anna", id) == turn(record("first"))
         assert await store.delete("anna", "first")
         assert await with_item(store, "anna", id) is None
@@ -327,7 +327,7 @@ def test_an_id_that_we_gave_leads_to_where_it_was_given(run: Run, id: str) -> No
     run(law)
 
 
-def test_a_call_that_several_responses_have_is_not_found(run: Run) -> None:
+def test_ambiguous_call_lookup_gives_no_result(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("a"), [], ["call_1"])
         assert await with_call(store, "anna", "call_1") == turn(record("a"))
@@ -337,8 +337,8 @@ def test_a_call_that_several_responses_have_is_not_found(run: Run) -> None:
     run(law)
 
 
-def test_many_ids_are_found_in_one_question(run: Run) -> None:
-    """Long ids too, which PostgreSQL finds by a digest."""
+def test_find_items_looks_up_many_ids_at_once(run: Run) -> None:
+    """Long ids too, which PostgreSQL looks up by a digest."""
 
     async def law(store: Store) -> None:
         long = "x" * 3000
@@ -358,8 +358,8 @@ def test_many_ids_are_found_in_one_question(run: Run) -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "the first last"])
-def test_a_chain_beyond_the_limit_leaves_out_the_oldest(run: Run, in_order: bool) -> None:
-    """Each limit, to the byte: a turn counts its input, its output, and a comma behind each."""
+def test_chain_over_the_limit_drops_the_oldest(run: Run, in_order: bool) -> None:
+    """Each limit, exactly: a turn counts its input, its output, and a comma after each."""
 
     async def law(store: Store) -> None:
         chain = [record("a", says=b"xx"), record("b", "a"), record("c", "b", says=b"x" * 9)]
@@ -377,8 +377,8 @@ def test_a_chain_beyond_the_limit_leaves_out_the_oldest(run: Run, in_order: bool
     run(law)
 
 
-def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
-    """RSN-2: of an item the first that had it, of a call the only one; nobody else's, and each once."""
+def test_find_outputs_looks_up_many_ids_at_once(run: Run) -> None:
+    """RSN-2: for an item the first response with it, for a call the only one; of this owner only, and each once."""
 
     async def law(store: Store) -> None:
         kept = [record(id, says=id.encode()) for id in ("a", "b", "c", "d")]
@@ -406,7 +406,7 @@ def test_the_outputs_behind_many_ids_are_found_at_once(run: Run) -> None:
     run(law)
 
 
-def test_items_and_calls_are_not_the_same(run: Run) -> None:
+def test_item_ids_and_call_ids_are_separate(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["one"], ["two"])
         assert await with_item(store, "anna", "two") is None
@@ -415,7 +415,7 @@ def test_items_and_calls_are_not_the_same(run: Run) -> None:
     run(law)
 
 
-def test_what_is_deleted_leaves_nothing_behind(run: Run) -> None:
+def test_deleted_response_leaves_no_ids(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
@@ -428,14 +428,14 @@ def test_what_is_deleted_leaves_nothing_behind(run: Run) -> None:
     run(law)
 
 
-# Growing old
+# Retention
 
 
 async def ids_left(store: Store, ids: Sequence[str], owner: str = "anna") -> list[str]:
     return [id for id in ids if await store.get(owner, id)]
 
 
-def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
+def test_prune_deletes_the_oldest_first_in_steps(run: Run) -> None:
     async def law(store: Store) -> None:
         ids = [f"resp_{n}" for n in range(10)]
         for number, id in enumerate(ids):
@@ -443,7 +443,7 @@ def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
         assert await store.prune(before=96, keep=None, step=2) == 2
         assert await ids_left(store, ids) == ids[:8]
         assert await store.prune(before=96, keep=None, step=2) == 2
-        assert await store.prune(before=96, keep=None, step=2) == 1  # those of the moment itself stay
+        assert await store.prune(before=96, keep=None, step=2) == 1  # those at the limit itself remain
         assert await store.prune(before=96, keep=None, step=2) == 0
         assert await ids_left(store, ids) == ids[:5]
         assert await with_item(store, "anna", "msg_resp_9") is None
@@ -452,7 +452,7 @@ def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
     run(law)
 
 
-def test_beyond_a_number_the_oldest_of_all_owners_go(run: Run) -> None:
+def test_prune_by_number_deletes_the_oldest_of_all_owners(run: Run) -> None:
     async def law(store: Store) -> None:
         for number in range(10):
             await store.save("anna" if number % 2 else "bert", record(f"resp_{number}", at=number), [], [])
@@ -465,7 +465,7 @@ def test_beyond_a_number_the_oldest_of_all_owners_go(run: Run) -> None:
     run(law)
 
 
-def test_of_those_of_one_second_the_first_saved_goes_first(run: Run) -> None:
+def test_prune_orders_equal_times_by_save_order(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b"), record("c"))
         assert await store.prune(before=None, keep=1, step=1) == 1
@@ -474,7 +474,7 @@ def test_of_those_of_one_second_the_first_saved_goes_first(run: Run) -> None:
     run(law)
 
 
-def test_either_reason_is_enough(run: Run) -> None:
+def test_prune_applies_age_and_number_limits_independently(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, *(record(f"resp_{n}", at=n) for n in range(6)))
         assert await store.prune(before=2, keep=3) == 3
@@ -484,7 +484,7 @@ def test_either_reason_is_enough(run: Run) -> None:
     run(law)
 
 
-def test_what_is_still_continued_stays(run: Run) -> None:
+def test_prune_keeps_responses_that_newer_ones_continue(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a", at=1), record("b", "a", at=2), record("c", "b", at=50), record("alone", at=3))
         await save(store, record("b", "a", at=1), record("a", at=1), owner="bert")
@@ -499,7 +499,7 @@ def test_what_is_still_continued_stays(run: Run) -> None:
     run(law)
 
 
-def test_a_response_that_continues_itself_grows_old_too(run: Run) -> None:
+def test_prune_deletes_a_response_that_continues_itself(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("self", "self", at=1))
         assert await store.prune(before=2, keep=None) == 1
@@ -507,7 +507,7 @@ def test_a_response_that_continues_itself_grows_old_too(run: Run) -> None:
     run(law)
 
 
-def test_what_was_continued_by_something_deleted_may_go(run: Run) -> None:
+def test_prune_deletes_a_response_whose_continuation_was_deleted(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a", at=1), record("b", "a", at=50))
         assert await store.prune(before=10, keep=None) == 0
@@ -525,10 +525,10 @@ async def everything_of(store: Store, *, before: int | None, keep: int | None, s
     return total
 
 
-# As a whole
+# The whole store
 
 
-def test_the_figures_are_those_of_what_is_there(run: Run) -> None:
+def test_stats_count_the_stored_responses(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1", at=5), ["msg_1", "msg_2"], ["call_1"])
         await store.save("anna", record("resp_2", at=3), ["msg_2"], [])
@@ -541,7 +541,7 @@ def test_the_figures_are_those_of_what_is_there(run: Run) -> None:
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_closing_finishes_what_was_asked_for_and_takes_nothing_more(place: Place) -> None:
+def test_close_finishes_pending_saves_and_refuses_new_calls(place: Place) -> None:
     async def law() -> None:
         async with place() as store:
             saves = [asyncio.create_task(save(store, record(f"resp_{n}"))) for n in range(50)]
@@ -557,7 +557,7 @@ def test_closing_finishes_what_was_asked_for_and_takes_nothing_more(place: Place
     asyncio.run(law())
 
 
-# The same, whatever is asked in whatever order
+# The same results for any sequence of calls
 
 
 class Save(Struct, frozen=True):
@@ -580,10 +580,10 @@ class Prune(Struct, frozen=True):
 
 
 class Model:
-    """A store as plain as can be."""
+    """The simplest model of a store."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], Save] = {}  # in the order in which they came first
+        self.kept: dict[tuple[str, str], Save] = {}  # in the order in which they were first saved
         self.leads: set[tuple[str, str, str]] = set()  # from an owner's item to a response
 
     async def ask(self, step: Save | Ask | Prune) -> Any:
@@ -609,7 +609,7 @@ class Model:
                 return self.prune(step)
 
     def lead(self, saved: Save) -> None:
-        """An id that we gave leads to one response only, as long as that is there."""
+        """An id that we assigned refers to one response only, as long as that exists."""
         owner, id = saved.owner, saved.record.id
         self.leads = {
             lead for lead in self.leads if (lead[0], lead[2]) != (owner, id) and (lead[0], lead[2]) in self.kept
@@ -702,7 +702,7 @@ LARGE = ResponseRecord(
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
-    """Every store, open for as long as the examples take."""
+    """Every store, open during all examples."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -731,7 +731,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(saves, saves, asks, prunes), max_size=25))
-def test_all_stores_answer_alike(
+def test_stores_agree_with_a_model_of_responses(
     both: tuple[asyncio.Runner, dict[str, Store]], steps: list[Save | Ask | Prune]
 ) -> None:
     runner, stores = both

@@ -1,4 +1,4 @@
-"""Which store a configuration means."""
+"""Which store a configuration selects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.store.opening import default_path, open_store
 
 
 def opened(url: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """What kind of store it is; a response was saved in it and read again."""
+    """The kind of the store, after a response was saved in it and read again."""
 
     async def go() -> str:
         store = await open_store(StoreConfig(url=url), environ or {})
@@ -30,23 +30,23 @@ def opened(url: str | None, environ: Mapping[str, str] | None = None) -> str:
     return asyncio.run(go())
 
 
-def test_a_path_may_be_absolute(tmp_path: Path) -> None:
+def test_sqlite_url_accepts_an_absolute_path(tmp_path: Path) -> None:
     assert opened(f"sqlite:///{tmp_path}/some/a.db") == "SqliteStore"
     assert (tmp_path / "some" / "a.db").is_file()
 
 
-def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_url_accepts_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert opened("sqlite:///some/a.db") == "SqliteStore"
     assert (tmp_path / "some" / "a.db").is_file()
 
 
-def test_a_path_may_have_any_character_that_urls_have_to_write_otherwise(tmp_path: Path) -> None:
+def test_sqlite_url_decodes_percent_escapes(tmp_path: Path) -> None:
     assert opened(f"sqlite:///{tmp_path}/why%3F 100%25.db") == "SqliteStore"
     assert (tmp_path / "why? 100%.db").is_file()
 
 
-def test_without_a_url_it_is_in_the_users_data_folder(tmp_path: Path) -> None:
+def test_default_store_is_in_the_data_folder_of_the_user(tmp_path: Path) -> None:
     assert opened(None, {"HOME": str(tmp_path)}) == "SqliteStore"
     assert (tmp_path / ".local" / "share" / "antiphon" / "antiphon.db").is_file()
 
@@ -62,22 +62,22 @@ def test_without_a_url_it_is_in_the_users_data_folder(tmp_path: Path) -> None:
         ({"HOME": "/Users/anna"}, "darwin", "/Users/anna/Library/Application Support/antiphon/antiphon.db"),
     ],
 )
-def test_the_data_folder_is_the_usual_one(environ: dict[str, str], platform: str, path: str) -> None:
+def test_default_path_follows_the_platform(environ: dict[str, str], platform: str, path: str) -> None:
     assert default_path(environ, platform) == Path(path)
 
 
-def test_without_any_folder_it_says_what_to_do() -> None:
+def test_default_store_without_a_home_folder_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"neither HOME nor XDG_DATA_HOME is set; set one of them, or \[store\] url to sqlite:////"
     ):
         opened(None, {"HOME": ""})
 
 
-def test_nothing_may_be_kept_at_all() -> None:
+def test_url_off_disables_the_store() -> None:
     assert opened("off") == "none"
 
 
-def test_postgresql_has_two_names() -> None:
+def test_postgresql_url_has_two_schemes() -> None:
     url = postgres_server.fresh_url()
     assert opened(url) == opened(url.replace("postgresql://", "postgres://")) == "PostgresStore"
 
@@ -98,7 +98,7 @@ def test_postgresql_has_two_names() -> None:
         ("sqlite:a.db", "is not a supported URL;"),
     ],
 )
-def test_anything_else_is_refused_without_telling_a_password(url: str, came: str) -> None:
+def test_unknown_url_is_refused_without_showing_a_password(url: str, came: str) -> None:
     with pytest.raises(ConfigError) as caught:
         opened(url)
     assert str(caught.value).startswith(f"[store] url {came} expected sqlite:///relative.db, ")

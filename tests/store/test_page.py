@@ -1,4 +1,4 @@
-"""The commands and settings of `docs/state.md` do what it says."""
+"""The commands and settings of `docs/state.md` work as described."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def save(config: StoreConfig) -> None:
 
 
 def tell(line: str, folder: Path) -> str:
-    """What `antiphon store …` prints."""
+    """The output of `antiphon store …`."""
     program, *words = shlex.split(line)
     assert program == "antiphon"
     out = io.StringIO()
@@ -47,7 +47,7 @@ def tell(line: str, folder: Path) -> str:
     return out.getvalue()
 
 
-def test_the_commands_count_remove_and_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "antiphon.toml").write_text(block_of("sqlite:///"))
     asyncio.run(save(StoreConfig(url="sqlite:///data/antiphon.db")))
@@ -57,7 +57,7 @@ def test_the_commands_count_remove_and_verify(tmp_path: Path, monkeypatch: pytes
     assert tell(verify, tmp_path) == "no problems found\n"
 
 
-def test_a_backup_holds_what_is_kept_while_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_backup_command_copies_an_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = kept_in(block_of("sqlite:///"))
     _, line = block_of("VACUUM INTO").splitlines()
@@ -79,15 +79,15 @@ def test_a_backup_holds_what_is_kept_while_the_store_is_open(tmp_path: Path, mon
     asyncio.run(back_up())
 
 
-def test_the_settings_are_ones_that_there_are() -> None:
+def test_page_settings_are_valid() -> None:
     retention = kept_in(block_of("retention_days"))
     assert (retention.url, retention.retention_days, retention.max_responses) == (None, 7, 100000)
     postgres = kept_in(block_of("postgresql://"))
     assert postgres.url == "postgresql://antiphon@db.example.com/antiphon"
 
 
-def test_the_user_of_the_page_may_do_all_that_is_needed() -> None:
-    fresh_url()  # a server that runs
+def test_page_postgresql_user_has_the_required_rights() -> None:
+    fresh_url()  # ensures a running server
     for statement in block_of("CREATE USER").splitlines():
         sql(statement)
     try:

@@ -1,4 +1,4 @@
-"""What holds of usage on every store (C-5)."""
+"""Laws of usage on every store (C-5)."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-def test_what_is_added_twice_is_there_twice_over(run: Run) -> None:
-    """C-5: whichever of two gateways adds it."""
+def test_usage_rows_with_the_same_key_are_summed(run: Run) -> None:
+    """C-5: from either of two gateways."""
 
     async def law(bench: Bench) -> None:
         other = await bench.another()
@@ -61,7 +61,7 @@ def test_what_is_added_twice_is_there_twice_over(run: Run) -> None:
     run(law)
 
 
-def test_two_who_add_at_once_lose_nothing(run: Run) -> None:
+def test_concurrent_usage_additions_are_all_counted(run: Run) -> None:
     async def law(bench: Bench) -> None:
         other = await bench.another()
         rows = [replace(ROW, model=f"m{number}") for number in range(20)]
@@ -74,7 +74,7 @@ def test_two_who_add_at_once_lose_nothing(run: Run) -> None:
     run(law)
 
 
-def test_an_owner_and_some_days_are_told_apart(run: Run) -> None:
+def test_usage_is_filtered_by_owner_and_days(run: Run) -> None:
     async def law(bench: Bench) -> None:
         rows = [replace(ROW, day=day, owner=owner) for day in (19_999, 20_000, 20_001) for owner in ("anna", "bob\0")]
         await bench.store.add_usage(rows)
@@ -89,7 +89,7 @@ def test_an_owner_and_some_days_are_told_apart(run: Run) -> None:
     run(law)
 
 
-def test_old_days_go(run: Run) -> None:
+def test_prune_deletes_old_usage_days(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await bench.store.add_usage([replace(ROW, day=day) for day in range(5)])
         assert await bench.store.prune_usage(before=3) == 3
@@ -99,8 +99,8 @@ def test_old_days_go(run: Run) -> None:
     run(law)
 
 
-def test_sums_come_in_an_order_that_people_read() -> None:
-    """C-5: days in their order, all else by the most tokens."""
+def test_sum_usage_orders_by_day_or_tokens() -> None:
+    """C-5: days in order, everything else by most tokens."""
     rows = [
         ROW,
         replace(ROW, model="n", day=19_999, input_tokens=99),

@@ -1,4 +1,4 @@
-"""`docs/usage.md` names everything that is counted, and all it can be added up by (C-5)."""
+"""`docs/usage.md` names every counter and every grouping (C-5)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from antiphon.store.usage_sums import GROUPINGS
 PAGE = (Path(__file__).parents[2] / "docs" / "usage.md").read_text(encoding="utf-8")
 
 
-def test_the_page_names_what_is_counted_and_by_what() -> None:
+def test_page_names_every_counter_and_grouping() -> None:
     assert [name for name in COUNTER_NAMES if f"`{name}`" not in PAGE] == []
     assert [by for by in GROUPINGS if f"`--by {by}`" not in PAGE] == []

@@ -1,4 +1,4 @@
-"""What holds of work in the background on every store (API-2): each law on each of them, and all of them against a model."""
+"""Laws of background work on every store (API-2): each law on each store, and all of them against a model."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ async def finish(store: Store, runner: str, id: str, first: int = 0, *events: by
     return await store.finish(runner, record(id), [f"msg_{id}"], [], first, events)
 
 
-# Waiting, and being claimed
+# Queueing and claiming
 
 
-def test_what_is_enqueued_is_a_response_and_work(run: Run) -> None:
+def test_enqueue_stores_a_response_and_work(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a", "b")
@@ -85,7 +85,7 @@ def test_what_is_enqueued_is_a_response_and_work(run: Run) -> None:
     run(law)
 
 
-def test_the_oldest_is_claimed_first_and_no_more_than_wanted(run: Run) -> None:
+def test_claim_returns_the_oldest_work_up_to_the_limit(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abcde")
@@ -99,7 +99,7 @@ def test_the_oldest_is_claimed_first_and_no_more_than_wanted(run: Run) -> None:
     run(law)
 
 
-def test_an_id_that_is_there_already_is_left_as_it_is(run: Run) -> None:
+def test_enqueueing_an_existing_id_changes_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -116,7 +116,7 @@ def test_an_id_that_is_there_already_is_left_as_it_is(run: Run) -> None:
     run(law)
 
 
-def test_work_of_two_owners_never_has_the_same_id(run: Run) -> None:
+def test_enqueueing_an_id_of_another_owner_is_refused(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -128,16 +128,14 @@ def test_work_of_two_owners_never_has_the_same_id(run: Run) -> None:
     run(law)
 
 
-def test_two_who_claim_at_once_never_get_the_same(run: Run) -> None:
+def test_concurrent_claims_never_return_the_same_work(run: Run) -> None:
     async def law(bench: Bench) -> None:
         others = [bench.store, await bench.another(), await bench.another()]
         ids = [f"resp_{number:03}" for number in range(90)]
         await asyncio.gather(*(enqueue(bench.store, id) for id in ids))
         claims = [others[number % 3].claim(f"runner {number % 3}", LONG, 7) for number in range(18)]
         claimed = [each.id for got in await asyncio.gather(*claims) for each in got]
-        claimed += [
-            each.id for each in await bench.store.claim("last", LONG, 100)
-        ]  # who has to wait may be passed over
+        claimed += [each.id for each in await bench.store.claim("last", LONG, 100)]  # a locked row may be skipped
         assert sorted(claimed) == ids
 
     run(law)
@@ -153,8 +151,8 @@ CLAIMS = """
 """
 
 
-def test_two_processes_never_claim_the_same(run: Run) -> None:
-    """F-2, of the store: each piece of work is run by one of them."""
+def test_claims_of_two_processes_never_overlap(run: Run) -> None:
+    """F-2, of the store: each job is run by one of them."""
 
     async def law(bench: Bench) -> None:
         ids = [f"resp_{number:03}" for number in range(120)]
@@ -174,7 +172,7 @@ def test_two_processes_never_claim_the_same(run: Run) -> None:
 # Leases
 
 
-def test_work_whose_lease_has_run_out_is_claimed_by_another(run: Run) -> None:
+def test_expired_lease_is_claimed_by_another_runner(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a", "b")
@@ -199,7 +197,7 @@ def test_work_whose_lease_has_run_out_is_claimed_by_another(run: Run) -> None:
     run(law)
 
 
-def test_a_lease_that_has_run_out_is_its_runners_own_until_somebody_claims_it(run: Run) -> None:
+def test_expired_lease_stays_with_its_runner_until_claimed(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -216,7 +214,7 @@ def test_a_lease_that_has_run_out_is_its_runners_own_until_somebody_claims_it(ru
     run(law)
 
 
-def test_a_lease_that_is_renewed_in_time_does_not_run_out(run: Run) -> None:
+def test_renewed_lease_does_not_expire(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abc")
@@ -231,7 +229,7 @@ def test_a_lease_that_is_renewed_in_time_does_not_run_out(run: Run) -> None:
     run(law)
 
 
-def test_work_that_is_given_back_is_claimed_at_once(run: Run) -> None:
+def test_released_work_can_be_claimed_at_once(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abc")
@@ -246,10 +244,10 @@ def test_work_that_is_given_back_is_claimed_at_once(run: Run) -> None:
     run(law)
 
 
-# What is said
+# Events
 
 
-def test_events_come_back_to_the_byte_after_any_number(run: Run) -> None:
+def test_events_are_read_byte_by_byte_after_any_number(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -270,7 +268,7 @@ def test_events_come_back_to_the_byte_after_any_number(run: Run) -> None:
     run(law)
 
 
-def test_megabytes_are_kept_whole(run: Run) -> None:
+def test_large_requests_and_events_are_stored_whole(run: Run) -> None:
     async def law(bench: Bench) -> None:
         large = [os.urandom(1_000_003), b"", b"x" * 500_000]
         await bench.store.enqueue("anna", queued("a"), [], large[0])
@@ -283,14 +281,16 @@ def test_megabytes_are_kept_whole(run: Run) -> None:
     run(law)
 
 
-def test_the_same_events_again_change_nothing(run: Run) -> None:
+def test_appending_the_same_events_again_changes_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
         for _ in range(2):
             assert await store.append("one", "a", 0, [b"0", b"1"], "in_progress")
-        assert await store.append("one", "a", 1, [b"1", b"2", b"3"], "in_progress")  # of these the first was there
+        assert await store.append(
+            "one", "a", 1, [b"1", b"2", b"3"], "in_progress"
+        )  # the first of these was there already
         assert await store.append("one", "a", 0, [b"0"], "incomplete")
         assert await store.events_after("anna", "a", -1) == EventsAfter(
             events=[b"0", b"1", b"2", b"3"], status="incomplete"
@@ -302,7 +302,7 @@ def test_the_same_events_again_change_nothing(run: Run) -> None:
     run(law)
 
 
-def test_a_gap_is_a_mistake_and_nothing_is_kept(run: Run) -> None:
+def test_append_with_a_gap_raises_and_stores_nothing(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a", "b")
@@ -321,7 +321,7 @@ def test_a_gap_is_a_mistake_and_nothing_is_kept(run: Run) -> None:
     run(law)
 
 
-def test_a_status_may_change_without_an_event(run: Run) -> None:
+def test_append_can_change_the_status_without_events(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
         await bench.store.claim("one", LONG, 1)
@@ -333,7 +333,7 @@ def test_a_status_may_change_without_an_event(run: Run) -> None:
     run(law)
 
 
-def test_what_many_say_at_once_is_all_kept(run: Run) -> None:
+def test_concurrent_appends_are_all_stored(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         ids = [f"resp_{number:03}" for number in range(80)]
@@ -355,7 +355,7 @@ def test_what_many_say_at_once_is_all_kept(run: Run) -> None:
     run(law)
 
 
-def test_what_one_asks_without_waiting_is_kept_in_that_order(run: Run) -> None:
+def test_appends_without_waiting_keep_their_order(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
         await bench.store.claim("one", LONG, 1)
@@ -368,10 +368,10 @@ def test_what_one_asks_without_waiting_is_kept_in_that_order(run: Run) -> None:
     run(law)
 
 
-# Its end
+# End
 
 
-def test_what_is_finished_is_a_response_like_any_other(run: Run) -> None:
+def test_finished_work_is_an_ordinary_response(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -396,8 +396,8 @@ def test_what_is_finished_is_a_response_like_any_other(run: Run) -> None:
     run(law)
 
 
-def test_what_it_adds_to_a_conversation_is_kept_with_it(run: Run) -> None:
-    """API-4: a turn in the background, and one that is not."""
+def test_finish_and_save_append_to_the_conversation(run: Run) -> None:
+    """API-4: a background turn, and an ordinary one."""
 
     async def law(bench: Bench) -> None:
         store = bench.store
@@ -425,7 +425,7 @@ def test_what_it_adds_to_a_conversation_is_kept_with_it(run: Run) -> None:
     run(law)
 
 
-def test_work_that_waits_is_cancelled_at_once(run: Run) -> None:
+def test_cancel_of_queued_work_is_immediate(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a", "b")
@@ -444,7 +444,7 @@ def test_work_that_waits_is_cancelled_at_once(run: Run) -> None:
     run(law)
 
 
-def test_work_that_runs_is_asked_to_end(run: Run) -> None:
+def test_cancel_of_running_work_is_requested_from_its_runner(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -462,7 +462,7 @@ def test_work_that_runs_is_asked_to_end(run: Run) -> None:
     run(law)
 
 
-def test_work_that_waits_again_is_over_at_once_only_if_it_has_said_nothing(run: Run) -> None:
+def test_cancel_of_expired_work_is_immediate_only_without_events(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abc")
@@ -472,14 +472,14 @@ def test_work_that_waits_again_is_over_at_once_only_if_it_has_said_nothing(run: 
         outcomes = [await store.cancel("anna", id, replace(queued(id), status="cancelled")) for id in "ab"]
         assert outcomes == ["cancelled", "requested"]
         assert await store.cancel("anna", "c", None) == "requested"
-        assert await finish(store, "one", "a", 0) is False  # its lease has ended with the work
+        assert await finish(store, "one", "a", 0) is False  # its lease ended with the work
         claimed = await store.claim("two", 10, 5)
         assert [(each.id, each.is_cancelled) for each in claimed] == [("b", True), ("c", True)]
 
     run(law)
 
 
-def test_of_a_cancellation_and_an_end_one_wins(run: Run) -> None:
+def test_concurrent_cancel_and_finish_have_one_winner(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store, other = bench.store, await bench.another()
         for id in [f"resp_{number:02}" for number in range(30)]:
@@ -500,7 +500,7 @@ def test_of_a_cancellation_and_an_end_one_wins(run: Run) -> None:
     run(law)
 
 
-def test_what_is_deleted_takes_its_work_and_its_events_along(run: Run) -> None:
+def test_deleting_a_response_deletes_its_work_and_events(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abc")
@@ -523,7 +523,7 @@ def test_what_is_deleted_takes_its_work_and_its_events_along(run: Run) -> None:
     run(law)
 
 
-def test_deleting_in_the_middle_of_everything_stops_nobody_for_long(run: Run) -> None:
+def test_deleting_during_concurrent_writes_does_not_block(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store, other = bench.store, await bench.another()
         ids = [f"resp_{number:02}" for number in range(20)]
@@ -545,7 +545,7 @@ def test_deleting_in_the_middle_of_everything_stops_nobody_for_long(run: Run) ->
     run(law)
 
 
-def test_what_has_yet_to_be_made_does_not_grow_old(run: Run) -> None:
+def test_prune_keeps_unfinished_work(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, *"abc")
@@ -562,7 +562,7 @@ def test_what_has_yet_to_be_made_does_not_grow_old(run: Run) -> None:
     run(law)
 
 
-def test_what_belongs_to_somebody_else_says_nothing(run: Run) -> None:
+def test_work_of_another_owner_is_unknown(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
         assert await bench.store.events_after("bert", "a", -1) is None
@@ -577,7 +577,7 @@ def test_what_belongs_to_somebody_else_says_nothing(run: Run) -> None:
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_whoever_waits_is_woken_by_whatever_happens(run: Run, where: str) -> None:
+def test_every_change_wakes_its_waiters(run: Run, where: str) -> None:
     async def law(bench: Bench) -> None:
         here = bench.store
         there = here if where == "here" else await bench.another()
@@ -602,13 +602,13 @@ def test_whoever_waits_is_woken_by_whatever_happens(run: Run, where: str) -> Non
 
 
 async def woken(store: Store, id: str | None, moment: int) -> None:
-    """Waits for a change since a moment; several times if need be, for a store may return early."""
+    """Waits for a change since a moment; several times if necessary, because a store may return early."""
     async with asyncio.timeout(60):
         while store.change_counter == moment:
             await store.wait_for_change(id, 600, moment)
 
 
-def test_what_happened_since_a_moment_is_not_missed(run: Run) -> None:
+def test_wait_for_change_returns_for_changes_since_the_counter(run: Run) -> None:
     async def law(bench: Bench) -> None:
         await enqueue(bench.store, "a")
         await bench.store.claim("one", LONG, 1)
@@ -622,7 +622,7 @@ def test_what_happened_since_a_moment_is_not_missed(run: Run) -> None:
     run(law)
 
 
-def test_whoever_waits_when_the_store_is_closed_waits_no_longer(run: Run) -> None:
+def test_close_wakes_all_waiters(run: Run) -> None:
     async def law(bench: Bench) -> None:
         other = await bench.another()
         waiting = [asyncio.create_task(other.wait_for_change(id, 1000)) for id in ("a", None)]
@@ -636,7 +636,7 @@ def test_whoever_waits_when_the_store_is_closed_waits_no_longer(run: Run) -> Non
     run(law)
 
 
-def test_whoever_leaves_while_waiting_leaves_nothing_behind(run: Run) -> None:
+def test_cancelled_waiters_do_not_affect_later_calls(run: Run) -> None:
     async def law(bench: Bench) -> None:
         waiting = [asyncio.create_task(bench.store.wait_for_change("a", 1000)) for _ in range(3)]
         await asyncio.sleep(0)
@@ -649,7 +649,7 @@ def test_whoever_leaves_while_waiting_leaves_nothing_behind(run: Run) -> None:
     run(law)
 
 
-def test_one_who_left_before_it_was_kept_has_others_told_all_the_same(run: Run) -> None:
+def test_cancelled_append_still_notifies_waiters(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await enqueue(store, "a")
@@ -668,8 +668,8 @@ def test_one_who_left_before_it_was_kept_has_others_told_all_the_same(run: Run) 
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
-def test_a_tail_hears_every_event_once_and_in_order(run: Run, where: str) -> None:
-    """API-2: stored and live joined without gap or repeat, from any event on, also by another replica."""
+def test_tail_reads_every_event_once_and_in_order(run: Run, where: str) -> None:
+    """API-2: stored and live events joined without gap or repetition, from any event on, also by another replica."""
 
     async def law(bench: Bench) -> None:
         store = bench.store
@@ -708,7 +708,7 @@ def test_a_tail_hears_every_event_once_and_in_order(run: Run, where: str) -> Non
     run(law)
 
 
-# Bad days
+# Failures
 
 
 HEAD = """
@@ -745,7 +745,7 @@ def child(code: str, place: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
 
 
-def test_what_was_acknowledged_survives_kill_9_and_is_taken_up_by_another(run: Run) -> None:
+def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> None:
     """docs/errors.md, "kill -9 with background work queued and running"."""
 
     async def law(bench: Bench) -> None:
@@ -772,7 +772,7 @@ def test_what_was_acknowledged_survives_kill_9_and_is_taken_up_by_another(run: R
     run(law)
 
 
-# The same, whatever is asked in whatever order
+# The same results for any sequence of calls
 
 
 class Enqueue(Struct, frozen=True):
@@ -792,7 +792,7 @@ class Renew(Struct, frozen=True):
 
 
 class Say(Struct, frozen=True):
-    """What comes next, or some of what was said before and what comes next."""
+    """The next events, or some earlier events followed by the next ones."""
 
     runner: str
     id: str
@@ -850,10 +850,10 @@ class Piece:
 
 
 class Model:
-    """Work as plain as can be."""
+    """The simplest model of background work."""
 
     def __init__(self) -> None:
-        self.pieces: dict[str, Piece] = {}  # in the order in which they came
+        self.pieces: dict[str, Piece] = {}  # in the order of queueing
 
     def own(self, runner: str, id: str) -> Piece | None:
         piece = self.pieces.get(id)
@@ -935,7 +935,7 @@ class Model:
 
 
 async def ask(bench: Bench, step: Step, before: Sequence[bytes]) -> Any:
-    """`before` is what the response of this step has said so far."""
+    """`before` are the events of this step's response so far."""
     store = bench.store
     match step:
         case Enqueue():
@@ -967,7 +967,7 @@ async def ask(bench: Bench, step: Step, before: Sequence[bytes]) -> Any:
 
 ids = st.sampled_from(["a", "b", "c", "\0", "\N{GRINNING FACE}"])
 runners = st.sampled_from(["one", "two", "three\0"])
-# No sum of what passes is near a lease: real time passes too.
+# No sum of the passed times is near a lease: real time passes too.
 leases = st.sampled_from([10.0, 100.0])
 passes = st.builds(Pass, st.sampled_from([7.0, 60.0]))
 some_ids = st.lists(ids, max_size=4)
@@ -989,7 +989,7 @@ steps = st.lists(st.one_of(enqueues, claims, says, says, ends, others, passes), 
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
-    """Every store, open for as long as the examples take."""
+    """Every store, open during all examples."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
@@ -1002,7 +1002,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
-def test_all_stores_do_the_same_work(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:
+def test_stores_agree_with_a_model_of_work(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:
     runner, benches = both
     model = Model()
 

@@ -1,8 +1,8 @@
-"""`make install` in a small project, offline: the pins are wheels in one folder, made again from packages that are installed here.
+"""`make install` in a small project, offline: the pins are wheels in one folder, rebuilt from packages that are
+installed here.
 
-make, the Makefile, the script, pip and uv are the real ones. uv is taken from the environment of the tests, where `make install`
-puts it.
-"""
+make, the Makefile, the script, pip and uv are the real ones. uv comes from the environment of the tests, where `make
+install` installs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECONDS = 600
 INTERPRETER = os.path.realpath(sys.executable)
 VERSION = platform.python_version()
 OWN_VENV = ".venv-{}.{}".format(*sys.version_info[:2])
-# The second has dependencies that are nowhere in the folder of wheels.
+# The second has dependencies that are not in the folder of wheels.
 PACKAGE, MODEL = "iniconfig", "trustme"
 NOT_INHERITED = ("PIP_", "UV_", "MAKE", "MFLAGS", "PYTHON", "VIRTUAL_ENV")
 NOT_IN_A_WHEEL = {"INSTALLER", "RECORD", "REQUESTED", "direct_url.json"}
@@ -100,7 +100,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def project(tmp_path: Path, wheels: Path) -> Project:
-    """pip and uv look into the folder of wheels and nowhere else."""
+    """pip and uv search only the folder of wheels."""
     (tmp_path / "tools").mkdir()
     for name in ("Makefile", "tools/install.py"):
         shutil.copy(REPO / name, tmp_path / name)
@@ -166,7 +166,7 @@ def test_install_uses_uv_and_installs_again_only_when_pins_change(project: Proje
 
 
 def test_install_falls_back_to_pip_when_uv_cannot_resolve(project: Project) -> None:
-    """uv does not read what pip is configured with."""
+    """uv does not read the configuration of pip."""
     output = project.install(f"PYTHON={INTERPRETER}", UV_FIND_LINKS="")
     assert output.count("pip installs instead") == 1
     assert "uv cannot install them (error: No solution found" in output
@@ -203,7 +203,7 @@ def test_install_replaces_the_virtualenv_when_python3_becomes_another_version(pr
 
 
 def test_each_version_of_python_has_its_own_virtualenv(project: Project) -> None:
-    """Whatever .venv there is already, and by whatever path the interpreter is named."""
+    """With any existing .venv, and for any path of the interpreter."""
     (project.folder / ".venv").mkdir()
     for named in (project.python("python3.99", "3.99.1"), project.python("any-name", "3.99.1")):
         commands = project.make("-n", "test", f"PYTHON={named}").stdout

@@ -1,4 +1,4 @@
-"""The search for a second interpreter, from outside, on a PATH of programs that the test wrote."""
+"""The search for a second interpreter, as a process, on a PATH of programs that the test wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _program(path: Path, answer: str, code: int = 0) -> Path:
 
 
 def _search(folder: Path) -> tuple[str, str]:
-    """What it prints, and what it says of it."""
+    """Its standard output and standard error."""
     environment = os.environ | {
         "PATH": f"{folder / 'shims'}{os.pathsep}{folder / 'bin'}",
         "PYENV_ROOT": str(folder / "pyenv"),
@@ -66,7 +66,7 @@ def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_
     assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{version}\n"
 
 
-def test_other_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
+def test_other_python_is_searched_in_the_pyenv_folder(tmp_path: Path) -> None:
     version = OTHERS[-1]
     for patch in (2, 10):
         _program(
@@ -78,7 +78,7 @@ def test_other_python_is_found_where_pyenv_keeps_it(tmp_path: Path) -> None:
 
 
 def test_ci_runs_everything_on_the_default_and_the_first_part_on_the_other(tmp_path: Path) -> None:
-    """.ci/run in a copy, with a `make` that only writes what it is asked for."""
+    """.ci/run in a copy, with a `make` that only prints its targets."""
     for name in (".ci/run", "tools/other_python.py", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPO / name, tmp_path / name)

@@ -1,4 +1,4 @@
-"""The facts of a schema are kept and its prose is dropped, also where a property has the name of a keyword."""
+"""Schema facts are kept and prose is dropped, also where a property has the name of a keyword."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_schema_facts_command_writes_the_file_or_prints(tmp_path: Path, capsys: 
     assert capsys.readouterr().out == text_of(FACTS)
 
 
-def test_schema_facts_command_names_the_file_and_the_keyword_that_is_not_known(
+def test_schema_facts_command_names_the_file_and_the_unknown_keyword(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = tmp_path / "schema.json"
@@ -118,7 +118,7 @@ def test_schema_facts_command_names_the_file_and_the_keyword_that_is_not_known(
     assert not (tmp_path / "facts.json").exists()
 
 
-def test_the_stored_facts_of_open_responses_are_without_prose() -> None:
+def test_stored_facts_of_open_responses_contain_no_prose() -> None:
     stored = published()
     assert len(stored) == 108
     assert document_facts({"components": {"schemas": stored}}) == stored

@@ -1,4 +1,4 @@
-"""`trace/folder`: names, whole files, and what is swept."""
+"""`trace/folder`: names, complete files, and deletion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ids(folder: Path) -> list[str]:
     return [file.id for file in trace_files(folder)]
 
 
-def test_names_sort_by_time_and_tell_it(tmp_path: Path) -> None:
+def test_trace_names_sort_by_time_and_contain_it(tmp_path: Path) -> None:
     put(tmp_path, "req_b", 1_760_000_000.25)
     put(tmp_path, "req_a", 1_760_000_000.5)
     put(tmp_path, "req_c", 99.0)
@@ -38,26 +38,26 @@ def test_names_sort_by_time_and_tell_it(tmp_path: Path) -> None:
     ]
 
 
-def test_an_id_from_outside_names_no_other_place(tmp_path: Path) -> None:
+def test_trace_id_cannot_escape_the_folder(tmp_path: Path) -> None:
     path = put(tmp_path, "../../etc/passwd\x00" + "x" * 500, 1.0)
     assert path.parent == tmp_path
     assert os.listdir(tmp_path) == [path.name]
     assert trace_file_name("", 1.0).endswith("-_.trace.jsonl")
 
 
-def test_nobody_else_may_read(tmp_path: Path) -> None:
+def test_trace_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     path = put(tmp_path / "new" / "traces", "req_1", 1.0)
     assert mode(path) == 0o600
     assert mode(path.parent) == 0o700
 
 
-def test_a_folder_that_was_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     put(tmp_path, "req_1", 1.0)
     assert mode(tmp_path) == 0o755
 
 
-def test_a_reader_never_sees_half_a_trace(tmp_path: Path) -> None:
+def test_incomplete_trace_is_never_listed(tmp_path: Path) -> None:
     def lines() -> Iterator[bytes]:
         yield b"one"
         assert trace_files(tmp_path) == []
@@ -67,7 +67,7 @@ def test_a_reader_never_sees_half_a_trace(tmp_path: Path) -> None:
     assert (tmp_path / trace_file_name("req_1", 1.0)).read_bytes() == b"one\ntwo\n"
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_file(tmp_path: Path) -> None:
     def lines() -> Iterator[bytes]:
         yield b"one"
         raise OSError(28, "No space left on device")
@@ -77,7 +77,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_oldest_go_first_and_well_below_the_limit(tmp_path: Path) -> None:
+def test_remove_old_traces_deletes_the_oldest_below_the_limit(tmp_path: Path) -> None:
     for number in range(10):
         put(tmp_path, f"req_{number}", float(number), size=100)
     assert remove_old_traces(tmp_path, now=10.0, max_bytes=900, max_seconds=DAY) == 700
@@ -85,14 +85,14 @@ def test_the_oldest_go_first_and_well_below_the_limit(tmp_path: Path) -> None:
     assert remove_old_traces(tmp_path, now=10.0, max_bytes=700, max_seconds=DAY) == 700, "what fits is left alone"
 
 
-def test_old_traces_are_removed(tmp_path: Path) -> None:
+def test_remove_old_traces_deletes_expired_traces(tmp_path: Path) -> None:
     put(tmp_path, "req_old", 10 * DAY)
     put(tmp_path, "req_new", 12 * DAY)
     assert remove_old_traces(tmp_path, now=13 * DAY, max_bytes=10_000, max_seconds=2 * DAY) == 10
     assert ids(tmp_path) == ["req_new"]
 
 
-def test_other_files_are_none_of_our_business(tmp_path: Path) -> None:
+def test_remove_old_traces_ignores_other_files(tmp_path: Path) -> None:
     others = ["notes.txt", "20260101T000000.000000Z-x.jsonl", "20261301T000000.000000Z-x.trace.jsonl", ".other.part"]
     for name in others:
         (tmp_path / name).write_bytes(b"x" * 1000)
@@ -101,7 +101,7 @@ def test_other_files_are_none_of_our_business(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == sorted(others)
 
 
-def test_halves_whose_writer_died_are_removed_after_an_hour(tmp_path: Path) -> None:
+def test_partial_files_are_removed_after_an_hour(tmp_path: Path) -> None:
     half = tmp_path / f".{trace_file_name('req_1', 1.0)}.123.part"
     half.write_bytes(b"half")
     os.utime(half, (10_000, 10_000))
@@ -111,11 +111,11 @@ def test_halves_whose_writer_died_are_removed_after_an_hour(tmp_path: Path) -> N
     assert not half.exists()
 
 
-def test_a_file_that_another_worker_removed_does_not_matter(tmp_path: Path) -> None:
+def test_remove_old_traces_ignores_files_removed_meanwhile(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_1", 1.0)).symlink_to(tmp_path / "gone")
     assert remove_old_traces(tmp_path, now=2.0, max_bytes=1000, max_seconds=DAY) == 0
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_missing_folder_has_no_traces(tmp_path: Path) -> None:
     assert trace_files(tmp_path / "none") == []
     assert remove_old_traces(tmp_path / "none", now=1.0, max_bytes=1, max_seconds=1.0) == 0

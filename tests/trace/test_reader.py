@@ -1,4 +1,4 @@
-"""`trace/reader`: which trace is meant, and what is said of one that cannot be read."""
+"""`trace/reader`: lookup of a trace, and errors for unreadable ones."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def refusal(folder: Path, id: str) -> str:
 
 
 @pytest.mark.parametrize("wanted", ["req_abc1", "req_abc", "abc", "last"])
-def test_a_trace_is_found_by_id_by_its_beginning_and_as_the_last(tmp_path: Path, wanted: str) -> None:
+def test_read_trace_accepts_id_prefix_and_last(tmp_path: Path, wanted: str) -> None:
     put(tmp_path, "req_xyz", 1.0)
     put(tmp_path, "req_abc1", 2.0)
     assert read_trace(tmp_path, wanted).id == "req_abc1"
 
 
-def test_a_whole_id_wins_over_the_beginning_of_another(tmp_path: Path) -> None:
+def test_read_trace_prefers_a_whole_id_over_a_prefix(tmp_path: Path) -> None:
     put(tmp_path, "req_a")
     put(tmp_path, "req_ab", 2.0)
     assert read_trace(tmp_path, "req_a").id == "req_a"
 
 
-def test_of_two_traces_with_one_id_the_newer_is_meant(tmp_path: Path) -> None:
+def test_read_trace_prefers_the_newer_of_two_equal_ids(tmp_path: Path) -> None:
     put(tmp_path, "req_a", 1.0)
     put(tmp_path, "req_a", 2.0)
     assert read_trace(tmp_path, "req_a").summary.time == 2.0
 
 
-def test_an_id_that_nobody_has(tmp_path: Path) -> None:
+def test_read_trace_refuses_an_unknown_id(tmp_path: Path) -> None:
     assert refusal(tmp_path, "x") == "there are no traces in FOLDER; `antiphon serve --trace DIR` writes them"
     put(tmp_path, "req_a")
     assert (
@@ -78,7 +78,7 @@ def test_an_id_that_nobody_has(tmp_path: Path) -> None:
     )
 
 
-def test_a_beginning_that_several_have(tmp_path: Path) -> None:
+def test_read_trace_refuses_an_ambiguous_prefix(tmp_path: Path) -> None:
     for number in range(3):
         put(tmp_path, f"req_{number}", float(number))
     assert refusal(tmp_path, "req") == "3 traces have an id that begins with 'req': req_0, req_1, req_2"
@@ -96,22 +96,22 @@ def test_a_beginning_that_several_have(tmp_path: Path) -> None:
         ([encode_record(summary("req_a", format=9)), b'{"kind":"new"}'], "has format 9; expected format 1"),
     ],
 )
-def test_a_file_that_is_no_trace_says_where(tmp_path: Path, lines: list[bytes], said: str) -> None:
+def test_invalid_trace_is_refused_with_its_line(tmp_path: Path, lines: list[bytes], said: str) -> None:
     put(tmp_path, "req_a", lines=lines)
     assert said in refusal(tmp_path, "req_a")
 
 
-def test_a_file_that_was_cut_says_so(tmp_path: Path) -> None:
+def test_truncated_trace_is_refused(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_a", 1.0)).write_bytes(encode_record(summary("req_a")))
     assert "the file was truncated" in refusal(tmp_path, "req_a")
 
 
-def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+def test_unreadable_trace_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_a", 1.0)).mkdir()
     assert refusal(tmp_path, "req_a").endswith("cannot be read: Is a directory")
 
 
-def test_the_list_has_those_too_that_cannot_be_read(tmp_path: Path) -> None:
+def test_list_traces_includes_unreadable_traces(tmp_path: Path) -> None:
     put(tmp_path, "req_a", 1.0)
     put(tmp_path, "req_b", 2.0, [DEAD])
     (tmp_path / trace_file_name("req_c", 3.0)).mkdir()
@@ -124,7 +124,7 @@ def test_the_list_has_those_too_that_cannot_be_read(tmp_path: Path) -> None:
     ]
 
 
-def test_of_a_request_that_was_sent_twice_the_last_answer_counts(tmp_path: Path) -> None:
+def test_trace_of_a_retried_request_has_the_last_answer(tmp_path: Path) -> None:
     sent = UpstreamRequest(at=0.0, method="POST", url="http://lab", headers={}, body=RawData(b"{}"))
     put_records(
         tmp_path,

@@ -1,4 +1,4 @@
-"""`trace/records`: one record a line, bytes as they were."""
+"""`trace/records`: one record per line, bytes unchanged."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from antiphon.trace.records import (
 
 @settings(max_examples=30)
 @given(st.binary())
-def test_bytes_come_back_as_they_were(raw: bytes) -> None:
+def test_record_bytes_are_decoded_unchanged(raw: bytes) -> None:
     read = decode_record(encode_record(UpstreamPiece(at=0.5, data=RawData(raw))))
     assert isinstance(read, UpstreamPiece)
     assert (read.at, read.data.raw) == (0.5, raw)
 
 
-def test_text_stands_as_text_and_other_bytes_as_base64() -> None:
+def test_record_data_is_text_or_base64() -> None:
     assert (
         encode_record(UpstreamPiece(at=0.0, data=RawData("é".encode())))
         == '{"kind":"upstream_piece","at":0.0,"data":"é"}'.encode()
@@ -38,7 +38,7 @@ def test_text_stands_as_text_and_other_bytes_as_base64() -> None:
     assert encode_record(half) == b'{"kind":"upstream_piece","at":0.0,"data":{"base64":"ww=="}}'
 
 
-def test_a_record_is_one_line_whatever_is_in_it() -> None:
+def test_record_is_encoded_on_one_line() -> None:
     line = encode_record(ClientRequest(at=0.0, method="POST", path="/\n", headers={}, body=RawData(b"a\nb\r\n")))
     assert b"\n" not in line
     assert b"\r" not in line
@@ -52,7 +52,7 @@ def test_a_record_is_one_line_whatever_is_in_it() -> None:
         OmittedData(at=1.0, missing={"a": 3}),
     ],
 )
-def test_records_come_back(record: AnyTraceRecord) -> None:
+def test_records_are_decoded_as_encoded(record: AnyTraceRecord) -> None:
     assert decode_record(encode_record(record)) == record
 
 

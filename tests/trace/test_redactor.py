@@ -1,4 +1,4 @@
-"""`trace/redactor`: no key survives, in whatever spelling and however it is cut; everything else does."""
+"""`trace/redactor`: every key is removed, in any spelling and for any split; everything else is kept."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS.keys())
-def test_a_key_is_found_in_every_spelling(spelling: str) -> None:
+def test_redactor_removes_a_key_in_every_spelling(spelling: str) -> None:
     assert Redactor([KEY]).text(f"before {spelling} after") == "before [removed] after"
 
 
 @settings(max_examples=30)
 @given(st.sampled_from(sorted(SPELLINGS.values())), st.lists(st.integers(0, 10_000), max_size=12))
-def test_a_key_is_found_over_any_cut(spelling: str, places: list[int]) -> None:
+def test_redactor_removes_a_key_across_any_split(spelling: str, places: list[int]) -> None:
     pieces = cut(f"before {spelling} between {spelling} after".encode(), places)
     cleaned = Redactor([KEY]).pieces(pieces)
     assert b"".join(cleaned) == b"before [removed] between [removed] after"
     assert len(cleaned) == len(pieces)
 
 
-def test_pieces_keep_their_own_bytes() -> None:
+def test_redactor_keeps_the_other_bytes_of_pieces() -> None:
     pieces = [b"one", b"", b"two secret", b"-ke", b"y three", b"four"]
     assert Redactor(["secret-key"]).pieces(pieces) == [b"one", b"", b"two [removed]", b"", b" three", b"four"]
 
 
 @pytest.mark.parametrize("parts", [["sk-", "lab", "", "-12", "34"], ["sk\\u002d", "lab-1234"], [*"sk-lab-1234"]])
 @pytest.mark.parametrize("member", ["content", "delta"])
-def test_a_key_that_a_model_spells_out_is_found_in_its_events(parts: list[str], member: str) -> None:
+def test_redactor_removes_a_key_split_over_events(parts: list[str], member: str) -> None:
     told = ["It is ", *parts, ", I think."]
     events = [f'data: {{"id":"x","{member}":"{part}","n":{number}}}\n\n' for number, part in enumerate(told)]
     cleaned = Redactor(["sk-lab-1234"]).pieces([event.encode() for event in events])
@@ -88,7 +88,7 @@ def test_data_without_keys_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize("offset", [-20, -5, 0, 5])
-def test_a_key_is_found_in_a_long_body_wherever_it_stands(offset: int) -> None:
+def test_redactor_removes_a_key_anywhere_in_a_long_body(offset: int) -> None:
     data = b"x" * (3 * SEARCH_WINDOW + offset) + b"sk-\\u006cab-1234" + b"y" * SEARCH_WINDOW
     assert (
         Redactor(["sk-lab-1234"]).data(data)
@@ -96,7 +96,7 @@ def test_a_key_is_found_in_a_long_body_wherever_it_stands(offset: int) -> None:
     )
 
 
-def test_of_two_keys_the_longer_is_taken_out_whole() -> None:
+def test_redactor_removes_the_longer_of_two_overlapping_keys() -> None:
     assert Redactor(["lab-key", "lab-key-and-more"]).text("lab-key-and-more, lab-key") == "[removed], [removed]"
 
 
@@ -127,7 +127,7 @@ def test_headers_are_an_allow_list() -> None:
     }
 
 
-def test_addresses_keep_nothing_that_opens_anything() -> None:
+def test_redactor_removes_secrets_from_urls() -> None:
     redactor = Redactor(["lab-key"])
     assert (
         redactor.url("https://user:pass@host/v1?x=1&key=abc&y=2") == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
@@ -136,7 +136,7 @@ def test_addresses_keep_nothing_that_opens_anything() -> None:
     assert redactor.url("/v1/responses?user=a@b") == "/v1/responses?user=a@b"
 
 
-def test_the_keys_a_request_carries_are_known_from_its_headers() -> None:
+def test_keys_in_headers_returns_the_keys_of_a_request() -> None:
     headers = {
         "Authorization": "Bearer client-key-1",
         "X-Api-Key": "client-key-2",
@@ -147,5 +147,5 @@ def test_the_keys_a_request_carries_are_known_from_its_headers() -> None:
 
 
 @pytest.mark.parametrize("placeholder", ["none", "ollama", "", "with\x00control-characters"])
-def test_a_placeholder_for_a_key_is_none(placeholder: str) -> None:
+def test_keys_in_headers_ignores_placeholders(placeholder: str) -> None:
     assert keys_in_headers({"authorization": f"Bearer {placeholder}"}) == []

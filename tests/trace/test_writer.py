@@ -1,4 +1,4 @@
-"""`trace/writer`: what is recorded, what is left out, and that none of it can harm a request."""
+"""`trace/writer`: what is recorded, what is omitted, and that tracing cannot affect a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JSON = [(b"content-type", b"application/json")]
 
 
 class Clock:
-    """Each look at it takes a tenth of a second."""
+    """Each call takes a tenth of a second."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -67,7 +67,7 @@ def whole_turn(trace: Trace) -> None:
     trace.note("error", None)
 
 
-def test_a_trace_holds_the_whole_turn(tmp_path: Path) -> None:
+def test_trace_contains_the_whole_turn(tmp_path: Path) -> None:
     read = traced(tmp_path, whole_turn)
     assert read.client_request is not None
     assert (read.client_request.method, read.client_request.path) == ("POST", "/v1/responses?key=[removed]")
@@ -95,14 +95,14 @@ def test_a_trace_holds_the_whole_turn(tmp_path: Path) -> None:
     assert read.omitted_bytes == {}
 
 
-def test_the_summary_says_it_in_a_line(tmp_path: Path) -> None:
+def test_trace_summary_has_the_main_fields(tmp_path: Path) -> None:
     summary = traced(tmp_path, whole_turn).summary
     assert (summary.id, summary.time, summary.model, summary.upstream) == ("req_1", 1_760_000_000.0, "mock-1", "lab")
     assert (summary.status, summary.losses, summary.error) == (200, 1, "bad [removed]")
     assert list_traces(tmp_path) == [summary]
 
 
-def test_every_record_has_its_time_since_the_start(tmp_path: Path) -> None:
+def test_trace_records_have_their_time_since_the_start(tmp_path: Path) -> None:
     read = traced(tmp_path, whole_turn)
     times = [record.at for record in read.records]
     assert times == sorted(times)
@@ -110,7 +110,7 @@ def test_every_record_has_its_time_since_the_start(tmp_path: Path) -> None:
     assert read.summary.duration > times[-1]
 
 
-def test_no_key_is_anywhere_in_the_folder(tmp_path: Path) -> None:
+def test_trace_folder_contains_no_keys(tmp_path: Path) -> None:
     """Invariant 5: keys are in no file."""
     traced(tmp_path, whole_turn)
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -118,7 +118,7 @@ def test_no_key_is_anywhere_in_the_folder(tmp_path: Path) -> None:
     assert written.count(b"[removed]") > 10
 
 
-def test_a_request_that_went_nowhere_has_an_empty_summary(tmp_path: Path) -> None:
+def test_trace_without_upstream_has_an_empty_summary(tmp_path: Path) -> None:
     summary = traced(tmp_path, ask).summary
     assert (summary.model, summary.upstream, summary.status, summary.losses, summary.error) == (
         None,
@@ -129,7 +129,7 @@ def test_a_request_that_went_nowhere_has_an_empty_summary(tmp_path: Path) -> Non
     )
 
 
-def test_a_request_whose_body_nobody_read_leaves_no_trace(tmp_path: Path) -> None:
+def test_request_without_a_read_body_is_not_traced(tmp_path: Path) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
     trace.client_head(401, JSON)
@@ -149,7 +149,7 @@ def test_calls_after_finish_record_nothing(tmp_path: Path) -> None:
     assert len(traced(tmp_path, tell).records) == 1
 
 
-def test_a_body_that_does_not_fit_is_named_as_missing_and_the_rest_is_kept(tmp_path: Path) -> None:
+def test_oversized_body_is_omitted_and_the_rest_is_kept(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
         ask(trace, b"x" * (MAX_TRACE - 2000))
         trace.hub_request(b"y" * 5000)
@@ -167,7 +167,7 @@ def test_a_body_that_does_not_fit_is_named_as_missing_and_the_rest_is_kept(tmp_p
     assert [piece.data.raw for piece in read.client_pieces] == [b"kept too"]
 
 
-def test_many_small_pieces_count_for_what_they_take_in_memory(tmp_path: Path) -> None:
+def test_small_pieces_count_with_their_memory_overhead(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
         ask(trace, b"x" * (MAX_TRACE - 2000))
         for _ in range(100):
@@ -177,7 +177,7 @@ def test_many_small_pieces_count_for_what_they_take_in_memory(tmp_path: Path) ->
 
 
 class Gate:
-    """A clock at which the writer stops until it is let through."""
+    """A clock that blocks the writer until it is opened."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -190,7 +190,7 @@ class Gate:
         return time.time()
 
 
-def test_traces_that_come_too_fast_are_dropped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_traces_over_the_queue_limit_are_dropped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)), now=gate)
     assert gate.reached.wait(60)
@@ -206,7 +206,7 @@ def test_traces_that_come_too_fast_are_dropped_and_counted(tmp_path: Path, caplo
     assert len(list_traces(tmp_path)) == fitting
 
 
-def test_after_close_nothing_is_written(tmp_path: Path) -> None:
+def test_traces_after_close_are_dropped(tmp_path: Path) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
     ask(trace)
@@ -229,9 +229,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def test_a_folder_that_cannot_be_written_is_said_once_and_heals(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unwritable_folder_is_logged_once_and_recovers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "antiphon.trace")
     file = tmp_path / "file"
     blocked = file / "traces"
@@ -249,7 +247,7 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_heals(
     assert healed == f"traces are written to {blocked} again"
 
 
-def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(
+def test_internal_error_does_not_end_the_writer_or_log_content(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def now() -> float:
@@ -268,7 +266,7 @@ def test_a_fault_of_our_own_ends_no_thread_and_shows_no_content(
     assert traces.dropped_traces == 0
 
 
-def test_the_folder_is_swept_at_the_start_and_while_writing(tmp_path: Path) -> None:
+def test_trace_folder_is_swept_at_the_start_and_while_writing(tmp_path: Path) -> None:
     mib = 1024 * 1024
     write_file(tmp_path, trace_file_name("req_old", 0.0), [b"x"])
     write_file(tmp_path, trace_file_name("req_large", 1_759_999_999.0), [b"x" * (mib - 100)])
@@ -294,6 +292,6 @@ def test_traces_expire_while_idle(tmp_path: Path) -> None:
     traces.close()
 
 
-def test_without_a_folder_there_are_no_traces() -> None:
+def test_trace_writer_requires_a_folder() -> None:
     with pytest.raises(ConfigError, match=r"trace\.dir is missing"):
         TraceWriter(TraceConfig())

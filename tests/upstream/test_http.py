@@ -25,12 +25,12 @@ async def answer_always(peer: Peer) -> None:
         await peer.say(OK)
 
 
-def test_it_is_a_transport() -> None:
+def test_http_transport_implements_the_transport_protocol() -> None:
     transport: Transport = HttpTransport({})
     assert transport
 
 
-def test_a_request_says_what_it_should_and_no_more(run: Run) -> None:
+def test_request_has_exactly_the_expected_bytes(run: Run) -> None:
     seen: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -55,7 +55,7 @@ def test_a_request_says_what_it_should_and_no_more(run: Run) -> None:
     run(work())
 
 
-def test_a_get_has_no_length_and_the_root_has_a_path(run: Run) -> None:
+def test_get_request_has_no_length_and_a_root_path(run: Run) -> None:
     seen: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -71,7 +71,7 @@ def test_a_get_has_no_length_and_the_root_has_a_path(run: Run) -> None:
     run(work())
 
 
-def test_connections_are_used_again_and_the_last_one_first(run: Run) -> None:
+def test_pool_reuses_the_most_recent_connection_first(run: Run) -> None:
     used: list[int] = []
     may_end = {1: asyncio.Event(), 2: asyncio.Event()}
 
@@ -98,7 +98,7 @@ def test_connections_are_used_again_and_the_last_one_first(run: Run) -> None:
     run(work())
 
 
-def test_two_exchanges_at_once_have_two_connections(run: Run) -> None:
+def test_concurrent_exchanges_use_two_connections(run: Run) -> None:
     go_on = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -117,7 +117,7 @@ def test_two_exchanges_at_once_have_two_connections(run: Run) -> None:
     run(work())
 
 
-def test_no_more_than_so_many_connections_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pool_limits_idle_connections(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "MAX_IDLE", 1)
     go_on = asyncio.Event()
 
@@ -141,7 +141,7 @@ def test_no_more_than_so_many_connections_wait(run: Run, monkeypatch: pytest.Mon
     run(work())
 
 
-def test_a_connection_that_waited_a_minute_is_dropped() -> None:
+def test_pool_closes_connections_after_a_minute_idle() -> None:
     may_end = {1: asyncio.Event(), 2: asyncio.Event()}
 
     async def script(peer: Peer) -> None:
@@ -169,7 +169,7 @@ def test_a_connection_that_waited_a_minute_is_dropped() -> None:
         runner.run(work())
 
 
-def test_a_connection_too_old_is_not_taken_even_if_nobody_swept() -> None:
+def test_pool_does_not_reuse_an_expired_connection() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TurnableClock)
@@ -184,8 +184,8 @@ def test_a_connection_too_old_is_not_taken_even_if_nobody_swept() -> None:
 
 
 @pytest.mark.parametrize("ending", ["shut", "reset"])
-def test_a_stale_connection_is_replaced_once(run: Run, ending: str) -> None:
-    """The upstream reads the second request and hangs up without a byte: it is asked again, on a new connection."""
+def test_stale_connection_is_replaced_once(run: Run, ending: str) -> None:
+    """The upstream reads the second request and disconnects without a byte: it is sent again on a new connection."""
     requests: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -204,7 +204,7 @@ def test_a_stale_connection_is_replaced_once(run: Run, ending: str) -> None:
     run(work())
 
 
-def test_a_new_connection_that_is_closed_without_an_answer_is_not_tried_again(run: Run) -> None:
+def test_new_connection_closed_without_an_answer_is_not_retried(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         peer.shut()
@@ -219,7 +219,7 @@ def test_a_new_connection_that_is_closed_without_an_answer_is_not_tried_again(ru
     run(work())
 
 
-def test_a_server_that_closes_as_soon_as_it_accepts_is_a_fault_at_once(run: Run) -> None:
+def test_server_that_closes_on_accept_is_disconnected(run: Run) -> None:
     async def script(peer: Peer) -> None:
         peer.shut()
 
@@ -233,7 +233,7 @@ def test_a_server_that_closes_as_soon_as_it_accepts_is_a_fault_at_once(run: Run)
     run(work())
 
 
-def test_a_kept_connection_that_dies_after_a_byte_of_an_answer_is_not_replaced(run: Run) -> None:
+def test_pooled_connection_that_fails_during_an_answer_is_not_replaced(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK)
@@ -252,7 +252,7 @@ def test_a_kept_connection_that_dies_after_a_byte_of_an_answer_is_not_replaced(r
     run(work())
 
 
-def test_a_connection_that_the_upstream_closed_while_it_waited_is_not_used(run: Run) -> None:
+def test_connection_closed_by_the_upstream_while_idle_is_not_reused(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK)
@@ -268,8 +268,8 @@ def test_a_connection_that_the_upstream_closed_while_it_waited_is_not_used(run: 
     run(work())
 
 
-def test_bytes_after_an_answer_end_the_connection(run: Run) -> None:
-    """Nothing that an upstream says unasked may become the answer to the next request."""
+def test_bytes_after_an_answer_close_the_connection(run: Run) -> None:
+    """Unrequested bytes of an upstream must not become the answer to the next request."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -286,7 +286,7 @@ def test_bytes_after_an_answer_end_the_connection(run: Run) -> None:
     run(work())
 
 
-def test_bytes_while_nobody_asked_end_the_connection(run: Run) -> None:
+def test_bytes_on_an_idle_connection_close_it(run: Run) -> None:
     now = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -306,7 +306,7 @@ def test_bytes_while_nobody_asked_end_the_connection(run: Run) -> None:
     run(work())
 
 
-def test_a_redirect_is_an_answer(run: Run) -> None:
+def test_redirect_is_returned_as_an_answer(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(b"HTTP/1.1 307 Elsewhere\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n")
@@ -320,8 +320,8 @@ def test_a_redirect_is_an_answer(run: Run) -> None:
     run(work())
 
 
-def test_an_answer_before_the_request_was_all_sent_does_not_keep_the_connection(run: Run) -> None:
-    """The rest of that request would be read as the beginning of the next one."""
+def test_early_answer_closes_the_connection(run: Run) -> None:
+    """The rest of that request would be read as the start of the next one."""
 
     async def script(peer: Peer) -> None:
         await peer.say(b"HTTP/1.1 413 Too much\r\ncontent-length: 0\r\n\r\n")
@@ -337,7 +337,7 @@ def test_an_answer_before_the_request_was_all_sent_does_not_keep_the_connection(
     run(work())
 
 
-def test_nobody_listens_there(run: Run) -> None:
+def test_refused_connection_is_upstream_unavailable(run: Run) -> None:
     """ERR-5: refused at once, and no address in the message."""
 
     async def work() -> None:
@@ -355,7 +355,7 @@ def test_nobody_listens_there(run: Run) -> None:
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 70])
-def test_a_name_that_does_not_resolve(run: Run, host: str) -> None:
+def test_unresolvable_host_is_upstream_unavailable(run: Run, host: str) -> None:
     async def work() -> None:
         async with network() as transport:
             with pytest.raises(UpstreamFault) as caught:
@@ -370,7 +370,7 @@ def test_a_name_that_does_not_resolve(run: Run, host: str) -> None:
     "url",
     ["ftp://h/", "h/v1", "http://", "http://h:99999/", "http://h:x/", "http://h/a b", "http://ü/", "http://h/\r\nx: y"],
 )
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     async def work() -> None:
         async with network() as transport:
             with pytest.raises(UpstreamFault, match="base_url is invalid"):
@@ -392,8 +392,8 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         ("a\n", ""),
     ],
 )
-def test_a_header_cannot_split_a_request(name: str, value: str) -> None:
-    """Invariant 5: and the message does not show what may be a key."""
+def test_header_with_line_breaks_is_refused(name: str, value: str) -> None:
+    """Invariant 5: and the message does not show a possible key."""
 
     async def work() -> None:
         async with serving(answer_always) as place, network() as transport:
@@ -405,8 +405,8 @@ def test_a_header_cannot_split_a_request(name: str, value: str) -> None:
     asyncio.run(work())
 
 
-def test_silence_instead_of_a_connection_has_a_limit(run: Run) -> None:
-    """A listener whose queue is full drops what knocks: no refusal, no connection."""
+def test_connect_timeout_is_enforced(run: Run) -> None:
+    """A listener with a full backlog drops connection attempts: no refusal, no connection."""
 
     async def work() -> None:
         with contextlib.ExitStack() as stack:
@@ -428,7 +428,7 @@ def test_silence_instead_of_a_connection_has_a_limit(run: Run) -> None:
     run(work())
 
 
-def test_cancelling_a_request_hangs_up_at_once(run: Run) -> None:
+def test_cancelled_request_disconnects_at_once(run: Run) -> None:
     asked, left = asyncio.Event(), asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -450,8 +450,8 @@ def test_cancelling_a_request_hangs_up_at_once(run: Run) -> None:
     run(work())
 
 
-def test_cancelling_while_it_connects_leaves_nothing(run: Run) -> None:
-    """At whichever step of the loop: it may have the socket by then, and never report its loss."""
+def test_cancelled_connect_leaves_no_connection(run: Run) -> None:
+    """At any step of the loop: it may have the socket by then, and never report its loss."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -474,7 +474,7 @@ def test_cancelling_while_it_connects_leaves_nothing(run: Run) -> None:
         run(work())
 
 
-def test_closing_ends_what_is_going_on(run: Run) -> None:
+def test_close_ends_running_exchanges(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(OK[:-1])
@@ -495,7 +495,7 @@ def test_closing_ends_what_is_going_on(run: Run) -> None:
     run(work())
 
 
-def test_closing_while_a_connection_is_made_ends_that_too(run: Run) -> None:
+def test_close_ends_pending_connects(run: Run) -> None:
     async def work() -> None:
         async with serving(answer_always) as place:
             for steps in range(8):

@@ -1,4 +1,4 @@
-"""Answers of every shape: cut anywhere, broken anywhere, slow on either side."""
+"""Upstream answers in every form: split anywhere, broken anywhere, slow on either side."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_turned_clock(work: Callable[[], Coroutine[None, None, None]]) -> None:
 
 
 @pytest.mark.parametrize("raw", [CHUNKED, WITH_LENGTH])
-def test_every_cut_gives_the_same_body(raw: bytes) -> None:
+def test_body_is_the_same_for_every_split(raw: bytes) -> None:
     async def read(parts: list[bytes]) -> None:
         wire = Wire()
         answer: HttpResponse = wire.answer()
@@ -55,8 +55,8 @@ def test_every_cut_gives_the_same_body(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [CHUNKED, WITH_LENGTH])
-def test_an_end_at_any_byte_is_a_fault(raw: bytes) -> None:
-    """Invariant 1 needs it: a cut answer must never look like a whole one."""
+def test_truncation_at_any_byte_is_a_fault(raw: bytes) -> None:
+    """Required by invariant 1: a truncated answer must never look complete."""
 
     async def work() -> None:
         for at in range(1, len(raw)):
@@ -73,7 +73,7 @@ def test_an_end_at_any_byte_is_a_fault(raw: bytes) -> None:
     asyncio.run(work())
 
 
-def test_an_end_before_the_first_byte_is_a_stale_connection() -> None:
+def test_end_before_the_first_byte_is_a_stale_connection() -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -97,8 +97,8 @@ def test_data_received_together_is_one_piece(run: Run) -> None:
     run(work())
 
 
-def test_each_piece_comes_as_soon_as_it_arrives(run: Run) -> None:
-    """HTTP-7: nothing waits for something to follow it."""
+def test_pieces_are_delivered_as_they_arrive(run: Run) -> None:
+    """HTTP-7: no piece waits for a following one."""
     taken = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -122,7 +122,7 @@ def test_each_piece_comes_as_soon_as_it_arrives(run: Run) -> None:
     run(work())
 
 
-def test_a_body_without_a_length_ends_with_the_connection(run: Run) -> None:
+def test_body_without_length_ends_with_the_connection(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(b"HTTP/1.0 200 OK\r\n\r\nuntil the end")
@@ -136,7 +136,7 @@ def test_a_body_without_a_length_ends_with_the_connection(run: Run) -> None:
     run(work())
 
 
-def test_a_body_without_a_length_that_is_reset_is_a_fault(run: Run) -> None:
+def test_reset_during_a_body_without_length_is_a_fault(run: Run) -> None:
     read = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -169,7 +169,7 @@ def test_a_body_without_a_length_that_is_reset_is_a_fault(run: Run) -> None:
         (OK + b"\r\n", b"ok"),
     ],
 )
-def test_answers_after_which_the_connection_lives_on(raw: bytes, body: bytes) -> None:
+def test_connection_is_reusable_after_complete_answers(raw: bytes, body: bytes) -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -183,7 +183,7 @@ def test_answers_after_which_the_connection_lives_on(raw: bytes, body: bytes) ->
 @pytest.mark.parametrize(
     "raw", [OK + b"H", OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), OK + b"\0\1", OK + OK]
 )
-def test_answers_after_which_it_does_not(raw: bytes) -> None:
+def test_connection_is_not_reused_after_answers_that_forbid_it(raw: bytes) -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -194,7 +194,7 @@ def test_answers_after_which_it_does_not(raw: bytes) -> None:
     asyncio.run(work())
 
 
-def test_bytes_after_the_last_one_do_not_break_the_answer() -> None:
+def test_bytes_after_the_body_do_not_affect_the_answer() -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -262,7 +262,7 @@ def test_heads_and_trailers_have_limits(raw: bytes, what: str) -> None:
     asyncio.run(work())
 
 
-def test_a_head_below_the_limits_is_taken_and_repeated_headers_are_joined() -> None:
+def test_large_head_is_accepted_and_repeated_headers_are_joined() -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
@@ -274,10 +274,10 @@ def test_a_head_below_the_limits_is_taken_and_repeated_headers_are_joined() -> N
     asyncio.run(work())
 
 
-# Time
+# Timeouts
 
 
-def test_no_first_byte_in_time() -> None:
+def test_first_byte_timeout_is_enforced() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(first_byte=20))
         await pass_time(19)
@@ -291,7 +291,7 @@ def test_no_first_byte_in_time() -> None:
     with_turned_clock(work)
 
 
-def test_silence_has_a_limit_and_any_byte_ends_it() -> None:
+def test_idle_timeout_is_enforced_and_reset_by_any_byte() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(first_byte=5, idle=20))
         for byte in CHUNKED[:60]:
@@ -305,7 +305,7 @@ def test_silence_has_a_limit_and_any_byte_ends_it() -> None:
     with_turned_clock(work)
 
 
-def test_comments_for_ever_have_an_end() -> None:
+def test_total_timeout_ends_an_endless_body() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(total=100))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -316,7 +316,7 @@ def test_comments_for_ever_have_an_end() -> None:
             await pass_time(10)
         wire.deliver(b": still here\n\n")
         await pass_time(11)
-        assert await anext(pieces) == b": still here\n\n"  # what came in time is still told
+        assert await anext(pieces) == b": still here\n\n"  # data that arrived in time is still delivered
         with pytest.raises(UpstreamFault, match="took longer than 100 s") as caught:
             await anext(pieces)
         assert caught.value.code == "upstream_timeout"
@@ -324,7 +324,7 @@ def test_comments_for_ever_have_an_end() -> None:
     with_turned_clock(work)
 
 
-def test_the_time_of_a_slow_reader_is_not_the_upstreams_silence() -> None:
+def test_idle_timeout_does_not_count_the_time_of_a_slow_reader() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(idle=10))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(40_000))
@@ -344,7 +344,7 @@ def test_the_time_of_a_slow_reader_is_not_the_upstreams_silence() -> None:
     with_turned_clock(work)
 
 
-def test_the_whole_has_a_limit_even_if_the_reader_is_the_slow_one() -> None:
+def test_total_timeout_includes_the_time_of_a_slow_reader() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(total=100))
         wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n" + bytes(40_000))
@@ -360,7 +360,7 @@ def test_the_whole_has_a_limit_even_if_the_reader_is_the_slow_one() -> None:
     with_turned_clock(work)
 
 
-def test_an_exchange_has_one_timer_and_none_when_it_is_over() -> None:
+def test_exchange_leaves_no_timer_behind() -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         answer = (wire := Wire()).answer(Timeouts(idle=10))
@@ -372,8 +372,8 @@ def test_an_exchange_has_one_timer_and_none_when_it_is_over() -> None:
     with_turned_clock(work)
 
 
-def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
-    """Clocks are floats: what lies between two moments may round to less than what was added to the first."""
+def test_timeout_reached_exactly_is_named_correctly() -> None:
+    """Clocks are floats: the difference of two moments may be rounded to less than the amount that was added."""
 
     async def work() -> None:
         for tenths in range(1, 200):
@@ -390,7 +390,7 @@ def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
     with_turned_clock(work)
 
 
-def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
+def test_timeouts_apply_to_real_sockets(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(b"HTTP/1.1 200 OK\r\n\r\nx")
@@ -410,7 +410,7 @@ def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
 # Slow readers, and readers that leave
 
 
-def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> None:
+def test_slow_reader_pauses_the_upstream_and_gets_everything(run: Run) -> None:
     size, step = 64 * 1024 * 1024, 64 * 1024
     sent = 0
 
@@ -423,7 +423,7 @@ def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> 
             sent += step
 
     async def stalled() -> int:
-        """What was sent when nothing more went through for a while."""
+        """The bytes sent when no more were accepted for a while."""
         before, still = -1, 0
         while still < 20:
             before, still = sent, still + 1 if before == sent else 0
@@ -446,12 +446,12 @@ def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> 
     run(work())
 
 
-def test_an_answer_that_ends_while_it_is_paused_leaves_a_socket_that_listens() -> None:
+def test_answer_that_ends_while_paused_resumes_its_socket() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(b"HTTP/1.1 200 OK\r\ncontent-length: 40000\r\n\r\n" + bytes(39_999))
         assert wire.paused
-        wire.deliver(b"x")  # a read that was on its way
+        wire.deliver(b"x")  # a read that was in progress
         assert not wire.paused
         assert wire.given_back == [wire.connection]
         assert len(await whole(answer)) == 40_000
@@ -459,7 +459,7 @@ def test_an_answer_that_ends_while_it_is_paused_leaves_a_socket_that_listens() -
     asyncio.run(work())
 
 
-def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
+def test_reader_that_stops_closes_the_connection(run: Run) -> None:
     left = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -501,7 +501,7 @@ def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
     run(work())
 
 
-def test_aborting_an_answer_that_was_read_is_harmless_and_one_that_was_not_is_no_end() -> None:
+def test_abort_of_an_unread_answer_raises_and_of_a_read_one_does_not() -> None:
     async def work() -> None:
         read, unread = (wires := [Wire(), Wire()])[0].answer(), wires[1].answer()
         for wire in wires:
@@ -517,7 +517,7 @@ def test_aborting_an_answer_that_was_read_is_harmless_and_one_that_was_not_is_no
     asyncio.run(work())
 
 
-def test_news_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
+def test_data_for_cancelled_readers_is_ignored() -> None:
     async def work() -> None:
         for news in (OK, b"", b"\0"):
             wire = Wire()
@@ -536,13 +536,13 @@ def test_news_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
     asyncio.run(work())
 
 
-# The body for a sink
+# Bodies delivered to a sink
 
 HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class Basin:
-    """A sink that keeps what it gets, and wants no more after so many pieces."""
+    """A sink that stores what it gets, and refuses more after a number of pieces."""
 
     def __init__(self, wants: int = 1_000_000) -> None:
         self.pieces: list[bytes] = []
@@ -555,14 +555,15 @@ class Basin:
 
 
 async def flowing(answer: HttpResponse, sink: Callable[[bytes], bool]) -> asyncio.Future[bool]:
-    """A flow that waits for what comes."""
+    """A flow that waits for each piece."""
     flow = asyncio.ensure_future(answer.flow(sink))
     await asyncio.sleep(0)
     return flow
 
 
-def test_a_piece_is_with_the_sink_before_anything_else_happens() -> None:
-    """No step of the event loop, no task and no future lies between the socket and the sink; what is read at once is one piece."""
+def test_flow_delivers_each_piece_synchronously() -> None:
+    """No step of the event loop, no task and no future lies between the socket and the sink; data read at once is one
+    piece."""
 
     async def work() -> None:
         answer = (wire := Wire()).answer()
@@ -580,7 +581,7 @@ def test_a_piece_is_with_the_sink_before_anything_else_happens() -> None:
     asyncio.run(work())
 
 
-def test_an_end_in_the_same_read_as_the_first_piece_is_a_flow_like_any_other() -> None:
+def test_flow_of_an_answer_in_one_read_completes() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(OK)
@@ -590,7 +591,7 @@ def test_an_end_in_the_same_read_as_the_first_piece_is_a_flow_like_any_other() -
     asyncio.run(work())
 
 
-def test_an_end_in_the_same_read_as_the_last_piece_is_told_after_it() -> None:
+def test_flow_ends_after_the_last_piece_of_the_same_read() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -603,8 +604,8 @@ def test_an_end_in_the_same_read_as_the_last_piece_is_told_after_it() -> None:
     asyncio.run(work())
 
 
-def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> None:
-    """Back-pressure: what comes meanwhile is held, and little of it."""
+def test_flow_pauses_the_socket_when_the_sink_stops() -> None:
+    """Back-pressure: data that arrives meanwhile is buffered, and little of it."""
 
     async def work() -> None:
         answer = (wire := Wire()).answer()
@@ -621,9 +622,7 @@ def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> Non
         assert basin.pieces == [b"a", b"b" + bytes(40_000)]
         assert not wire.paused
         wire.deliver(b"c")
-        assert [piece async for piece in _first(answer)] == [
-            b"c"
-        ]  # and whoever wants the rest may take it in another way
+        assert [piece async for piece in _first(answer)] == [b"c"]  # and the rest may be read in another way
 
     async def _first(answer: HttpResponse) -> AsyncIterator[bytes]:
         async for piece in answer.pieces():
@@ -633,7 +632,7 @@ def test_a_sink_that_wants_no_more_stops_the_socket_and_may_go_on_later() -> Non
     asyncio.run(work())
 
 
-def test_a_fault_in_the_middle_comes_after_what_came_before_it() -> None:
+def test_flow_raises_a_fault_after_the_earlier_pieces() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -664,7 +663,7 @@ def test_sink_errors_are_raised_in_flow_and_not_in_the_event_loop() -> None:
     asyncio.run(work())
 
 
-def test_a_flow_that_was_cancelled_pours_nothing_more() -> None:
+def test_cancelled_flow_delivers_nothing_more() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         wire.deliver(HEAD)
@@ -680,7 +679,7 @@ def test_a_flow_that_was_cancelled_pours_nothing_more() -> None:
     asyncio.run(work())
 
 
-def test_silence_in_a_flow_has_its_limit() -> None:
+def test_flow_has_an_idle_timeout() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer(Timeouts(idle=10))
         wire.deliver(HEAD)

@@ -1,4 +1,4 @@
-"""Which way to an upstream, and what a proxy may say about it."""
+"""The proxy of an upstream, and the answers of a proxy."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ PROXY = Proxy("proxy.example", 3128)
         ({"HTTP_PROXY": "http://proxy.example:3128"}, None),
     ],
 )
-def test_the_environment_names_the_proxy(environ: dict[str, str], proxy: Proxy | None) -> None:
+def test_proxy_comes_from_the_environment(environ: dict[str, str], proxy: Proxy | None) -> None:
     assert Proxies(environ).proxy_for("model.example", 443) == proxy
 
 
 @pytest.mark.parametrize(
     "url", ["socks5://user:secret@h:1", "https://user:secret@h:1", "http://user:secret@:1", "http://secret@h:port"]
 )
-def test_another_kind_of_proxy_is_refused_without_showing_its_password(url: str) -> None:
+def test_unsupported_proxy_is_refused_without_showing_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="HTTPS_PROXY: expected an address such as") as caught:
         Proxies({"HTTPS_PROXY": url})
     assert "secret" not in str(caught.value)
@@ -72,7 +72,7 @@ def test_another_kind_of_proxy_is_refused_without_showing_its_password(url: str)
         ("", "localhost.example", False),
     ],
 )
-def test_exceptions_are_reached_directly_and_so_is_this_machine(exceptions: str, host: str, direct: bool) -> None:
+def test_no_proxy_hosts_and_loopback_are_reached_directly(exceptions: str, host: str, direct: bool) -> None:
     for name in ("NO_PROXY", "no_proxy"):
         way = Proxies({"HTTPS_PROXY": "http://proxy.example:3128", name: exceptions}).proxy_for(host, 443)
         assert way == (None if direct else PROXY)
@@ -84,9 +84,7 @@ async def answer_always(peer: Peer) -> None:
         await peer.say(OK)
 
 
-def test_a_request_goes_through_the_tunnel_and_the_proxy_reads_none_of_it(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_https_request_is_tunnelled_and_encrypted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
@@ -135,7 +133,7 @@ def test_a_request_goes_through_the_tunnel_and_the_proxy_reads_none_of_it(
     run(work())
 
 
-def test_plain_http_does_not_go_through_it(run: Run) -> None:
+def test_plain_http_does_not_use_the_proxy(run: Run) -> None:
     async def work() -> None:
         async with serving(answer_always) as place, network({"HTTPS_PROXY": "http://127.0.0.1:1"}) as transport:
             assert await whole(await post(transport, place.url)) == b"ok"
@@ -155,7 +153,7 @@ def test_plain_http_does_not_go_through_it(run: Run) -> None:
         (b"", "closed the connection without a response"),
     ],
 )
-def test_a_proxy_that_does_not_agree(run: Run, said: bytes, why: str) -> None:
+def test_refusing_proxy_is_a_fault(run: Run, said: bytes, why: str) -> None:
     async def script(peer: Peer) -> None:
         request = await peer.request()
         assert request.startswith(b"CONNECT [fd00::1]:8443 HTTP/1.1\r\n")
@@ -173,7 +171,7 @@ def test_a_proxy_that_does_not_agree(run: Run, said: bytes, why: str) -> None:
     run(work())
 
 
-def test_a_proxy_that_is_not_there_and_one_that_says_nothing(run: Run) -> None:
+def test_unreachable_or_silent_proxy_is_a_fault(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.gone()
@@ -199,7 +197,7 @@ def test_a_proxy_that_is_not_there_and_one_that_says_nothing(run: Run) -> None:
     run(work())
 
 
-def test_an_answer_for_somebody_who_no_longer_waits_is_no_trouble() -> None:
+def test_proxy_answer_after_cancellation_is_ignored() -> None:
     async def work() -> None:
         wire = Wire()
         asking = asyncio.create_task(open_tunnel(wire.connection, PROXY, "model.example", 443))

@@ -1,4 +1,4 @@
-"""`upstream/server_dialects`: where each dialect is asked."""
+"""`upstream/server_dialects`: the URLs of each dialect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASE = "http://lab/v1"
         ("gemini", "/models/m:generateContent", "/models/m:streamGenerateContent?alt=sse"),
     ],
 )
-def test_a_turn_is_asked_for_where_the_dialect_has_it(dialect: str, whole: str, streamed: str) -> None:
+def test_url_of_a_turn_follows_the_dialect(dialect: str, whole: str, streamed: str) -> None:
     server_dialect = SERVER_DIALECTS[dialect]  # type: ignore[index]
     assert server_dialect.url(BASE, "m", streams=False) == BASE + whole
     assert server_dialect.url(BASE, "m", streams=True) == BASE + streamed
@@ -36,12 +36,12 @@ def test_a_turn_is_asked_for_where_the_dialect_has_it(dialect: str, whole: str, 
         ("m?x=1#y z:é", "models/m%3Fx%3D1%23y%20z%3A%C3%A9"),
     ],
 )
-def test_a_model_in_a_path_can_change_nothing_but_its_own_place(model: str, path: str) -> None:
+def test_model_in_a_path_is_escaped(model: str, path: str) -> None:
     assert SERVER_DIALECTS["gemini"].url(BASE, model, streams=False) == f"{BASE}/{path}:generateContent"
 
 
 @pytest.mark.parametrize("model", ["..", "../files", "models/../files", "a//b", "a/./b", "a/", "/a", "models/"])
-def test_a_model_that_leads_elsewhere_is_refused(model: str) -> None:
+def test_model_with_path_traversal_is_refused(model: str) -> None:
     """Security: no field of a request chooses another path of the server."""
     with pytest.raises(InvalidValue) as caught:
         model_resource_name(model)

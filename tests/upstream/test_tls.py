@@ -1,4 +1,4 @@
-"""TLS over real sockets: who is believed, who is not, and where a stream ends."""
+"""TLS over real sockets: which certificates are accepted, and where a stream ends."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ async def answer_always(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_server_that_proves_its_name_is_asked_and_asked_again_on_the_same_connection(
-    run: Run, version: ssl.TLSVersion
-) -> None:
+def test_tls_connection_with_a_valid_certificate_is_reused(run: Run, version: ssl.TLSVersion) -> None:
     context = server_side()
     context.minimum_version = context.maximum_version = version
     asked_for: list[str | None] = []
@@ -60,7 +58,7 @@ def test_a_server_that_proves_its_name_is_asked_and_asked_again_on_the_same_conn
     run(work())
 
 
-def test_an_address_can_be_proved_too(run: Run) -> None:
+def test_certificate_of_an_ip_address_is_accepted(run: Run) -> None:
     async def work() -> None:
         async with serving(answer_always, server_side("127.0.0.1")) as place, network() as transport:
             assert await whole(await post(transport, f"https://127.0.0.1:{place.port}/")) == b"ok"
@@ -76,7 +74,7 @@ def test_an_address_can_be_proved_too(run: Run) -> None:
         (server_side(authority=trustme.CA()), "SSL_CERT_FILE can name others"),
     ],
 )
-def test_a_server_that_cannot_prove_its_name_hears_nothing(run: Run, context: ssl.SSLContext, why: str) -> None:
+def test_server_with_an_invalid_certificate_receives_no_request(run: Run, context: ssl.SSLContext, why: str) -> None:
     """ERR-5: 502 at once, and the message names no host."""
     heard: list[bytes] = []
 
@@ -96,7 +94,7 @@ def test_a_server_that_cannot_prove_its_name_hears_nothing(run: Run, context: ss
     run(work())
 
 
-def test_a_server_that_does_not_speak_tls(run: Run) -> None:
+def test_server_without_tls_is_upstream_unavailable(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.say(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await peer.gone()
@@ -110,7 +108,7 @@ def test_a_server_that_does_not_speak_tls(run: Run) -> None:
     run(work())
 
 
-def test_a_server_that_hangs_up_in_the_handshake(run: Run) -> None:
+def test_disconnect_during_the_handshake_is_upstream_unavailable(run: Run) -> None:
     async def script(peer: Peer) -> None:
         peer.shut()
 
@@ -124,7 +122,7 @@ def test_a_server_that_hangs_up_in_the_handshake(run: Run) -> None:
     run(work())
 
 
-def test_cancelling_in_the_middle_of_the_handshake_leaves_nothing(run: Run) -> None:
+def test_cancelled_handshake_leaves_no_connection(run: Run) -> None:
     met = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -144,8 +142,8 @@ def test_cancelling_in_the_middle_of_the_handshake_leaves_nothing(run: Run) -> N
 
 
 @pytest.mark.parametrize(("ending", "is_proper"), [("shut", True), ("abort", False)])
-def test_an_end_counts_only_if_it_was_announced(run: Run, ending: str, is_proper: bool) -> None:
-    """Anybody on the way can close a connection; only the server can say inside TLS that it has no more to say."""
+def test_body_end_requires_a_tls_close_notify(run: Run, ending: str, is_proper: bool) -> None:
+    """Anybody on the path can close a connection; only the server can announce the end inside TLS."""
     read = asyncio.Event()
 
     async def script(peer: Peer) -> None:
@@ -166,7 +164,7 @@ def test_an_end_counts_only_if_it_was_announced(run: Run, ending: str, is_proper
     run(work())
 
 
-def test_bytes_that_are_no_tls_in_the_middle_end_the_exchange(run: Run) -> None:
+def test_invalid_tls_record_ends_the_exchange(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(b"HTTP/1.1 200 OK\r\n\r\nx")
@@ -182,7 +180,7 @@ def test_bytes_that_are_no_tls_in_the_middle_end_the_exchange(run: Run) -> None:
     run(work())
 
 
-def test_large_bodies_go_both_ways_and_a_slow_reader_stops_the_upstream(run: Run) -> None:
+def test_large_bodies_work_over_tls_with_back_pressure(run: Run) -> None:
     body = bytes(range(256)) * 4096 * 8
     sent = 0
 

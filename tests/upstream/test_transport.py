@@ -1,4 +1,4 @@
-"""`upstream/transport`: every answer has a flow, also one that only knows pieces."""
+"""`upstream/transport`: every answer has a flow, including answers that only have pieces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.transport import flow_of
 
 
-def test_pieces_flow_to_a_sink_that_may_stop_and_go_on() -> None:
+def test_flow_of_pieces_can_stop_and_continue() -> None:
     async def work() -> None:
         came: list[bytes] = []
 
@@ -29,7 +29,7 @@ def test_pieces_flow_to_a_sink_that_may_stop_and_go_on() -> None:
     asyncio.run(work())
 
 
-def test_a_fault_among_pieces_is_raised_by_their_flow() -> None:
+def test_flow_of_pieces_raises_their_fault() -> None:
     async def work() -> None:
         flow = flow_of(ScriptedAnswer([b"a", UpstreamFault("gone", code="upstream_disconnected")], {}))
         with pytest.raises(UpstreamFault, match="gone"):
@@ -38,7 +38,7 @@ def test_a_fault_among_pieces_is_raised_by_their_flow() -> None:
     asyncio.run(work())
 
 
-def test_an_answer_from_a_socket_has_a_flow_of_its_own() -> None:
+def test_socket_answer_has_its_own_flow() -> None:
     async def work() -> None:
         answer = (wire := Wire()).answer()
         assert flow_of(answer) == answer.flow

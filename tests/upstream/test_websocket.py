@@ -1,4 +1,4 @@
-"""A WebSocket to a server: the upgrade, messages, goodbyes, and servers that are none."""
+"""A WebSocket to a server: the upgrade, messages, closing, and servers that do not support it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def meet(
     run(whole())
 
 
-def test_messages_come_whole_however_they_are_cut_and_pings_are_answered(run: Run) -> None:
+def test_websocket_joins_fragments_and_answers_pings(run: Run) -> None:
     """RFC 6455, 5.4 and 5.5.2."""
     heard: list[bytes] = []
 
@@ -50,7 +50,7 @@ def test_messages_come_whole_however_they_are_cut_and_pings_are_answered(run: Ru
     assert heard[0][:2] == b"\x8a\x81"
 
 
-def test_sent_frames_are_masked_and_whole(run: Run) -> None:
+def test_websocket_sends_masked_whole_frames(run: Run) -> None:
     got: list[bytes] = []
 
     async def script(peer: Peer) -> None:
@@ -78,7 +78,7 @@ def test_sent_frames_are_masked_and_whole(run: Run) -> None:
         (b"", "upstream_disconnected", "without a close frame"),
     ],
 )
-def test_the_end_is_told_after_what_came_before_it(run: Run, bytes_of_end: bytes, code: str, words: str) -> None:
+def test_websocket_raises_the_end_after_earlier_messages(run: Run, bytes_of_end: bytes, code: str, words: str) -> None:
     async def script(peer: Peer) -> None:
         await accept(peer, text("last") + bytes_of_end)
         if not bytes_of_end:
@@ -98,7 +98,7 @@ def test_the_end_is_told_after_what_came_before_it(run: Run, bytes_of_end: bytes
     meet(run, script, work)
 
 
-def test_a_reader_that_is_slow_stops_the_socket(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_websocket_reader_pauses_the_socket(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "MAX_BUFFERED", 10)
 
     async def script(peer: Peer) -> None:
@@ -114,7 +114,7 @@ def test_a_reader_that_is_slow_stops_the_socket(run: Run, monkeypatch: pytest.Mo
     meet(run, script, work)
 
 
-def test_a_message_beyond_all_measure_ends_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_websocket_message_is_a_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "MAX_MESSAGE", 10)
 
     async def script(peer: Peer) -> None:
@@ -135,7 +135,7 @@ def test_a_message_beyond_all_measure_ends_it(run: Run, monkeypatch: pytest.Monk
         (b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\n\r\nno", 404),  # until the connection ends
     ],
 )
-def test_a_refusal_is_told_with_its_answer(run: Run, answer: bytes, status: int) -> None:
+def test_refused_upgrade_raises_with_status_and_body(run: Run, answer: bytes, status: int) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.say(answer)
@@ -175,7 +175,7 @@ def test_invalid_upgrade_response_is_a_fault(run: Run, answer: bytes) -> None:
     run(whole())
 
 
-def test_a_header_that_would_begin_another_is_refused(run: Run) -> None:
+def test_upgrade_header_with_a_line_break_is_refused(run: Run) -> None:
     async def whole() -> None:
         async with network() as transport:
             with pytest.raises(UpstreamFault, match="line break"):
@@ -186,7 +186,7 @@ def test_a_header_that_would_begin_another_is_refused(run: Run) -> None:
     run(whole())
 
 
-def test_a_server_that_is_silent_is_not_waited_for_for_ever() -> None:
+def test_silent_websocket_server_times_out() -> None:
     async def mute(peer: Peer) -> None:
         await peer.request()
         await peer.gone()

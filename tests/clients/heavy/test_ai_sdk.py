@@ -1,5 +1,6 @@
-"""The AI SDK runs a loop of two tools through the gateway, with each of its providers, streaming and whole, over a server of each
-dialect. Some of its providers drop what a server wants back; the gateway keeps responses here, and restores it."""
+"""The AI SDK runs a loop of two tools through the gateway, with each of its providers, streaming and plain, over a
+server of each dialect. Some of its providers drop reasoning that a server requires back; the gateway stores responses
+here and restores it."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ PLAN = {
 @pytest.mark.parametrize("how", ["stream", "generate"])
 @pytest.mark.parametrize("provider", ["open-responses", "openai", "openai-chat", "anthropic"])
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_the_ai_sdk_completes_a_loop_of_tools(behind: Behind, provider: str, how: str, tmp_path: Path) -> None:
-    """RSN-2, API-6: three calls, two of them at once; results in their order, thoughts back at their maker, usage added up."""
+def test_ai_sdk_completes_a_tool_loop(behind: Behind, provider: str, how: str, tmp_path: Path) -> None:
+    """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server, usage summed."""
     workplace = tmp_path / "workplace"
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")
@@ -65,7 +66,7 @@ def test_the_ai_sdk_completes_a_loop_of_tools(behind: Behind, provider: str, how
 
 
 def run_ai_sdk(provider: str, how: str, gateway: str, workplace: Path, home: Path) -> dict[str, Any]:
-    """What the program says, which stands beside its packages as any program does."""
+    """The output of the program, which is placed beside its packages."""
     if not (CLIENTS / "ai").exists():
         pytest.fail("the AI SDK is not installed; run `make test-clients`")
     (home / "node_modules").symlink_to(CLIENTS)

@@ -1,7 +1,7 @@
 """The Node SDK of Messages runs its tool runner through the gateway, over a server of each dialect.
 
-The runner asks for threads, which are not served: it is told so in the words that it knows, and goes on with whole histories.
-"""
+The runner requests threads, which are not supported: it gets the refusal that it expects, and continues with whole
+histories."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ PLAN = {
 
 @pytest.mark.parametrize("how", ["stream", "whole"])
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_tool_runner_of_the_node_sdk_goes_on_without_threads(behind: Behind, how: str, tmp_path: Path) -> None:
-    """API-6, F-4: three turns after one refusal; the tool that failed is one at the server too."""
+def test_tool_runner_of_the_node_sdk_continues_without_threads(behind: Behind, how: str, tmp_path: Path) -> None:
+    """API-6, F-4: three turns after one refusal; the failed tool call is marked as failed at the server too."""
     workplace = tmp_path / "workplace"
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")

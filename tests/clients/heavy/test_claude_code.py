@@ -1,6 +1,6 @@
-"""Claude Code does a task through the gateway, over a server of each dialect: it runs a command, then reads and writes at once, and
-says its last word. What it sends besides (betas, adaptive thinking, system messages in the middle, marks for the cache) is carried
-or left out, and no strict server minds."""
+"""Claude Code does a task through the gateway, over a server of each dialect: it runs a command, then reads and writes
+at once, and answers. Its other fields (betas, adaptive thinking, system messages in the middle, cache marks) are
+forwarded or left out, and no strict server refuses them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WORDS = '"friendlier" \\o/ 👋\n'
 
 
 @pytest.mark.parametrize("behind", [*SERVERS, PLAIN_MESSAGES], ids=lambda behind: behind.profile)
-def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -> None:
-    """RSN-2, API-6: three calls, two of them at once; results in their order, thoughts back at their maker."""
+def test_claude_code_completes_a_tool_loop(behind: Behind, tmp_path: Path) -> None:
+    """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server."""
     workplace = place(tmp_path)
     with behind.gateway(plan(workplace)) as (gateway, upstream):
         events = run_claude(gateway.url, workplace, tmp_path)
@@ -46,8 +46,8 @@ def test_claude_code_completes_a_loop_of_tools(behind: Behind, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_claude_code_goes_on_after_a_tool_that_failed(behind: Behind, tmp_path: Path) -> None:
-    """F-4: a command that ends with 3 is an `is_error` result, which no server but one of its own API has a field for."""
+def test_claude_code_continues_after_a_failed_tool(behind: Behind, tmp_path: Path) -> None:
+    """F-4: a command that exits with 3 is an `is_error` result, for which only servers of the same API have a field."""
     plan = {0: turn(call("call_1", "Bash", command="exit 3", description="Fails")), 1: turn(testing.text("It failed."))}
     with behind.gateway(plan) as (gateway, upstream):
         events = run_claude(gateway.url, place(tmp_path), tmp_path)
@@ -57,8 +57,8 @@ def test_claude_code_goes_on_after_a_tool_that_failed(behind: Behind, tmp_path: 
     assert "Exit code 3" in text
 
 
-def test_what_claude_code_says_besides_arrives_at_a_server_of_its_own_api(tmp_path: Path) -> None:
-    """REQ-7, F-4: betas, thinking as the model sees fit, system messages in the middle, marks for the cache; nothing is lost."""
+def test_claude_code_betas_and_cache_marks_reach_a_messages_server(tmp_path: Path) -> None:
+    """REQ-7, F-4: betas, adaptive thinking, system messages in the middle, cache marks; nothing is lost."""
     workplace = place(tmp_path)
     with MESSAGES.gateway(plan(workplace)) as (gateway, upstream):
         run_claude(gateway.url, workplace, tmp_path)
@@ -76,8 +76,8 @@ def test_what_claude_code_says_besides_arrives_at_a_server_of_its_own_api(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second"), [(MESSAGES, RESPONSES), (RESPONSES, CHAT), (CHAT, MESSAGES)], ids=lambda behind: behind.profile
 )
-def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, tmp_path: Path) -> None:
-    """RSN-3: the thoughts of the first never reach the second, which takes the rest of the history."""
+def test_claude_code_continues_with_another_server(first: Behind, second: Behind, tmp_path: Path) -> None:
+    """RSN-3: the reasoning of the first server never reaches the second, which accepts the rest of the history."""
     workplace = place(tmp_path)
     with first.gateway(plan(workplace)) as (gateway, _):
         run_claude(gateway.url, workplace, tmp_path)
@@ -95,8 +95,8 @@ def test_claude_code_goes_on_with_another_server(first: Behind, second: Behind, 
 
 
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_claude_code_asks_for_a_title_besides(behind: Behind, tmp_path: Path) -> None:
-    """REQ-1: as JSON by a schema, without tools; what it would send elsewhere is switched off one by one."""
+def test_claude_code_requests_a_title_in_parallel(behind: Behind, tmp_path: Path) -> None:
+    """REQ-1: as JSON by a schema, without tools; its traffic to other hosts is switched off by separate settings."""
     elsewhere = {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "",
         "DISABLE_TELEMETRY": "1",
@@ -117,7 +117,7 @@ def place(folder: Path) -> Path:
 
 
 def plan(workplace: Path) -> dict[int, Reply]:
-    """Looks; reads and writes at once; says that it is done."""
+    """Reads; reads and writes at once; then answers that it is done."""
     look = "cat greeting.txt && echo looked > looked.txt"
     return {
         0: turn(
@@ -135,7 +135,7 @@ def plan(workplace: Path) -> dict[int, Reply]:
 
 
 def run_claude(gateway: str, workplace: Path, home: Path, *options: str, **changes: str) -> list[dict[str, Any]]:
-    """What `claude -p` tells, line by line."""
+    """The output of `claude -p`, line by line."""
     *exports, asked = block("ANTHROPIC_BASE_URL").replace("http://127.0.0.1:8080", gateway).splitlines()
     environ = dict(line.removeprefix("export ").split("=", 1) for line in exports)
     _, *documented = shlex.split(asked)
@@ -144,5 +144,5 @@ def run_claude(gateway: str, workplace: Path, home: Path, *options: str, **chang
     return [msgspec.json.decode(line) for line in told.splitlines()]
 
 
-# What is run is written above: nobody has to be asked for leave.
+# The commands are written above, so no permission is needed.
 OPTIONS = ("--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")

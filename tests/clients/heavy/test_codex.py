@@ -1,9 +1,8 @@
-"""Codex completes a turn through the gateway: a shell command, a patch that really changes a file, a last word. Over a WebSocket it
-goes on with a second one.
+"""Codex completes a turn through the gateway: a shell command, a patch that really changes a file, a final answer. Over
+a WebSocket it continues with a second turn.
 
-`make test-clients` installs it into `.clients` and runs this; `make test` does not. The upstream is strict: what real servers
-refuse fails the test.
-"""
+`make test-clients` installs it into `.clients` and runs these tests; `make test` does not. The upstream is strict: a
+request that real servers refuse fails the test."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def test_codex_completes_a_turn_over_a_chat_server(way: Way, tmp_path: Path) -> 
 
 
 @WAYS
-def test_codex_completes_a_turn_over_a_responses_server_that_knows_only_functions(way: Way, tmp_path: Path) -> None:
+def test_codex_completes_a_turn_over_a_responses_server_with_functions_only(way: Way, tmp_path: Path) -> None:
     profile = tmp_path / "plain.toml"
     profile.write_text(block("extension_tools"))
     with ResponsesServer(script(way)) as upstream:
@@ -85,8 +84,8 @@ def test_codex_completes_a_turn_over_a_responses_server_that_knows_only_function
     assert upstream.received[2].json["input"][-1]["call_id"] == "call_2"
 
 
-def test_codex_gives_a_chat_server_its_thoughts_back(tmp_path: Path) -> None:
-    """RSN-2: one that refuses a call without them."""
+def test_codex_returns_reasoning_to_a_chat_server(tmp_path: Path) -> None:
+    """RSN-2: a server that refuses a call without its reasoning."""
     with ChatServer(script(FREEFORM), strict_fields=True, wants_reasoning=True) as upstream:
         said = turn_of_codex(FREEFORM, upstream, tmp_path, {"profile": "deepseek"})
         assert upstream.refusals == []
@@ -96,7 +95,7 @@ def test_codex_gives_a_chat_server_its_thoughts_back(tmp_path: Path) -> None:
 
 @WAYS
 def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path) -> None:
-    """RSN-2: with its signed thoughts, which Codex keeps sealed."""
+    """RSN-2: with its signed reasoning, which Codex stores sealed."""
     with MessagesServer(script(way), system_messages=True) as upstream:
         said = turn_of_codex(way, upstream, tmp_path, {"dialect": "messages", "profile": "anthropic"})
         assert upstream.refusals == []
@@ -108,8 +107,8 @@ def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path)
     assert last.thoughts == 2
 
 
-def test_codex_completes_a_turn_over_a_responses_server_that_knows_its_tools(tmp_path: Path) -> None:
-    """RSN-2: tools, and what is sealed, go through as they are."""
+def test_codex_completes_a_turn_over_a_responses_server_with_its_tools(tmp_path: Path) -> None:
+    """RSN-2: tools and sealed reasoning are forwarded unchanged."""
     said = script(FREEFORM)
     said[1] = turn(
         testing.reasoning("Now I know."), testing.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:])
@@ -127,8 +126,8 @@ def test_codex_completes_a_turn_over_a_responses_server_that_knows_its_tools(tmp
 WEBSOCKET = "supports_websockets = true"
 
 
-def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
-    """WS-1, WS-2, WS-5, PREV-4: each run warms its connection up, then sends only what is new; nothing of it is stored."""
+def test_codex_continues_a_session_over_a_websocket(tmp_path: Path) -> None:
+    """WS-1, WS-2, WS-5, PREV-4: each run warms up its connection, then sends only new items; nothing is stored."""
     look = call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"})
     again = call("call_2", "exec_command", {"cmd": "cat looked.txt"})
     said = [
@@ -169,7 +168,7 @@ def test_codex_goes_on_with_a_session_over_a_websocket(tmp_path: Path) -> None:
     assert calls == ["call_1", "call_2"]
 
 
-def test_codex_falls_back_where_websockets_are_switched_off(tmp_path: Path) -> None:
+def test_codex_falls_back_to_http_if_websockets_are_disabled(tmp_path: Path) -> None:
     with ChatServer([turn(testing.text(LAST_WORDS))], strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
         server = config.ServerConfig(websocket=False)
@@ -191,19 +190,19 @@ async def count_kept(kept_in: config.StoreConfig) -> int:
 
 
 def message_of(events: list[dict[str, Any]]) -> str:
-    """Codex's last word."""
+    """Codex's final answer."""
     items = [event["item"] for event in events if event["type"] == "item.completed"]
     return str([item["text"] for item in items if item["type"] == "agent_message"][-1])
 
 
 def requests_in(folder: Path) -> list[dict[str, Any]]:
-    """What Codex sent, message by message."""
+    """The messages that Codex sent."""
     found = [read_trace(folder, summary.id).client_request for summary in list_traces(folder)]
     return [msgspec.json.decode(each.body.raw) for each in found if each is not None]
 
 
 def script(way: Way) -> list[Reply]:
-    """Looks, then patches, then says that it is done."""
+    """Reads, then patches, then answers that it is done."""
     return [
         turn(testing.reasoning("I look ", "first."), testing.text("Let me look."), call("call_1", *way.look)),
         turn(testing.reasoning("Now I know."), call("call_2", *way.patch)),
@@ -218,7 +217,7 @@ def call(id: str, name: str, arguments: Mapping[str, str]) -> Any:
 
 
 def turn_of_codex(way: Way, upstream: Any, folder: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `codex exec --json` says, through a gateway configured as the documentation has it."""
+    """The output of `codex exec --json`, through a gateway configured as documented."""
     (documented,) = config.parse_config(block("[[upstreams]]"), "antiphon.toml", {}).upstreams
     assert documented.upstream_model("gpt-5.5") == "mock-1"
     models = [*documented.models, config.ModelRule(from_=way.model, to="mock-1")]
@@ -243,7 +242,7 @@ def places(folder: Path, gateway: str, *settings: str) -> tuple[Path, Path]:
 
 
 def exec_codex(way: Way, home: Path, workplace: Path, command: Sequence[str] = ()) -> list[dict[str, Any]]:
-    # No sandbox: it needs rights that a container rarely has, and what is run is written above.
+    # No sandbox: it needs rights that a container rarely has, and the commands are written above.
     settings = ["--model", way.model, "--dangerously-bypass-approvals-and-sandbox", "-c", "analytics.enabled=false"]
     _, *documented = shlex.split(block("codex exec").splitlines()[-1])
     asked = [str(installed("codex")), *(command or documented), "--json", *settings]

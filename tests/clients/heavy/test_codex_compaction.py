@@ -1,5 +1,6 @@
-"""Codex compacts a session through the gateway, over HTTP and over a WebSocket: its trigger gives one compaction, and it goes on
-from there. It does so by itself with a provider that calls itself OpenAI, once a turn has used more tokens than it may."""
+"""Codex compacts a session through the gateway, over HTTP and over a WebSocket: its trigger gives one compaction, and
+it continues from there. With a provider named OpenAI it does so by itself, once a turn has used more tokens than
+allowed."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ NOTES = "The user wants looked.txt; it was written."
 
 
 @pytest.mark.parametrize("settings", [[], [WEBSOCKET]], ids=["http", "websocket"])
-def test_codex_compacts_in_the_middle_of_its_work_and_goes_on(settings: list[str], tmp_path: Path) -> None:
-    """CMP-1, CMP-3: exactly one compaction item, which comes back as input and informs what follows."""
+def test_codex_compacts_during_a_turn_and_continues(settings: list[str], tmp_path: Path) -> None:
+    """CMP-1, CMP-3: exactly one compaction item, which is sent back as input and informs the following turns."""
     said: list[Reply] = [
         turn(call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"}), testing.usage(50_000, 10)),
         turn(testing.text("Done."), testing.usage(500, 10)),

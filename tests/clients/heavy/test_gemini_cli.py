@@ -1,5 +1,5 @@
-"""Gemini CLI does a task through the gateway, over a server of each dialect: its router asks for a score as JSON, by a schema with
-types in capitals, then it reads two files, of which one is not there, writes one, and says its last word."""
+"""Gemini CLI does a task through the gateway, over a server of each dialect: its router requests a score as JSON, by a
+schema with types in capitals, then it reads two files, of which one does not exist, writes one, and answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ SCORE = {"complexity_reasoning": "one file", "complexity_score": 10}
 
 @pytest.mark.parametrize("routed", [True, False], ids=["routed", "one-model"])
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_gemini_cli_completes_a_loop_of_tools(behind: Behind, routed: bool, tmp_path: Path) -> None:
-    """API-6, F-4, REQ-1: the router's schema is taken by every strict server; a tool that failed is told as one."""
+def test_gemini_cli_completes_a_tool_loop(behind: Behind, routed: bool, tmp_path: Path) -> None:
+    """API-6, F-4, REQ-1: the router's schema is accepted by every strict server; a failed tool call is marked as
+    failed."""
     workplace = tmp_path / "workplace"
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")
@@ -56,5 +57,5 @@ def test_gemini_cli_completes_a_loop_of_tools(behind: Behind, routed: bool, tmp_
     assert any("complexity_score" in json.dumps(body) for body in asides) is routed
 
 
-# What is run is written above: nobody has to be asked for leave.
+# The commands are written above, so no permission is needed.
 OPTIONS = ("--skip-trust", "--approval-mode", "yolo", "--output-format", "json")

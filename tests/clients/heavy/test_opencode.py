@@ -1,5 +1,5 @@
-"""opencode does a task through the gateway in each of its ways to speak, over a server of each dialect: it runs a command, then
-reads and writes at once, then says its last word. Beside its loop it asks for a title."""
+"""opencode does a task through the gateway with each of its providers, over a server of each dialect: it runs a
+command, then reads and writes at once, then answers. In parallel it requests a title."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LAST_WORDS = "The greeting is friendlier now."
 
 @pytest.mark.parametrize("provider", ["responses", "messages", "chat"])
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
-def test_opencode_completes_a_loop_of_tools(behind: Behind, provider: str, tmp_path: Path) -> None:
-    """RSN-2, API-6: three calls, two of them at once; results in their order, thoughts back at their maker."""
+def test_opencode_completes_a_tool_loop(behind: Behind, provider: str, tmp_path: Path) -> None:
+    """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server."""
     workplace = tmp_path / "workplace"
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")
@@ -56,19 +56,19 @@ def test_opencode_completes_a_loop_of_tools(behind: Behind, provider: str, tmp_p
     ]
     assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3"]
     assert all("hello" in text for _, text in last.results[:2])
-    # A client of chat has no place for what is sealed: its maker alone can be given back what it said openly.
+    # A chat client has no field for sealed reasoning: only a server that sends plain reasoning gets it back.
     assert last.thoughts == (0 if provider == "chat" and behind is not CHAT else 2)
 
 
 def run_opencode(provider: str, gateway: str, workplace: Path, home: Path) -> list[dict[str, Any]]:
-    """What `opencode run` tells, line by line."""
+    """The output of `opencode run`, line by line."""
     (workplace / "opencode.json").write_text(block("opencode.ai/config.json").replace("http://127.0.0.1:8080", gateway))
     _, *documented = shlex.split(block("opencode run").replace("responses/", f"{provider}/"))
     told = run([str(installed("opencode")), *documented, "--format", "json", "--auto"], workplace, home, ALONE)
     return [msgspec.json.decode(line) for line in told.splitlines()]
 
 
-# It looks for nothing elsewhere: no newer version of itself, no list of models, no language servers, nothing to share.
+# It contacts no other host: no update check, no model list, no language servers, no sharing.
 ALONE = {
     "OPENCODE_DISABLE_MODELS_FETCH": "1",
     "OPENCODE_DISABLE_AUTOUPDATE": "1",

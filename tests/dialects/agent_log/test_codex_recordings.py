@@ -40,13 +40,13 @@ def response_of_recording(name: str) -> Response:
 
 
 @every_recording
-def test_the_events_of_a_recording_obey_the_grammar(name: str) -> None:
+def test_recording_passes_the_grammar(name: str) -> None:
     """Law (a), B-5."""
     assert find_violations(events_of(RECORDINGS[name])) == []
 
 
 @every_recording
-def test_every_cut_of_the_bytes_gives_the_same_events(name: str) -> None:
+def test_recording_gives_the_same_events_for_every_split(name: str) -> None:
     """Law (b)."""
     data = RECORDINGS[name]
     whole = events_of(data)
@@ -56,7 +56,7 @@ def test_every_cut_of_the_bytes_gives_the_same_events(name: str) -> None:
 
 
 @every_recording
-def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(name: str) -> None:
+def test_truncated_recording_ends_once_with_no_open_items(name: str) -> None:
     """Law (e), ITEM-3, STR-7."""
     data = RECORDINGS[name]
     for place in range(0, len(data), 11):
@@ -65,7 +65,7 @@ def test_a_recording_cut_anywhere_ends_once_and_leaves_nothing_open(name: str) -
         assert [event for event in events if isinstance(event, TerminalEvent)] == events[-1:]
 
 
-def test_a_message_is_a_message() -> None:
+def test_agent_message_becomes_a_message() -> None:
     response = response_of_recording("text")
     (message,) = response.output
     assert isinstance(message, Message)
@@ -74,7 +74,7 @@ def test_a_message_is_a_message() -> None:
     assert response.usage.input_tokens == 6639
 
 
-def test_commands_and_changed_files_are_codexs_own_items() -> None:
+def test_commands_and_file_changes_become_codex_extension_items() -> None:
     """B-3."""
     response = response_of_recording("command_and_patch")
     assert [type_of(item) for item in response.output] == [
@@ -85,7 +85,7 @@ def test_commands_and_changed_files_are_codexs_own_items() -> None:
     assert (failed.string_member("status"), failed.string_member("aggregated_output")) == ("failed", "no\n")
 
 
-def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
+def test_mcp_tool_call_becomes_a_call_and_its_output() -> None:
     call, output, _ = response_of_recording("mcp_tool_call").output
     assert isinstance(call, FunctionCall)
     assert isinstance(output, FunctionCallOutput)
@@ -94,14 +94,14 @@ def test_a_tool_of_a_server_is_a_call_and_its_output() -> None:
     assert "first" in str(output.output)
 
 
-def test_a_turn_that_its_server_refused_has_failed() -> None:
+def test_refused_turn_fails_the_response() -> None:
     response = response_of_recording("refused")
     assert response.status == "failed"
     assert response.error is not None
     assert "the model is broken" in response.error.message
 
 
-def test_a_line_that_is_no_event_is_a_loss() -> None:
+def test_line_that_is_no_event_is_a_loss() -> None:
     """F-4."""
     request = Request(model="codex")
     to_hub = codex_log(request)

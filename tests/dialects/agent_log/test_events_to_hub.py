@@ -1,4 +1,4 @@
-"""VT Code's lines: the same language, in an envelope if it is asked for one, with items of its own."""
+"""VT Code's lines: the same events, optionally in an envelope, with its own items."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def response_of_lines(lines: list[bytes], slug: str = "vtcode") -> Response:
     return fold(events)
 
 
-def test_a_turn_is_told_by_the_documents_tables() -> None:
-    """B-3, B-5: in its own words, and in the envelope that names the version of its schema."""
+def test_turn_is_translated_with_and_without_envelope() -> None:
+    """B-3, B-5: bare events, and events in the envelope with the version of the schema."""
     plain = response_of_lines([msgspec.json.encode(line) for line in LINES])
     wrapped = response_of_lines([msgspec.json.encode({"schema_version": "0.8.0", "event": line}) for line in LINES])
     assert plain == wrapped
@@ -55,6 +55,6 @@ def test_a_turn_is_told_by_the_documents_tables() -> None:
     assert plain.status == "completed"
 
 
-def test_the_slug_is_whose_items_they_are() -> None:
+def test_slug_is_the_prefix_of_extension_items() -> None:
     response = response_of_lines([msgspec.json.encode(line) for line in LINES], "acme")
     assert "acme:file_change" in map(type_of, response.output)

@@ -1,4 +1,4 @@
-"""Lines of agents as typed events: known ones typed, unknown ones kept, anything else none."""
+"""Lines of agents as typed events: known ones typed, unknown ones kept, other lines ignored."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def read(event: Any) -> ThreadEvent | None:
     return decode_thread_event(msgspec.json.encode(event))
 
 
-def test_an_event_is_read_also_out_of_its_envelope() -> None:
-    """B-5: one agent writes events as they are, another can name the version of their schema around them."""
+def test_thread_event_is_decoded_with_and_without_envelope() -> None:
+    """B-5: one agent writes bare events, another may wrap them with the version of their schema."""
     started = ThreadStarted(thread_id="t1")
     assert read({"type": "thread.started", "thread_id": "t1"}) == started
     assert read({"schema_version": "0.8.0", "event": {"type": "thread.started", "thread_id": "t1"}}) == started
 
 
-def test_usage_is_read_and_counters_of_other_names_are_passed_over() -> None:
+def test_usage_is_decoded_and_unknown_counters_ignored() -> None:
     usage = {"input_tokens": 9, "cached_input_tokens": 4, "output_tokens": 2, "cache_creation_tokens": 1}
     assert read({"type": "turn.completed", "usage": usage}) == TurnCompleted(
         usage=AgentUsage(input_tokens=9, cached_input_tokens=4, output_tokens=2)
@@ -51,13 +51,13 @@ def test_usage_is_read_and_counters_of_other_names_are_passed_over() -> None:
         ({}, "the agent does not say why its turn failed"),
     ],
 )
-def test_why_a_turn_failed_is_read_in_either_place(told: dict[str, Any], why: str) -> None:
+def test_failure_reason_is_read_in_either_place(told: dict[str, Any], why: str) -> None:
     event = read({"type": "turn.failed", **told})
     assert isinstance(event, TurnFailed)
     assert event.why == why
 
 
-def test_fields_that_nobody_knows_stay_with_their_item() -> None:
+def test_unknown_fields_stay_with_their_item() -> None:
     event = read(
         {"type": "item.completed", "item": {"id": "i", "type": "command_execution", "command": "ls", "cwd": "/w"}}
     )
@@ -69,7 +69,7 @@ def test_fields_that_nobody_knows_stay_with_their_item() -> None:
 
 
 @pytest.mark.parametrize("item", [{"type": "todo_list", "items": []}, {"type": "command_execution", "command": 7}])
-def test_an_item_of_a_kind_or_a_shape_that_nobody_knows_is_kept_whole(item: dict[str, Any]) -> None:
+def test_item_of_unknown_kind_or_shape_is_kept_whole(item: dict[str, Any]) -> None:
     event = read({"type": "item.completed", "item": {"id": "i", **item}})
     assert isinstance(event, ItemCompleted)
     assert isinstance(event.item, OtherItem)
@@ -86,18 +86,18 @@ def test_an_item_of_a_kind_or_a_shape_that_nobody_knows_is_kept_whole(item: dict
         {"type": "turn.completed", "usage": "much"},
     ],
 )
-def test_an_event_of_a_kind_or_a_shape_that_nobody_knows_is_kept(event: dict[str, Any]) -> None:
+def test_event_of_unknown_kind_or_shape_is_kept(event: dict[str, Any]) -> None:
     assert read(event) == OtherEvent(kind=event["type"], members=event)
 
 
 @pytest.mark.parametrize(
     "line", [b"Warning: hot", b'"text"', b"[]", b"{}", b'{"type":1}', b'{"type":"a', b'"\xff"', b"[" * 5000]
 )
-def test_what_is_no_event_is_none(line: bytes) -> None:
+def test_line_that_is_no_event_gives_none(line: bytes) -> None:
     assert decode_thread_event(line) is None
 
 
-def test_a_tool_of_a_server_is_named_with_it() -> None:
+def test_mcp_tool_name_includes_its_server() -> None:
     assert McpToolCallItem(id="i", server="lab", tool="weather").name == "lab__weather"
     assert McpToolCallItem(id="i", tool_name="weather").name == "weather"
     assert AgentMessageItem(id="i").text == ""

@@ -1,4 +1,4 @@
-"""The two tables of VT Code's document, and what lies beyond them: updates, failures, what comes too late."""
+"""The two tables of VT Code's document, and further cases: updates, failures, late events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STARTED: list[ThreadEvent] = [ThreadStarted(thread_id="t"), TurnStarted()]
 
 
 class Told:
-    """What events come to; the grammar has judged it."""
+    """The result of events, checked by the grammar."""
 
     def __init__(self, *events: ThreadEvent, finish: bool = True, error: ApiError | None = None, **wire: Any) -> None:
         collector = EventCollector()
@@ -76,8 +76,8 @@ def told_item(item: ThreadItem, **wire: Any) -> Told:
     return Told(*STARTED, ItemStarted(item=item), ItemCompleted(item=item), TurnCompleted(), **wire)
 
 
-def test_the_events_of_a_turn_are_those_of_the_documents_first_table() -> None:
-    """B-5: thread, turn and item events, each as the events the table names; B-2: all of it typed and numbered."""
+def test_turn_gives_the_events_of_the_first_table() -> None:
+    """B-5: thread, turn and item events, each as the events that the table names; B-2: all typed and numbered."""
     told = Told(
         ThreadStarted(thread_id="t"),
         TurnStarted(),
@@ -114,7 +114,7 @@ def test_the_events_of_a_turn_are_those_of_the_documents_first_table() -> None:
     assert told.losses == []
 
 
-def test_usage_is_the_agents_own_counting() -> None:
+def test_usage_is_taken_from_the_agent() -> None:
     """B-7."""
     usage = AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200, reasoning_output_tokens=7)
     assert Told(*STARTED, TurnCompleted(usage=usage)).response["usage"] == {
@@ -154,8 +154,8 @@ def test_usage_is_the_agents_own_counting() -> None:
         (OtherItem(id="i", kind="acme:note"), "acme:note", {}),
     ],
 )
-def test_an_item_is_that_of_the_documents_second_table(item: ThreadItem, type: str, members: dict[str, Any]) -> None:
-    """B-5, B-3: the nine kinds of the table, and those it does not know as extensions."""
+def test_item_is_translated_by_the_second_table(item: ThreadItem, type: str, members: dict[str, Any]) -> None:
+    """B-5, B-3: the nine kinds of the table, and unknown kinds as extensions."""
     told = told_item(item)
     (found,) = told.items
     assert found["type"] == type
@@ -173,13 +173,13 @@ def test_an_item_is_that_of_the_documents_second_table(item: ThreadItem, type: s
         ("include_extensions", WebSearchItem(id="i", query="q")),
     ],
 )
-def test_a_switch_leaves_out_what_it_is_for(switch: str, item: ThreadItem) -> None:
+def test_switch_omits_its_kind_of_items(switch: str, item: ThreadItem) -> None:
     """B-8."""
     assert told_item(item, **{switch: False}).items == []
     assert len(told_item(item).items) == 1
 
 
-def test_an_output_answers_the_call_of_its_invocation() -> None:
+def test_tool_output_has_the_call_id_of_its_invocation() -> None:
     told = Told(
         TurnStarted(),
         ItemStarted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9")),
@@ -203,7 +203,7 @@ def test_an_output_answers_the_call_of_its_invocation() -> None:
     ("outcome", "text"),
     [({"result": {"n": 1}}, '{"n":1}'), ({"error": "down"}, "down"), ({"result": "r", "error": None}, "r")],
 )
-def test_what_came_of_a_servers_tool_is_told_as_its_output(outcome: dict[str, Any], text: str) -> None:
+def test_result_of_an_mcp_tool_becomes_its_output(outcome: dict[str, Any], text: str) -> None:
     told = Told(TurnStarted(), ItemCompleted(item=McpToolCallItem(id="0", tool_name="f", **outcome)), TurnCompleted())
     assert [item["type"] for item in told.items] == ["function_call", "function_call_output"]
     assert told.items[1]["output"] == text
@@ -212,12 +212,12 @@ def test_what_came_of_a_servers_tool_is_told_as_its_output(outcome: dict[str, An
 @pytest.mark.parametrize(
     ("status", "end"), [("failed", "failed"), ("declined", "failed"), ("in_progress", "completed")]
 )
-def test_a_command_ends_as_it_did(status: str, end: str) -> None:
-    """B-1, ITEM-2: an extension item may fail; none is left in progress."""
+def test_command_keeps_its_final_status(status: str, end: str) -> None:
+    """B-1, ITEM-2: an extension item may fail; none stays in progress."""
     assert told_item(CommandExecutionItem(id="i", command="ls", status=status)).items[0]["status"] == end
 
 
-def test_text_that_was_changed_is_told_anew_in_a_part_of_its_own() -> None:
+def test_changed_text_becomes_a_new_part() -> None:
     told = Told(
         TurnStarted(),
         ItemStarted(item=AgentMessageItem(id="0", text="I think")),
@@ -239,7 +239,7 @@ def test_arguments_that_were_changed_are_a_loss() -> None:
     assert told.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
 
 
-def test_what_comes_after_an_end_is_a_loss() -> None:
+def test_events_after_an_end_are_losses() -> None:
     """F-4, ITEM-4, STR-7."""
     done = AgentMessageItem(id="0", text="Hi")
     told = Told(
@@ -253,8 +253,8 @@ def test_what_comes_after_an_end_is_a_loss() -> None:
     ]
 
 
-def test_a_turn_that_failed_fails_the_response_in_the_agents_words() -> None:
-    """B-5, B-6: and what was open is closed."""
+def test_failed_turn_fails_the_response_with_its_message() -> None:
+    """B-5, B-6: and open items are closed."""
     told = Told(
         TurnStarted(),
         ItemStarted(item=AgentMessageItem(id="0", text="Well")),
@@ -269,14 +269,14 @@ def test_a_turn_that_failed_fails_the_response_in_the_agents_words() -> None:
     assert told.error is not None
 
 
-def test_an_error_that_the_turn_survives_is_an_event_of_the_agents_own() -> None:
+def test_non_fatal_error_becomes_an_extension_event() -> None:
     told = Told(TurnStarted(), ThreadError(message="trying again"), TurnCompleted())
     assert told.types == ["response.created", "response.in_progress", "vtcode:error", "response.completed"]
     assert told.events[2]["message"] == "trying again"
     assert "vtcode:error" not in Told(TurnStarted(), ThreadError(), TurnCompleted(), include_extensions=False).types
 
 
-def test_events_that_nobody_knows_are_carried_if_they_can_be_named() -> None:
+def test_unknown_events_become_extension_events_if_nameable() -> None:
     """ITEM-5, B-3."""
     told = Told(
         TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={})
@@ -293,17 +293,17 @@ def test_events_that_nobody_knows_are_carried_if_they_can_be_named() -> None:
         ([ThreadCompleted(subtype="cancelled")], "the agent stopped before its turn had ended"),
     ],
 )
-def test_a_turn_without_an_end_has_failed(events: list[ThreadEvent], said: str) -> None:
+def test_turn_without_an_end_fails(events: list[ThreadEvent], said: str) -> None:
     assert Told(TurnStarted(), *events).response["error"] == {"code": "upstream_disconnected", "message": said}
 
 
-def test_a_thread_that_ends_well_without_a_word_about_its_turn_is_complete() -> None:
+def test_thread_completed_completes_a_turn_without_its_own_end() -> None:
     told = Told(TurnStarted(), ThreadCompleted(subtype="success", usage=AgentUsage(output_tokens=3)))
     assert told.response["status"] == "completed"
     assert told.response["usage"]["output_tokens"] == 3
 
 
-def test_whoever_reads_the_agent_may_say_what_went_wrong() -> None:
+def test_error_passed_to_finish_fails_the_response() -> None:
     assert Told(error=ApiError("cut off", code="cancelled")).response["error"] == {
         "code": "cancelled",
         "message": "cut off",

@@ -1,4 +1,4 @@
-"""Content parts on their way to a chat server."""
+"""Content parts of the hub as chat parts."""
 
 from __future__ import annotations
 
@@ -86,19 +86,17 @@ def text(value: str) -> dict[str, str]:
         (UNKNOWN, text("[acme:part omitted]"), [""]),
     ],
 )
-def test_a_part_is_carried_or_noted_and_what_is_lost_is_named_F4(
-    part: ContentParam, made: Any, lost: list[str]
-) -> None:
+def test_part_is_translated_or_noted_and_losses_are_named_F4(part: ContentParam, made: Any, lost: list[str]) -> None:
     assert parts(part) == (made, [f"input[0].content[0]{path}" for path in lost])
 
 
-def test_a_server_without_images_gets_a_note() -> None:
+def test_image_becomes_a_note_for_servers_without_images() -> None:
     made, losses = parts(InputImageParam(image_url="https://i"), ChatWire(images=False))
     assert made == text("[image omitted: https://i]")
     assert losses == ["input[0].content[0]"]
 
 
-def test_where_only_text_may_stand_everything_else_is_noted() -> None:
+def test_texts_replaces_other_parts_by_notes() -> None:
     losses = Losses()
     content = ContentFromHub(ChatWire(), losses)
     assert content.texts([InputText(text="a"), AUDIO, UNKNOWN], "input[2]", "content", 5) == [
@@ -110,7 +108,7 @@ def test_where_only_text_may_stand_everything_else_is_noted() -> None:
     assert content.texts("a", "", "") == ["a"]
 
 
-def test_text_alone_is_one_string() -> None:
+def test_text_parts_alone_become_one_string() -> None:
     one, two = PartOut(type="text", text="a"), PartOut(type="image_url", image_url={"url": "u"})
     assert text_or_parts([one, one]) == "a\na"
     assert text_or_parts([]) == ""

@@ -14,7 +14,7 @@ from antiphon.dialects.chat.errors import error_frame_data, error_in_answer
 from antiphon.errors import ApiError, ClientFault, InvalidValue, UpstreamFault
 from antiphon.protocol.errors import ErrorPayload
 
-# Any JSON, made of the words that error bodies are made of.
+# Any JSON, made of the words of error bodies.
 WORDS = st.sampled_from(["error", "detail", "message", "code", "type", "loc", "msg", "metadata", "raw"])
 JSON_BODIES = st.recursive(
     st.none() | st.text(max_size=4),
@@ -67,8 +67,8 @@ def of(status: int, body: Any, **headers: str) -> ApiError:
         (b"[" * 100_000, None, None),
     ],
 )
-def test_every_form_of_a_body_is_read(body: Any, message: str | None, param: str | None) -> None:
-    """ERR-4: the words are kept, and where they point."""
+def test_error_bodies_of_every_form_are_decoded(body: Any, message: str | None, param: str | None) -> None:
+    """ERR-4: the message and its param are kept."""
     error = of(400, body)
     assert isinstance(error, ClientFault)
     assert (error.status, error.type) == (400, "invalid_request")
@@ -112,7 +112,7 @@ def test_every_form_of_a_body_is_read(body: Any, message: str | None, param: str
         (529, b"", (503, "overloaded")),
     ],
 )
-def test_an_error_is_mapped_by_its_meaning(status: int, body: Any, wanted: tuple[int, str]) -> None:
+def test_upstream_error_is_mapped_by_its_meaning(status: int, body: Any, wanted: tuple[int, str]) -> None:
     """ERR-4."""
     error = of(status, body)
     assert (error.status, error.code) == wanted
@@ -140,7 +140,7 @@ def test_api_keys_are_masked_in_errors(status: int, body: Any) -> None:
         ({}, None),
     ],
 )
-def test_every_form_of_retry_after_is_understood(headers: dict[str, str], wanted: float | None) -> None:
+def test_retry_after_is_read_in_every_form(headers: dict[str, str], wanted: float | None) -> None:
     """ERR-2, ERR-4: 429 stays 429."""
     error = of(429, b"", **headers)
     assert (error.status, error.type, error.retry_after) == (429, "too_many_requests", wanted)
@@ -159,13 +159,13 @@ def test_every_form_of_retry_after_is_understood(headers: dict[str, str], wanted
         (7, (502, "upstream_error")),
     ],
 )
-def test_an_error_inside_an_answer_of_200_has_the_status_it_would_have_had(error: Any, wanted: tuple[int, str]) -> None:
+def test_error_inside_a_200_gets_its_usual_status(error: Any, wanted: tuple[int, str]) -> None:
     found = error_in_answer(error)
     assert (found.status, found.code) == wanted
 
 
 @given(st.integers(100, 599), st.binary(max_size=40) | JSON_BODIES)
-def test_any_error_body_is_read(status: int, body: bytes) -> None:
+def test_any_error_body_gives_an_error(status: int, body: bytes) -> None:
     error = error_to_hub(status, {}, body)
     assert 400 <= error.status < 600
     assert error.message
@@ -186,7 +186,7 @@ def test_any_error_body_is_read(status: int, body: bytes) -> None:
         (ApiError("no", type="model_error", code="tool_not_allowed"), 500, "server_error"),
     ],
 )
-def test_an_error_has_the_one_form_that_clients_parse(error: ApiError, status: int, type: str) -> None:
+def test_error_from_hub_has_the_form_that_clients_parse(error: ApiError, status: int, type: str) -> None:
     """ERR-1, ERR-2, B-6."""
     told, body = error_from_hub(error)
     assert told == status
@@ -195,7 +195,7 @@ def test_an_error_has_the_one_form_that_clients_parse(error: ApiError, status: i
     }
 
 
-def test_an_error_in_a_stream_has_the_same_form() -> None:
+def test_error_frame_has_the_same_form() -> None:
     payload = ErrorPayload(type="too_many_requests", code="rate_limit_exceeded", message="slow", param=None)
     assert json.loads(error_frame_data(payload))["error"]["type"] == "rate_limit_error"
     odd = ErrorPayload(type="acme", code=None, message="odd", param="x")

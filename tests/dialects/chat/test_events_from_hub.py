@@ -1,4 +1,4 @@
-"""Hub events → chat chunks: laws over generated lives of a response, then each kind of event by itself."""
+"""Hub events → chat chunks: laws over generated responses, then each kind of event."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
-# Offers what the generated lives call.
+# Offers the tools that the generated responses call.
 REQUEST = Request(
     model="m",
     tools=[
@@ -94,7 +94,7 @@ def write_stream(events: Sequence[StreamEvent], request: Request = REQUEST) -> C
 
 
 class Life(ResponseWriter):
-    """A writer that collects what it makes."""
+    """A writer that collects its events."""
 
     def __init__(self, request: Request = REQUEST) -> None:
         self.collector = EventCollector()
@@ -108,7 +108,7 @@ class Life(ResponseWriter):
 
 
 @given(lives())
-def test_every_stream_has_its_role_first_one_end_and_one_name(events: list[StreamEvent]) -> None:
+def test_chat_stream_has_the_role_first_and_one_end(events: list[StreamEvent]) -> None:
     stream = write_stream(events)
     assert stream.frames[-1].data == sse.DONE
     assert [frame.data for frame in stream.frames].count(sse.DONE) == 1
@@ -123,8 +123,8 @@ def test_every_stream_has_its_role_first_one_end_and_one_name(events: list[Strea
 
 
 @given(lives())
-def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
-    """E-6, E-3, law (d): texts joined in their order, refusals, reasoning, and every call with its own arguments."""
+def test_hub_to_chat_to_hub_keeps_the_content(events: list[StreamEvent]) -> None:
+    """E-6, E-3, law (d): texts joined in order, refusals, reasoning, and every call with its own arguments."""
     stream = write_stream(events)
     to_hub = EventsToHub(
         REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off")
@@ -134,15 +134,15 @@ def test_hub_to_chat_to_hub_says_the_same(events: list[StreamEvent]) -> None:
     assert text_of(again) == text_of(events)
     assert refusal_of(again) == refusal_of(events)
     assert squeezed(reasoning_of(again)) == squeezed(reasoning_of(events))
-    # A call whose arguments never began may not have its whole name: a failed stream does not deliver it (TOOL-3).
+    # A call without arguments may not have its whole name: a failed stream does not deliver it (TOOL-3).
     has_failed = fold(again).status == "failed"
-    # One that waits behind another is told after it, which then never ends.
+    # A call that waits behind another is sent after it, which then never ends.
     calls, reread_calls = calls_of(events, has_failed), calls_of(again, has_failed)
     assert reread_calls == ([call for call in calls if call in reread_calls] if has_failed else calls)
 
 
 @given(lives())
-def test_output_that_chat_cannot_hold_is_a_loss(events: list[StreamEvent]) -> None:
+def test_unsupported_output_is_a_loss(events: list[StreamEvent]) -> None:
     """F-4, ITEM-5."""
     loss_paths = write_stream(events).loss_paths
     for event in events:
@@ -164,7 +164,7 @@ def streamed(events: list[StreamEvent]) -> set[int]:
 
 
 def whole(events: list[StreamEvent]) -> list[Message | Reasoning]:
-    """What was never told piece by piece."""
+    """Content that was not streamed in deltas."""
     done = [event for event in events if isinstance(event, ItemDone) and event.output_index not in streamed(events)]
     return [event.item for event in done if isinstance(event.item, Message | Reasoning)]
 
@@ -220,7 +220,7 @@ def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str
 # Each kind of event
 
 
-def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> None:
+def test_text_is_sent_in_pieces_between_role_and_finish_reason() -> None:
     life = Life()
     life.text(1, "Hello")
     life.text(1, " “you”\n")
@@ -238,7 +238,7 @@ def test_text_goes_out_piece_by_piece_between_a_role_and_a_finish_reason() -> No
 
 
 def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
-    """STR-9, API-6: the official SDK reads the arguments of a call as soon as another begins."""
+    """STR-9, API-6: the official SDK reads the arguments of a call as soon as another starts."""
     life = Life()
     life.call("a", name="look", call_id="c_a")
     life.call("b", name="look", call_id="c_b", namespace="files")
@@ -266,7 +266,7 @@ def custom_life() -> Life:
     return life
 
 
-def test_a_client_that_offered_a_custom_tool_gets_its_calls_in_that_form() -> None:
+def test_custom_call_is_sent_as_custom_if_offered() -> None:
     assert [delta["tool_calls"] for delta in custom_life().stream().deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "custom", "custom": {"name": "patch", "input": ""}}],
         [{"index": 0, "custom": {"input": '*** "Begin'}}],
@@ -274,14 +274,14 @@ def test_a_client_that_offered_a_custom_tool_gets_its_calls_in_that_form() -> No
     ]
 
 
-def test_another_client_gets_a_function_of_one_string() -> None:
+def test_custom_call_is_sent_as_a_function_otherwise() -> None:
     stream = custom_life().stream(Request(model="m"))
     pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert (pieces[0]["type"], pieces[0]["function"]["name"]) == ("function", "patch")
     assert json.loads("".join(piece["function"]["arguments"] for piece in pieces)) == {"input": '*** "Begin\n'}
 
 
-def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
+def test_truncated_custom_call_is_truncated_json() -> None:
     life = Life()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
@@ -292,7 +292,7 @@ def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
     assert stream.chunks[-1]["choices"][0]["finish_reason"] == "length"
 
 
-def test_reasoning_is_kept_beside_the_text_and_summaries_are_paragraphs() -> None:
+def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None:
     """E-3, RSN-1."""
     life = Life()
     life.summary("r", "one", part=0)
@@ -332,7 +332,7 @@ def test_refusals_and_citations_are_sent() -> None:
     assert deltas[4] == {}  # the chunk with the finish reason
 
 
-def test_log_probabilities_stand_beside_their_delta() -> None:
+def test_log_probabilities_are_sent_with_their_delta() -> None:
     """STR-12."""
     life = Life()
     life.text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
@@ -386,7 +386,7 @@ def test_usage_is_the_last_chunk_if_requested(options: bytes, is_requested: bool
         assert last["service_tier"] == "flex"
 
 
-def test_no_usage_is_invented() -> None:
+def test_missing_usage_is_not_invented() -> None:
     life = Life()
     life.complete()
     assert (
@@ -397,7 +397,7 @@ def test_no_usage_is_invented() -> None:
     )
 
 
-def test_a_failure_is_an_error_object_and_then_the_end() -> None:
+def test_failure_is_an_error_object_before_the_end() -> None:
     """STR-8."""
     life = Life()
     life.text(1, "half")
@@ -477,7 +477,7 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
 
 
 @given(st.text(max_size=5))
-def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
+def test_delta_is_valid_json_for_any_text(text: str) -> None:
     life = Life()
     life.text(1, "x" + text)
     life.complete()

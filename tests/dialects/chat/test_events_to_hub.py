@@ -1,4 +1,4 @@
-"""Chat streams → hub events: laws over generated messages and habits, then each habit and each fault by itself."""
+"""Chat streams → hub events: laws over generated messages and server habits, then each habit and each fault."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from antiphon.protocol.items import FunctionCall, Message
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
-# Chunks whose members hold anything: of the right kind, of the wrong kind, halves of characters, nested.
+# Chunks with any members: of the right kind, of the wrong kind, lone surrogates, nested.
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -99,10 +99,8 @@ def without_ids(lines: list[str]) -> list[str]:
 
 
 @given(messages(), habits(), st.data())
-def test_the_same_message_comes_out_whatever_the_habits_of_the_server(
-    message: Spoken, habit: Habit, data: st.DataObject
-) -> None:
-    """STR-6, STR-9, E-6, law (a): what was said is what the fold says, and the events obey the grammar."""
+def test_message_is_the_same_for_every_server_habit(message: Spoken, habit: Habit, data: st.DataObject) -> None:
+    """STR-6, STR-9, E-6, law (a): the fold equals the message, and the events pass the grammar."""
     reading = read_frames([frame(piece) for piece in spelled(message, habit, data.draw)])
     assert find_violations(reading.events) == []
     wanted = [*message.lines([called.id for called in message.calls]), "completed"]
@@ -117,9 +115,7 @@ def test_the_same_message_comes_out_whatever_the_habits_of_the_server(
 
 
 @given(messages(), habits(), st.data())
-def test_a_stream_and_the_same_answer_without_one_give_the_same_response(
-    message: Spoken, habit: Habit, data: st.DataObject
-) -> None:
+def test_stream_and_plain_answer_give_the_same_response(message: Spoken, habit: Habit, data: st.DataObject) -> None:
     """STR-14, law (c)."""
     reading = read_frames([frame(piece) for piece in spelled(message, habit, data.draw)])
     response, _ = read_whole(whole(message, habit))
@@ -127,9 +123,7 @@ def test_a_stream_and_the_same_answer_without_one_give_the_same_response(
 
 
 @given(messages(), habits(), st.data())
-def test_a_stream_cut_anywhere_ends_once_and_leaves_nothing_open(
-    message: Spoken, habit: Habit, data: st.DataObject
-) -> None:
+def test_truncated_stream_ends_once_with_no_open_items(message: Spoken, habit: Habit, data: st.DataObject) -> None:
     """Law (e), ITEM-3."""
     frames = [frame(piece) for piece in spelled(message, habit, data.draw)]
     events = read_frames(frames[: data.draw(st.integers(0, len(frames)))]).events
@@ -138,7 +132,7 @@ def test_a_stream_cut_anywhere_ends_once_and_leaves_nothing_open(
 
 
 @given(st.lists(NONSENSE, max_size=4))
-def test_nonsense_never_raises_and_never_breaks_the_grammar(pieces: list[Any]) -> None:
+def test_invalid_chunks_never_raise_or_violate_the_grammar(pieces: list[Any]) -> None:
     events = read_frames([frame(piece) for piece in pieces]).events
     assert find_violations(events) == []
     assert isinstance(events[-1], TerminalEvent)
@@ -168,8 +162,8 @@ PIECES += [
 @given(pieces=st.lists(st.sampled_from(PIECES), min_size=8, max_size=20))
 @example(pieces=[*[TEXT] * 6, b"", *[TEXT] * 6])
 @example(pieces=[*[TEXT] * 12, PIECES[7], PIECES[8], PIECES[9]])
-def test_many_frames_at_once_are_what_they_are_one_by_one(pieces: list[bytes]) -> None:
-    """Runs of text are decoded together; whatever else stands among them, or looks like two of them, is not."""
+def test_frames_decoded_together_give_the_same_events(pieces: list[bytes]) -> None:
+    """Runs of text are decoded together; other chunks among them, or chunks that look like two, are not."""
     frames = [frame(TEXT), *map(frame, pieces)]
     one_by_one, at_once = (EventsToHub(REQUEST, OPENING, counting_stamps()) for _ in range(2))
     wanted = [event for each in frames for event in one_by_one.feed(each)]
@@ -186,8 +180,8 @@ def test_many_frames_at_once_are_what_they_are_one_by_one(pieces: list[bytes]) -
     assert list(at_once.losses) == list(one_by_one.losses)
 
 
-def test_reasoning_ends_where_text_begins_and_text_where_reasoning_or_a_call_does() -> None:
-    """RSN-1: each keeps its own item, in the order in which they came."""
+def test_reasoning_text_and_calls_are_separate_items() -> None:
+    """RSN-1: each keeps its own item, in order."""
     reading = read(
         chunk(reasoning_content="a"),
         chunk(content="b"),
@@ -206,7 +200,7 @@ def test_reasoning_ends_where_text_begins_and_text_where_reasoning_or_a_call_doe
     assert find_violations(reading.events) == []
 
 
-def test_text_and_a_call_in_one_chunk_are_both_told() -> None:
+def test_text_and_call_in_one_chunk_are_both_delivered() -> None:
     assert read(chunk(content="a", tool_calls=[call(0, "x", "get_time", "{}")])).summary == [
         "OutputText: a",
         "x = get_time({})",
@@ -214,14 +208,14 @@ def test_text_and_a_call_in_one_chunk_are_both_told() -> None:
     ]
 
 
-def test_arguments_go_on_behind_a_text_that_came_between() -> None:
+def test_arguments_continue_after_a_text_in_between() -> None:
     reading = read(
         calls(call(0, "x", "get_time", "{")), chunk(content="a"), calls(call(0, None, None, "}")), chunk(content="b")
     )
     assert reading.summary == ["x = get_time({})", "OutputText: ab", "completed"]
 
 
-def test_the_response_begins_with_the_first_chunk_though_it_says_nothing() -> None:
+def test_response_starts_with_an_empty_first_chunk() -> None:
     events = reader().feed(frame(chunk(role="assistant", content="")))
     assert [type(event) for event in events][:1] == [ResponseCreated]
     assert len(events) == 2
@@ -236,8 +230,9 @@ def added(events: list[StreamEvent]) -> list[str]:
     ]
 
 
-def test_a_call_is_announced_once_its_name_is_whole() -> None:
-    """TOOL-3: not with its first piece, but when arguments come, another call begins, text comes or the end does."""
+def test_call_is_added_once_its_name_is_complete() -> None:
+    """TOOL-3: not with its first piece, but when arguments arrive, another call starts, text arrives or the stream
+    ends."""
     to_hub = reader()
     assert added(to_hub.feed(frame(calls(call(0, "a", "get_", ""))))) == []
     assert added(to_hub.feed(frame(calls(call(0, None, "weather", ""))))) == []
@@ -249,7 +244,7 @@ def test_a_call_is_announced_once_its_name_is_whole() -> None:
     assert added(to_hub.finish()) == ["get_weather"]
 
 
-def test_arguments_that_come_before_their_name_wait_for_it() -> None:
+def test_arguments_before_the_name_wait_for_it() -> None:
     reading = read(
         calls(call(0, "a", None, '{"x"')),
         calls(call(0, None, None, ":1")),
@@ -262,7 +257,7 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
 @pytest.mark.parametrize(
     ("entries", "wanted"),
     [
-        # The same function twice, no index and no id: whole arguments part them, in one chunk or in two.
+        # The same function twice, no index and no id: complete arguments separate them, in one chunk or in two.
         (
             [[call(None, None, "get_time", "{}"), call(None, None, "get_time", '{"a":1}')]],
             ["call_1 = get_time({})", 'call_3 = get_time({"a":1})'],
@@ -275,7 +270,7 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
             [[call(0, None, "get_time", "{} "), call(0, None, None, "\n")], [call(0, None, "get_time", "{}")]],
             ["call_1 = get_time({} \n)", "call_3 = get_time({})"],
         ),
-        # A name again behind whole arguments, without more of them, is only the name again.
+        # A name repeated after complete arguments, without more of them, is only a repetition.
         ([[call(0, "a", "get_time", "{}")], [call(0, "a", "get_time", "")]], ["a = get_time({})"]),
         # Another name is another call.
         (
@@ -291,7 +286,7 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
             [[call(0, "a", "get_time", "{}")], [call(0, "b", "get_time", "")], [call(0, None, None, '{"a":1}')]],
             ["a = get_time({})", 'b = get_time({"a":1})'],
         ),
-        # No index: the id tells them apart, also when they are interleaved.
+        # No index: the id separates them, also when they are interleaved.
         (
             [
                 [call(None, "a", "get_time", "{")],
@@ -305,60 +300,60 @@ def test_arguments_that_come_before_their_name_wait_for_it() -> None:
         ([[call(None, "a", "get_time", "{")], [call(0, "a", "get_time", "}")]], ["a = get_time({})"]),
         # A new id with every chunk, no name: the index counts.
         ([[call(0, "a", "get_time", "{")], [call(0, "b", None, "}")]], ["a = get_time({})"]),
-        # No index, an id nobody knows and no name: the last call.
+        # No index, an unknown id and no name: the last call.
         ([[call(None, "a", "get_time", "{")], [call(None, "b", None, "}")]], ["a = get_time({})"]),
-        # Arguments that are no JSON are delivered as they are.
+        # Arguments that are no JSON are delivered unchanged.
         ([[call(0, "a", "get_time", "so}")], [call(0, "a", "get_time", "!")]], ["a = get_time(so}!)"]),
     ],
 )
-def test_pieces_find_their_call(entries: list[list[dict[str, Any]]], wanted: list[str]) -> None:
-    """STR-9: however the server numbers its calls."""
+def test_call_pieces_are_matched_with_their_call(entries: list[list[dict[str, Any]]], wanted: list[str]) -> None:
+    """STR-9: for any numbering of calls."""
     reading = read(*[calls(*chunk_entries) for chunk_entries in entries])
     assert reading.summary == [*wanted, "completed"]
     assert find_violations(reading.events) == []
 
 
-def test_a_call_id_is_unique_in_its_answer() -> None:
+def test_repeated_call_id_is_replaced() -> None:
     reading = read(calls(call(0, "a", "get_time", "{}"), call(1, "a", "get_time", "{}")))
     assert reading.summary == ["a = get_time({})", "call_2 = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
 
 
-def test_a_call_id_that_could_not_be_sent_back_is_replaced() -> None:
+def test_overlong_call_id_is_replaced() -> None:
     """REQ-8."""
     reading = read(calls(call(0, "x" * 65, "get_time", "{}")))
     assert reading.summary == ["call_1 = get_time({})", "completed"]
     assert "65 characters" in str(next(iter(reading.losses)))
 
 
-def test_an_id_that_comes_too_late_is_a_loss() -> None:
+def test_late_call_id_is_a_loss() -> None:
     reading = read(calls(call(0, None, "get_time", "{")), calls(call(0, "late", None, "}")))
     assert reading.summary == ["call_1 = get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
 
 
-def test_a_name_that_could_not_be_sent_back_is_mended() -> None:
+def test_invalid_tool_name_is_normalized() -> None:
     reading = read(calls(call(0, "a", "functions.get time", "{}")))
     assert reading.summary == ["a = functions_get_time({})", "completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls.name"]
 
 
-def test_a_call_without_a_name_is_a_loss() -> None:
+def test_call_without_a_name_is_a_loss() -> None:
     reading = read(calls(call(0, "a", None, "{}")), calls({"index": 1, "id": "b"}))
     assert reading.summary == ["completed"]
     assert [loss.path for loss in reading.losses] == ["tool_calls[0]", "tool_calls[1]"]
 
 
-def test_a_call_without_arguments_gets_empty_ones() -> None:
-    """Clients parse arguments as JSON, and nothing is none."""
+def test_call_without_arguments_gets_an_empty_object() -> None:
+    """Clients parse arguments as JSON, and an empty string is invalid."""
     reading = read(calls(call(0, "a", "get_time")))
     assert reading.summary == ["a = get_time({})", "completed"]
     assert find_violations(reading.events) == []
     assert [loss.path for loss in reading.losses] == ["tool_calls[0].arguments"]
 
 
-def test_a_custom_tool_is_told_as_it_is_written() -> None:
-    """Its own item and events, though the server knows only functions."""
+def test_custom_tool_input_is_streamed() -> None:
+    """Its own item and events, although the server supports only functions."""
     reading = read(
         calls(call(0, "a", "apply_patch", '{"input":"*** Begin')),
         calls(call(0, None, None, "\\nP")),
@@ -378,13 +373,13 @@ def test_custom_tool_arguments_besides_the_string_are_a_loss() -> None:
     assert "mode" in str(next(iter(reading.losses)))
 
 
-def test_a_custom_call_in_its_own_form_may_come_without_input() -> None:
+def test_native_custom_call_may_have_no_input() -> None:
     reading = read(chunk(tool_calls=[{"index": 0, "id": "a", "type": "custom", "custom": {"name": "apply_patch"}}]))
     assert reading.summary == ["a = apply_patch[]", "completed"]
 
 
-def test_length_with_a_call_open_leaves_it_incomplete() -> None:
-    """ITEM-3, REQ-3: arguments that were cut; only the last item is incomplete."""
+def test_finish_reason_length_leaves_the_open_call_incomplete() -> None:
+    """ITEM-3, REQ-3: truncated arguments; only the last item is incomplete."""
     frames = [
         frame(calls(call(0, "a", "get_time", "{"), call(1, "b", "get_time", '{"c'))),
         frame(chunk(finish="length")),
@@ -409,18 +404,18 @@ def test_length_with_a_call_open_leaves_it_incomplete() -> None:
         ("leading", "<thi", ["OutputText: <thi"]),
     ],
 )
-def test_think_tags_are_reasoning_where_the_profile_says_so(tags: Any, text: str, wanted: list[str]) -> None:
+def test_think_tags_are_reasoning_if_configured(tags: Any, text: str, wanted: list[str]) -> None:
     reading = read(*[chunk(content=char) for char in text], wire=ChatWire(think_tags=tags))
     assert reading.summary == [*wanted, "completed"]
     assert find_violations(reading.events) == []
 
 
-def test_tags_are_text_where_the_server_has_a_field_for_its_reasoning() -> None:
+def test_think_tags_are_text_if_the_server_has_a_reasoning_field() -> None:
     reading = read(chunk(reasoning_content="a"), chunk(content="<think>"), chunk(content="b"))
     assert reading.summary == ["ReasoningText: a", "OutputText: <think>b", "completed"]
 
 
-def test_a_beginning_that_a_call_interrupts_is_text() -> None:
+def test_partial_think_tag_before_a_call_is_text() -> None:
     assert read(chunk(content="<thi"), calls(call(0, "a", "get_time", "{}"))).summary == [
         "OutputText: <thi",
         "a = get_time({})",
@@ -428,11 +423,11 @@ def test_a_beginning_that_a_call_interrupts_is_text() -> None:
     ]
 
 
-def test_empty_pieces_open_nothing() -> None:
+def test_empty_deltas_open_no_items() -> None:
     assert read(chunk(content="", reasoning_content="", refusal="")).summary == ["completed"]
 
 
-def test_one_delta_makes_one_event_once_the_text_has_begun() -> None:
+def test_one_delta_gives_one_event_after_the_start() -> None:
     to_hub = reader()
     to_hub.feed(frame(chunk(content="a")))
     events = to_hub.feed(frame({**chunk(content="b"), "service_tier": "flex"}))
@@ -440,7 +435,7 @@ def test_one_delta_makes_one_event_once_the_text_has_begun() -> None:
     assert len(events) == 1
 
 
-def test_a_server_that_always_sends_more_is_read_all_the_same() -> None:
+def test_usage_in_every_chunk_is_read() -> None:
     pieces = [{**chunk(content=str(at)), "usage": {"prompt_tokens": 1, "completion_tokens": at}} for at in range(20)]
     reading = read(*pieces, chunk(content="."))
     assert reading.summary == ["OutputText: 012345678910111213141516171819.", "completed"]
@@ -448,13 +443,13 @@ def test_a_server_that_always_sends_more_is_read_all_the_same() -> None:
     assert reading.response.usage.output_tokens == 19
 
 
-def test_the_short_way_for_text_refuses_whatever_the_long_way_takes_in() -> None:
-    """Else something would be lost in silence (F-4). The service tier is told with the first chunk."""
+def test_fast_text_decoder_has_no_fields_besides_the_full_decoder() -> None:
+    """Otherwise content would be lost in silence (F-4). The service tier comes with the first chunk."""
     for short, long in ((TextDelta, Delta), (TextChoice, Choice), (TextChunk, Chunk)):
         assert set(long.__struct_fields__) - set(short.__struct_fields__) <= {"service_tier"}
 
 
-def test_content_may_be_parts() -> None:
+def test_content_as_parts_is_decoded() -> None:
     reading = read(
         chunk(
             content=[
@@ -479,13 +474,13 @@ def test_images_and_audio_in_responses_are_losses() -> None:
     assert [loss.path for loss in reading.losses] == ["message.audio", "message.images"]
 
 
-def test_reasoning_of_a_form_nobody_knows_is_a_loss() -> None:
+def test_reasoning_of_unknown_form_is_a_loss() -> None:
     reading = read(chunk(reasoning={"steps": 3}), chunk(reasoning=["a", {"content": "b"}, {"summary": "c"}, [["d"]]]))
     assert reading.summary == ["ReasoningText: abc", "completed"]
     assert [loss.path for loss in reading.losses] == ["message.reasoning"]
 
 
-def test_content_summary_and_sealed_form_of_reasoning_are_each_kept() -> None:
+def test_reasoning_details_keep_content_summary_and_sealed_form() -> None:
     """RSN-1."""
     reading = read(
         chunk(reasoning_details=[{"type": "reasoning.summary", "summary": "short"}]),
@@ -510,7 +505,7 @@ def test_content_summary_and_sealed_form_of_reasoning_are_each_kept() -> None:
     assert find_violations(reading.events) == []
 
 
-def test_a_refusal_is_a_part_of_its_own() -> None:
+def test_refusal_is_a_separate_part() -> None:
     """STR-11."""
     assert read(chunk(content="Well"), chunk(refusal="No"), chunk(refusal=".")).summary == [
         "OutputText: Well",
@@ -519,7 +514,7 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
     ]
 
 
-def test_citations_are_flattened_and_other_annotations_carried() -> None:
+def test_citations_are_flattened_and_other_annotations_passed_through() -> None:
     """STR-11, ITEM-5."""
     nested = {
         "type": "url_citation",
@@ -564,7 +559,7 @@ def logprobs(reading: ReadResult) -> list[str]:
     return [found.token for found in part.logprobs or ()]
 
 
-def test_log_probabilities_stand_on_deltas_and_on_the_part() -> None:
+def test_log_probabilities_are_on_deltas_and_on_the_part() -> None:
     """STR-12."""
     reading = read(with_tokens("a", "a"), with_tokens("b", "b"))
     told = [event.logprobs for event in reading.events if isinstance(event, OutputTextDelta)]
@@ -573,7 +568,7 @@ def test_log_probabilities_stand_on_deltas_and_on_the_part() -> None:
     assert logprobs(reading) == ["a", "b"]
 
 
-def test_minus_infinity_has_a_number() -> None:
+def test_log_probability_of_minus_infinity_becomes_a_number() -> None:
     tokens = b'[{"token":"a","logprob":-Infinity},{"token":"b","logprob":null}]'
     body = b'{"choices":[{"delta":{"content":"a"},"logprobs":{"content":%b}}]}' % tokens
     message = read(body).response.output[0]
@@ -583,7 +578,7 @@ def test_minus_infinity_has_a_number() -> None:
     assert [found.logprob for found in part.logprobs or ()] == [-9999.0, -9999.0]
 
 
-def test_tokens_that_are_no_text_yet_wait_for_it() -> None:
+def test_tokens_without_text_are_added_to_the_next_text() -> None:
     assert logprobs(read(with_tokens("", "\\xf0"), with_tokens("é", "é"), with_tokens("", "end"))) == [
         "\\xf0",
         "é",
@@ -591,19 +586,19 @@ def test_tokens_that_are_no_text_yet_wait_for_it() -> None:
     ]
 
 
-def test_tokens_that_are_no_text_yet_wait_for_it_behind_reasoning_too() -> None:
+def test_tokens_without_text_after_reasoning_are_added_to_the_next_text() -> None:
     reading = read(chunk(reasoning_content="r"), with_tokens("", "\\xf0"), with_tokens("é", "é"))
     assert reading.summary == ["ReasoningText: r", "OutputText: é", "completed"]
     assert logprobs(reading) == ["\\xf0", "é"]
 
 
-def test_tokens_that_never_become_text_are_a_loss() -> None:
+def test_tokens_without_any_text_are_a_loss() -> None:
     reading = read(with_tokens("", "end"))
     assert reading.summary == ["completed"]
     assert [loss.path for loss in reading.losses] == ["logprobs"]
 
 
-def test_tokens_of_calls_have_no_place() -> None:
+def test_tokens_of_calls_are_a_loss() -> None:
     entry = call(0, "a", "get_time", "{}")
     reading = read(
         {"choices": [{"delta": {"content": None, "tool_calls": [entry]}, "logprobs": {"content": [token("{}")]}}]}
@@ -612,7 +607,7 @@ def test_tokens_of_calls_have_no_place() -> None:
     assert [loss.path for loss in reading.losses] == ["logprobs"]
 
 
-def test_tokens_of_reasoning_in_tags_have_no_place() -> None:
+def test_tokens_of_reasoning_in_tags_are_dropped() -> None:
     reading = read(
         with_tokens("<think>", "<think>"), with_tokens("a</think>\n\n", "a", "</think>", "\n\n"), with_tokens("b", "b")
     )
@@ -622,7 +617,7 @@ def test_tokens_of_reasoning_in_tags_have_no_place() -> None:
     assert logprobs(read(with_tokens("<b", "<", "b"), with_tokens("c", "c"))) == ["<", "b", "c"]
 
 
-def test_tokens_of_a_refusal_have_no_place() -> None:
+def test_tokens_of_a_refusal_are_a_loss() -> None:
     reading = read({"choices": [{"delta": {"refusal": "no"}, "logprobs": {"refusal": [token("no")]}}]})
     assert [loss.path for loss in reading.losses] == ["logprobs.refusal"]
 
@@ -647,8 +642,8 @@ def test_tokens_of_a_refusal_have_no_place() -> None:
         ({"prompt_tokens": [], "completion_tokens": 1}, None),
     ],
 )
-def test_usage_is_told_with_cached_and_reasoning_tokens(usage: dict[str, Any], wanted: tuple[int, ...] | None) -> None:
-    """REQ-4: null only where the upstream has none that can be read."""
+def test_usage_includes_cached_and_reasoning_tokens(usage: dict[str, Any], wanted: tuple[int, ...] | None) -> None:
+    """REQ-4: null only where the upstream has no readable usage."""
     found = read({"choices": [], "usage": usage}).response.usage
     if wanted is None:
         assert found is None
@@ -663,13 +658,13 @@ def test_usage_is_told_with_cached_and_reasoning_tokens(usage: dict[str, Any], w
     )
 
 
-def test_usage_that_cannot_be_read_is_a_loss() -> None:
+def test_unreadable_usage_is_a_loss() -> None:
     reading = read({**chunk(content="a"), "usage": {"prompt_tokens": "many"}})
     assert reading.summary == ["OutputText: a", "completed"]
     assert [loss.path for loss in reading.losses] == ["usage"]
 
 
-def test_the_service_tier_is_the_servers_own() -> None:
+def test_service_tier_is_read_from_the_server() -> None:
     """REQ-5."""
     assert read({**chunk(content="a"), "service_tier": "priority"}).response.service_tier == "priority"
 
@@ -688,12 +683,12 @@ def test_the_service_tier_is_the_servers_own() -> None:
         ("insufficient_system_resource", "failed: overloaded"),
     ],
 )
-def test_the_finish_reason_says_how_it_ends(reason: str, wanted: str) -> None:
+def test_finish_reason_determines_the_status(reason: str, wanted: str) -> None:
     """REQ-3."""
     assert read_frames([frame(chunk(content="a")), frame(chunk(finish=reason))]).summary[-1] == wanted
 
 
-def test_a_finish_reason_alone_does_not_end_it_for_usage_may_follow() -> None:
+def test_finish_reason_does_not_end_the_stream_before_usage() -> None:
     to_hub = reader()
     to_hub.feed(frame(chunk(content="a")))
     assert to_hub.feed(frame(chunk(finish="stop"))) == []
@@ -703,13 +698,13 @@ def test_a_finish_reason_alone_does_not_end_it_for_usage_may_follow() -> None:
     assert end.response.usage is not None
 
 
-def test_stream_with_a_finish_reason_is_complete_however_the_bytes_end() -> None:
+def test_stream_with_a_finish_reason_completes_despite_a_fault() -> None:
     to_hub = reader()
     to_hub.feed(frame(chunk(content="a", finish="stop")))
     assert isinstance(to_hub.finish(UpstreamFault("too slow", code="upstream_timeout"))[-1], ResponseCompleted)
 
 
-def test_nothing_follows_the_end() -> None:
+def test_frames_after_the_end_are_ignored() -> None:
     """STR-7."""
     to_hub = reader()
     to_hub.feed(frame(chunk(content="a", finish="stop")))
@@ -739,7 +734,7 @@ def test_nothing_follows_the_end() -> None:
         ([chunk(content="a"), {**chunk(finish="error"), "error": {"code": 529, "message": "busy"}}], "overloaded"),
     ],
 )
-def test_a_stream_that_fails_says_why(frames: list[Any], code: str) -> None:
+def test_failed_stream_has_its_error_code(frames: list[Any], code: str) -> None:
     """STR-8, ITEM-3."""
     reading = read_frames([frame(data) for data in frames])
     assert reading.summary[-1] == f"failed: {code}"
@@ -751,8 +746,8 @@ def test_a_stream_that_fails_says_why(frames: list[Any], code: str) -> None:
 
 
 @pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
-def test_chunk_nesting_is_bounded(levels: int) -> None:
-    """Faults: a chunk of the deepest allowed nesting is read, one level more fails the answer."""
+def test_chunk_nesting_is_limited(levels: int) -> None:
+    """Faults: a chunk of the deepest allowed nesting is decoded, one level more fails the answer."""
     chunk_of = (
         b'{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"get_time","arguments":%b}}]}}]}'
     )
@@ -761,37 +756,37 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     assert end == ("completed" if levels <= MAX_NESTING else "failed: upstream_invalid_response")
 
 
-def test_chunk_nesting_is_bounded_in_a_run_of_texts() -> None:
+def test_chunk_nesting_is_limited_in_a_run_of_texts() -> None:
     """Faults: also where many frames are decoded together."""
     texts = [b'{"choices":[{"delta":{"content":"a"}}]}'] * 12
     deep = b'{"choices":[{"delta":{"content":"a"}}],"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
     assert read(*texts, deep, *texts).summary[-1] == "failed: upstream_invalid_response"
 
 
-def test_an_event_named_error_is_one() -> None:
+def test_event_named_error_fails_the_response() -> None:
     assert read_frames([frame({"message": "gone"}, "error")]).summary == ["failed: upstream_error"]
 
 
 @pytest.mark.parametrize(("event", "end"), [("error", "failed: upstream_error"), ("", "completed")])
-def test_an_unknown_field_beyond_all_measure_breaks_nothing(event: str, end: str) -> None:
-    """A number that the typed decode passes over and that no other reader takes."""
+def test_huge_number_in_an_unknown_field_is_tolerated(event: str, end: str) -> None:
+    """A number that the typed decoder skips and that no other decoder accepts."""
     odd = b'{"object": "chat.completion.chunk", "seed": ' + b"9" * 5000 + b"}"
     last = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
     assert read_frames([frame(odd, event), frame(last), frame(sse.DONE)]).summary[-1] == end
 
 
-def test_the_error_that_is_given_at_the_end_is_told() -> None:
+def test_error_passed_to_finish_is_emitted() -> None:
     to_hub = reader()
     to_hub.feed(frame(calls(call(0, "a", "get_", ""))))
     events = to_hub.finish(UpstreamFault("too slow", code="upstream_timeout"))
     assert [event.error.code for event in events if isinstance(event, ErrorEvent)] == ["upstream_timeout"]
     assert to_hub.error is not None
-    # TOOL-3: a name that may not be whole is not delivered, not even as an incomplete call.
+    # TOOL-3: a possibly incomplete name is not delivered, not even as an incomplete call.
     assert added(events) == []
     assert [loss.path for loss in to_hub.losses] == ["tool_calls[0]"]
 
 
-def test_nonsense_is_shown_in_short_and_without_keys() -> None:
+def test_invalid_frame_is_quoted_briefly_without_keys() -> None:
     """ERR-5."""
     reading = read_frames([frame(b"Bearer sk-abcdefgh123 " + b"x" * 500)])
     assert reading.response.error is not None
@@ -799,13 +794,13 @@ def test_nonsense_is_shown_in_short_and_without_keys() -> None:
     assert len(reading.response.error.message) < 200
 
 
-def test_frames_without_data_or_meaning_are_passed_over() -> None:
+def test_empty_frames_are_ignored() -> None:
     assert read(
         b"", b" ", {}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]}
     ).summary == ["completed"]
 
 
-def test_another_answer_besides_the_first_is_a_loss() -> None:
+def test_further_choices_are_a_loss() -> None:
     reading = read(
         {"choices": [{"delta": {"content": "a"}}, {"delta": {"content": "b"}}, {"index": 2, "delta": {"content": "c"}}]}
     )
@@ -813,14 +808,14 @@ def test_another_answer_besides_the_first_is_a_loss() -> None:
     assert [loss.path for loss in reading.losses] == ["choices[1]", "choices[2]"]
 
 
-# Characters cut in two
+# Split characters
 
 
 def half(channel: str, text: str) -> bytes:
     return b'{"choices":[{"delta":{"%b":"%b"}}]}' % (channel.encode(), text.encode())
 
 
-def test_characters_cut_in_two_come_together_in_their_own_channel() -> None:
+def test_surrogate_halves_are_joined_per_channel() -> None:
     reading = read(
         half("reasoning_content", "\\ud83d"), half("reasoning_content", "\\ude00"),
         half("content", "a\\ud83d"), half("content", "\\ude80"), half("content", "b"),
@@ -858,13 +853,13 @@ def test_lone_surrogate_is_a_loss(pieces: list[bytes], wanted: list[str]) -> Non
     assert find_violations(reading.events) == []
 
 
-def test_bytes_that_are_no_utf_8_are_a_loss_and_the_rest_is_kept() -> None:
+def test_invalid_utf_8_is_a_loss_and_the_rest_is_kept() -> None:
     reading = read(b'{"choices":[{"delta":{"content":"a\xffb"}}]}')
     assert reading.summary == ["OutputText: a\ufffdb", "completed"]
     assert [loss.path for loss in reading.losses] == ["stream"]
 
 
-def test_a_stream_knows_the_tools_of_its_request() -> None:
+def test_stream_maps_tool_names_of_its_request() -> None:
     to_hub = EventsToHub(REQUEST, OPENING, counting_stamps())
     events = to_hub.feed(frame(calls(call(0, "a", "files__read", "{}"))))
     assert [

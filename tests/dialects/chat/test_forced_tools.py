@@ -1,4 +1,4 @@
-"""Forced tools as a schema of the text: what is asked, and the text that comes back as a call."""
+"""Forced tools as a schema of the text: the request, and the text that is read as a call."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def schema_of(asked: Request, wire: ChatWire = BY_SCHEMA) -> Json:
 
 
 class Answer:
-    """What is made of a text that comes in these pieces, behind another delta perhaps, and then ends so."""
+    """The response to a text in these pieces, possibly after another delta, with this finish reason."""
 
     def __init__(self, *pieces: str, choice: Any = WEATHER, finish: str | None = "stop", **delta: Any) -> None:
         self.request = request(choice)
@@ -102,11 +102,11 @@ class Answer:
         return [event.delta for event in self.events if isinstance(event, ArgumentsDelta | CustomInputDelta)]
 
 
-# What is asked
+# The request
 
 
 @pytest.mark.parametrize("choice", [WEATHER, AllowedToolsParam(mode="required", tools=[OF_UNKNOWN_KIND, WEATHER])])
-def test_one_forced_tool_is_asked_for_by_the_schema_of_its_arguments(choice: Any) -> None:
+def test_one_forced_tool_is_requested_by_the_schema_of_its_arguments(choice: Any) -> None:
     body, losses = sent(request(choice, instructions="Be kind.", parallel_tool_calls=True))
     assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "get_weather", "schema": CITY}}
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body)
@@ -114,11 +114,11 @@ def test_one_forced_tool_is_asked_for_by_the_schema_of_its_arguments(choice: Any
     assert system["role"] == "system"
     assert system["content"].startswith("Be kind.\n\n")
     assert system["content"].endswith("\n- get_weather: The weather")
-    assert losses == ["tools"]  # the others
+    assert losses == ["tools"]  # the other tools
 
 
-def test_several_forced_tools_are_asked_for_by_name_and_arguments() -> None:
-    """Each keeps its own references; what obeys the schema is a call of one of them."""
+def test_several_forced_tools_are_requested_by_name_and_arguments() -> None:
+    """Each keeps its own references; output that matches the schema is a call of one of them."""
     schema = schema_of(request("required"))
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
@@ -135,7 +135,7 @@ def test_several_forced_tools_are_asked_for_by_name_and_arguments() -> None:
     assert not validator.is_valid({"name": "sing", "arguments": {}})
 
 
-def test_of_allowed_tools_only_those_are_asked_for() -> None:
+def test_only_allowed_tools_are_in_the_schema() -> None:
     allowed = AllowedToolsParam(
         mode="required", tools=[SpecificFunction(name="read", namespace="files"), SpecificCustom(name="say")]
     )
@@ -143,7 +143,7 @@ def test_of_allowed_tools_only_those_are_asked_for() -> None:
     assert [option["properties"]["name"]["const"] for option in schema["anyOf"]] == ["say", "files__read"]
 
 
-def test_a_reference_is_moved_and_a_value_that_looks_like_one_is_not() -> None:
+def test_references_are_moved_but_not_similar_values() -> None:
     parameters: Json = {
         "properties": {"again": {"$ref": "#"}, "far": {"$ref": "other.json"}, "fixed": {"const": {"$ref": "#/x"}}},
         "required": ["again"],
@@ -161,36 +161,36 @@ def test_a_reference_is_moved_and_a_value_that_looks_like_one_is_not() -> None:
 
 
 @pytest.mark.parametrize("parameters", [UNSET, None, {}, {"type": ["object", "null"]}])
-def test_arguments_are_an_object_whatever_the_tool_says(parameters: Any) -> None:
+def test_forced_arguments_are_always_an_object(parameters: Any) -> None:
     tools = [FunctionToolParam(name="f", parameters=parameters)]
     assert schema_of(request("required", tools=tools))["type"] == "object"
 
 
-def test_a_custom_tool_of_a_server_that_knows_them_is_asked_for_as_one_string() -> None:
+def test_forced_custom_tool_is_requested_as_one_string() -> None:
     native = ChatWire(forced_tools="schema", custom_tools="native")
     assert schema_of(request(SpecificCustom(name="say")), native)["required"] == ["input"]
 
 
-def test_a_forced_tool_goes_before_the_form_of_the_text() -> None:
+def test_forced_tool_overrides_the_text_format() -> None:
     body, losses = sent(request(WEATHER, text=TextParam(format=JsonObjectFormat())))
     assert body["response_format"]["json_schema"]["name"] == "get_weather"
     assert losses == ["tools", "text.format"]
     assert sent(request(WEATHER, text=TextParam(format=TextFormat())))[1] == ["tools"]
 
 
-def test_unknown_members_of_the_choice_are_lost_and_told() -> None:
+def test_unknown_members_of_the_choice_are_losses() -> None:
     choice = SpecificFunction(name="get_weather", extra={"why": Raw(b"1")})
     assert sent(request(choice))[1] == ["tools", "tool_choice.why"]
 
 
 @pytest.mark.parametrize("choice", [UNSET, None, "auto", "none", AllowedToolsParam(tools=[WEATHER], mode="auto")])
-def test_tools_that_nothing_forces_are_left_out_where_the_model_cannot_choose(choice: Any) -> None:
+def test_unforced_tools_are_omitted_if_the_model_cannot_choose(choice: Any) -> None:
     body, losses = sent(request(choice))
     assert not {"tools", "tool_choice", "response_format"} & set(body)
     assert losses == ["tools"]
 
 
-def test_tools_that_come_with_the_input_are_forced_and_left_out_like_others() -> None:
+def test_additional_tools_are_forced_and_omitted_like_others() -> None:
     item = AdditionalTools(role="developer", tools=[FunctionToolParam(name="late")])
     fields: Json = {"tools": UNSET, "input": [MessageParam(role="user", content="hi"), item]}
     body, losses = sent(request("required", **fields))
@@ -199,7 +199,7 @@ def test_tools_that_come_with_the_input_are_forced_and_left_out_like_others() ->
     assert sent(request("auto", **fields))[1] == ["input[1].tools"]
 
 
-def test_tools_that_nothing_forces_are_offered_where_the_model_can_choose() -> None:
+def test_unforced_tools_are_offered_if_the_model_can_choose() -> None:
     body, losses = sent(request("auto"), ChatWire(forced_tools="schema"))
     assert len(body["tools"]) == 4
     assert body["tool_choice"] == "auto"
@@ -218,7 +218,7 @@ def test_tools_that_nothing_forces_are_offered_where_the_model_can_choose() -> N
         (SpecificFunction(name="nobody"), False, ["tools", "tool_choice"]),
     ],
 )
-def test_a_tool_that_is_not_offered_cannot_be_forced(choice: Any, free: bool, lost: list[str]) -> None:
+def test_tool_that_is_not_offered_cannot_be_forced(choice: Any, free: bool, lost: list[str]) -> None:
     body, losses = sent(request(choice), ChatWire(forced_tools="schema", free_tools=free))
     assert not {"tool_choice", "response_format"} & set(body)
     assert losses == lost
@@ -233,17 +233,17 @@ def test_forced_tools_of_the_deepest_allowed_nesting_are_moved() -> None:
     assert body.count(b'"properties":{"a":') == MAX_NESTING // 2
 
 
-# What comes back
+# The answer
 
 
-def test_the_text_of_one_forced_tool_is_its_arguments_as_they_come() -> None:
+def test_text_of_one_forced_tool_is_streamed_as_arguments() -> None:
     answer = Answer("", "\n ", ' {"ci', 'ty": "Ro', 'me"', "}", "\n")
     assert answer.deltas == ['{"ci', 'ty": "Ro', 'me"', "}"]
     assert answer.summary == ['get_weather({"city": "Rome"})', "completed"]
     assert answer.losses == []
 
 
-def test_the_text_of_several_is_the_call_of_one() -> None:
+def test_text_of_several_forced_tools_is_the_call_of_one() -> None:
     answer = Answer(
         '{"na', 'me": "files__read", "argum', 'ents": ', '{"city":', ' "}{"}', "\n", "} ", choice="required"
     )
@@ -252,21 +252,21 @@ def test_the_text_of_several_is_the_call_of_one() -> None:
     assert answer.losses == []
 
 
-def test_a_forced_custom_tool_gets_its_one_string() -> None:
+def test_text_of_a_forced_custom_tool_is_its_input() -> None:
     answer = Answer('{"input"', ': "he', 'llo"}', choice=SpecificCustom(name="say"))
     assert answer.summary == ["say[hello]", "completed"]
 
 
-def test_reasoning_before_the_call_stays_reasoning() -> None:
+def test_reasoning_before_a_forced_call_is_reasoning() -> None:
     assert Answer("{}", reasoning_content="hm").summary == ["ReasoningText: hm", "get_weather({})", "completed"]
 
 
 @given(OBJECTS, st.booleans(), st.sampled_from([None, 2]), st.data())
 @settings(max_examples=30)
-def test_any_arguments_in_any_cut_come_back_as_they_were(
+def test_forced_arguments_are_unchanged_for_any_split(
     arguments: Json, one: bool, indent: int | None, data: st.DataObject
 ) -> None:
-    """Laws (a), (b), (c): the same call from every cut, and from an answer that does not stream."""
+    """Laws (a), (b), (c): the same call for every split, and from a plain answer."""
     choice: Any = WEATHER if one else "required"
     written = json.dumps(arguments, indent=indent, ensure_ascii=data.draw(st.booleans()))
     text = written if one else json.dumps({"name": "get_weather", "arguments": 0}).replace("0", written)
@@ -285,10 +285,10 @@ def test_any_arguments_in_any_cut_come_back_as_they_were(
 
 @given(OBJECTS, st.sampled_from([None, "length"]), st.booleans(), st.data())
 @settings(max_examples=30)
-def test_a_call_cut_anywhere_ends_once_and_is_not_complete(
+def test_truncated_forced_call_ends_once_as_incomplete(
     arguments: Json, finish: str | None, one: bool, data: st.DataObject
 ) -> None:
-    """Law (e): `Answer` has judged the events; what was delivered is a beginning of the arguments."""
+    """Law (e): `Answer` has checked the events; the delivered text is a prefix of the arguments."""
     written = json.dumps(arguments)
     text = written if one else f'{{"name": "get_weather", "arguments": {written}}}'
     cut = data.draw(st.integers(0, len(text)))
@@ -298,7 +298,7 @@ def test_a_call_cut_anywhere_ends_once_and_is_not_complete(
     assert written.startswith("".join(answer.deltas))
 
 
-def test_a_head_that_is_cut_delivers_no_call_and_tells_so() -> None:
+def test_truncated_name_gives_no_call_and_a_loss() -> None:
     answer = Answer('{"name": "get_wea', choice="required", finish="length")
     assert answer.summary == ["incomplete: max_output_tokens"]
     assert answer.losses == ["message.content"]
@@ -315,7 +315,7 @@ def test_a_head_that_is_cut_delivers_no_call_and_tells_so() -> None:
         ("required", "{" + " " * 600 + "}"),
     ],
 )
-def test_a_server_that_does_not_keep_to_the_schema_has_written_a_text(choice: Any, text: str) -> None:
+def test_text_that_violates_the_schema_is_a_message(choice: Any, text: str) -> None:
     answer = Answer(*text, choice=choice)
     assert answer.summary == [f"OutputText: {text}", "completed"]
     assert answer.losses == ["tool_choice"]
@@ -327,11 +327,11 @@ def test_text_after_the_forced_call_is_a_loss() -> None:
     assert answer.losses == ["message.content"]
 
 
-def test_no_text_at_all_is_no_call() -> None:
+def test_blank_text_is_no_call() -> None:
     assert Answer(" ", "\n").summary == ["completed"]
 
 
-def test_log_probabilities_of_a_call_have_no_place() -> None:
+def test_log_probabilities_of_a_forced_call_are_a_loss() -> None:
     logprobs = {"content": [{"token": "{", "logprob": -1.0, "bytes": [123], "top_logprobs": []}]}
     body = {"choices": [{"index": 0, "message": {"content": "{}"}, "logprobs": logprobs, "finish_reason": "stop"}]}
     asked = request(WEATHER)
@@ -341,8 +341,8 @@ def test_log_probabilities_of_a_call_have_no_place() -> None:
     assert [loss.path for loss in losses] == ["logprobs"]
 
 
-def test_halves_of_a_character_in_two_pieces_are_one_character() -> None:
-    """Some servers cut an escape pair in two."""
+def test_surrogate_halves_in_forced_arguments_are_joined() -> None:
+    """Some servers split an escape pair."""
     asked = request(WEATHER)
     reader = EventsToHub(asked, initial_response(asked, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA)
     pieces = [b'{\\"city\\":\\"\\ud83d', b'\\ude00\\"}']
@@ -353,11 +353,11 @@ def test_halves_of_a_character_in_two_pieces_are_one_character() -> None:
     assert summary_of(fold(events))[0].endswith('get_weather({"city":"😀"})')
 
 
-# Bounds
+# Limits
 
 
 def with_references(members: int) -> Json:
-    """A schema that has to be rewritten where its root moves."""
+    """A schema that has to be rewritten when its root moves."""
     return {
         "type": "object",
         "$defs": CITY["$defs"],
@@ -374,8 +374,8 @@ def with_references(members: int) -> Json:
     ],
     ids=["members", "numbers", "keywords"],
 )
-def test_schema_that_moves_has_a_bound(schema: Json, path: str) -> None:
-    """Faults: refused, and the work ends at the bound."""
+def test_moved_schema_has_a_limit(schema: Json, path: str) -> None:
+    """Faults: refused, and the work ends at the limit."""
     asked = request("required", tools=[TOOLS[0], FunctionToolParam(name="large", parameters=schema)])
 
     def send() -> None:
@@ -386,7 +386,7 @@ def test_schema_that_moves_has_a_bound(schema: Json, path: str) -> None:
     assert calls_of(send) < 50 * MAX_NODES
 
 
-def test_schemas_that_move_have_a_bound_together() -> None:
+def test_moved_schemas_have_a_common_limit() -> None:
     """Faults: the path is that of the first tool that does not fit, in a namespace too."""
     tools = [FunctionToolParam(name=f"f{number}", parameters=with_references(900)) for number in range(20)]
     asked = request("required", tools=[TOOLS[0], WebSearchTool(), NamespaceTool(name="many", tools=[*tools])])

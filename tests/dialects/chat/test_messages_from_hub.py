@@ -1,4 +1,4 @@
-"""Turns as chat messages: the spelling of each, for servers of each habit."""
+"""Turns as chat messages: the form of each, for servers of each habit."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[Reasoning
 # System text.
 
 
-def test_instructions_come_first_E4() -> None:
+def test_instructions_are_the_first_message_E4() -> None:
     assert sent([USER], instructions="be brief")[0] == [
         {"role": "system", "content": "be brief"},
         {"role": "user", "content": "hi"},
@@ -84,28 +84,28 @@ def test_instructions_come_first_E4() -> None:
 
 
 @pytest.mark.parametrize(("known", "role"), [("developer", "developer"), ("system", "system")])
-def test_developer_messages_go_to_servers_that_know_the_role(known: Any, role: str) -> None:
+def test_developer_role_follows_the_wire_option(known: Any, role: str) -> None:
     messages, losses = sent([message("developer", "rules"), USER], ChatWire(developer=known))
     assert messages[0] == {"role": role, "content": "rules"}
     assert not losses
 
 
-def test_system_text_stays_in_its_place_where_it_may() -> None:
+def test_system_text_keeps_its_place_by_default() -> None:
     assert [m["role"] for m in sent([USER, message("system", "now"), USER])[0]] == ["user", "system", "user"]
 
 
-def test_system_text_is_moved_to_the_beginning_where_it_must_and_reported() -> None:
+def test_system_text_is_moved_first_if_required_and_reported() -> None:
     items: list[ItemParam] = [message("developer", "one"), USER, message("system", "two"), message("system", ""), USER]
     messages, losses = sent(items, ChatWire(system="first", developer="developer"), "zero")
     assert [m["content"] for m in messages] == ["zero\n\none\n\ntwo", "hi", "hi"]
     assert losses == ["input[2]"]
 
 
-def test_system_text_that_says_nothing_is_not_sent() -> None:
+def test_empty_system_text_is_not_sent() -> None:
     assert sent([message("system", ""), USER]) == ([{"role": "user", "content": "hi"}], [])
 
 
-def test_only_text_can_stand_in_a_system_message() -> None:
+def test_media_in_a_system_message_become_notes() -> None:
     messages, losses = sent([message("system", "see", PICTURE), USER])
     assert messages[0]["content"] == "see\n[image omitted: https://i/1]"
     assert losses == ["input[0].content[1]"]
@@ -114,7 +114,7 @@ def test_only_text_can_stand_in_a_system_message() -> None:
 # User messages.
 
 
-def test_text_parts_are_one_string_or_parts_as_the_server_likes() -> None:
+def test_text_parts_are_one_string_or_parts_by_wire_option() -> None:
     items: list[ItemParam] = [message("user", "a", "b"), MessageParam(role="user", content=[])]
     assert [m["content"] for m in sent(items)[0]] == ["a\nb", ""]
     assert [m["content"] for m in sent(items, ChatWire(text_content="parts"))[0]] == [
@@ -123,13 +123,13 @@ def test_text_parts_are_one_string_or_parts_as_the_server_likes() -> None:
     ]
 
 
-def test_a_string_is_one_user_message_ITEM8() -> None:
+def test_string_input_is_one_user_message_ITEM8() -> None:
     body, _ = request_from_hub(Request(input="hi"))
     assert json.loads(body) == {"messages": [{"role": "user", "content": "hi"}]}
 
 
 @pytest.mark.parametrize("content", [None, UNSET, []])
-def test_a_request_with_nothing_to_say_is_refused(content: Any) -> None:
+def test_request_without_messages_is_refused(content: Any) -> None:
     with pytest.raises(InvalidValue) as caught:
         request_from_hub(Request(input=content))
     assert caught.value.param == "input"
@@ -154,17 +154,17 @@ def test_text_and_calls_are_one_message_E2() -> None:
 @pytest.mark.parametrize(
     ("habit", "content"), [("null", {"content": None}), ("empty", {"content": ""}), ("absent", {})]
 )
-def test_the_content_of_a_turn_that_only_calls_is_what_the_server_likes(habit: Any, content: Json) -> None:
+def test_content_of_a_turn_with_only_calls_follows_the_wire_option(habit: Any, content: Json) -> None:
     turn = sent([USER, call(), output()], ChatWire(empty_content=habit))[0][1]
     assert {name: turn[name] for name in turn if name == "content"} == content
 
 
-def test_a_call_without_arguments_is_a_call_with_none() -> None:
+def test_call_without_arguments_gets_an_empty_object() -> None:
     [called] = sent([USER, call(arguments=""), output()])[0][1]["tool_calls"]
     assert called["function"]["arguments"] == "{}"
 
 
-def test_an_assistant_message_that_says_nothing_is_not_sent() -> None:
+def test_empty_assistant_message_is_not_sent() -> None:
     items: list[ItemParam] = [
         USER,
         message("assistant", OutputTextParam(text="")),
@@ -174,12 +174,12 @@ def test_an_assistant_message_that_says_nothing_is_not_sent() -> None:
     assert sent(items) == ([{"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}], [])
 
 
-def test_texts_of_the_assistant_stay_apart_and_parts_are_joined() -> None:
+def test_assistant_messages_stay_separate_and_parts_are_joined() -> None:
     items: list[ItemParam] = [USER, SAID, message("assistant", OutputTextParam(text="a"), OutputTextParam(text="b"))]
     assert [m["content"] for m in sent(items)[0]] == ["hi", "said", "a\nb"]
 
 
-def test_a_refusal_has_its_own_field_and_is_content_where_there_is_no_other() -> None:
+def test_refusal_has_its_own_field_and_replaces_missing_content() -> None:
     only = message("assistant", Refusal(refusal="no"))
     beside_nothing = message("assistant", OutputTextParam(text=""), Refusal(refusal="no"))
     both = message("assistant", OutputTextParam(text="well"), Refusal(refusal="no"), Refusal(refusal="never"))
@@ -209,7 +209,7 @@ def test_phase_is_reported_once_ITEM7() -> None:
 # Custom tools.
 
 
-def test_custom_calls_are_functions_of_one_string_or_native() -> None:
+def test_custom_calls_are_functions_or_native() -> None:
     items: list[ItemParam] = [
         USER,
         CustomToolCallParam(call_id="a", name="patch", input='say "hi"'),
@@ -225,7 +225,7 @@ def test_custom_calls_are_functions_of_one_string_or_native() -> None:
     assert called == {"id": "a", "type": "custom", "custom": {"name": "patch", "input": 'say "hi"'}}
 
 
-def test_calls_of_a_namespace_go_out_under_one_name() -> None:
+def test_calls_of_a_namespace_have_flattened_names() -> None:
     item = FunctionCallParam(call_id="a", name="read", arguments="{}", namespace="files")
     [called] = sent([USER, item, output()])[0][1]["tool_calls"]
     assert called["function"]["name"] == "files__read"
@@ -235,14 +235,14 @@ def test_calls_of_a_namespace_go_out_under_one_name() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_goes_back_in_the_tool_loop_where_the_server_wants_it_RSN1(field: Any) -> None:
+def test_reasoning_is_returned_in_the_tool_loop_if_configured_RSN1(field: Any) -> None:
     items: list[ItemParam] = [USER, THOUGHT, SAID, USER, THOUGHT, call(), output()]
     messages, losses = sent(items, ChatWire(reasoning_field=field))
     assert [m.get(field) for m in messages] == [None, None, None, "long", None]
     assert losses == ["input[1]", "input[4].summary"]
 
 
-def test_reasoning_goes_back_from_the_whole_history_where_the_server_wants_it() -> None:
+def test_reasoning_of_the_whole_history_is_returned_if_configured() -> None:
     summary = ReasoningParam(summary=[SummaryText(text="a"), SummaryText(text="b")])
     wire = ChatWire(reasoning_field="reasoning", reasoning_history="all")
     messages, losses = sent([THOUGHT, SAID, USER, summary, SAID], wire)
@@ -250,12 +250,12 @@ def test_reasoning_goes_back_from_the_whole_history_where_the_server_wants_it() 
     assert losses == ["input[0].summary"]
 
 
-def test_all_reasoning_is_in_the_loop_where_no_user_has_spoken() -> None:
+def test_reasoning_without_a_user_message_is_in_the_tool_loop() -> None:
     wire = ChatWire(reasoning_field="reasoning")
     assert sent([message("system", "go"), THOUGHT, SAID], wire)[0][1]["reasoning"] == "long"
 
 
-def test_reasoning_that_is_not_wanted_is_one_loss_an_item() -> None:
+def test_unwanted_reasoning_is_one_loss_per_item() -> None:
     empty = ReasoningParam(summary=[])
     sealed = ReasoningParam(summary=[], encrypted_content="x")
     messages, losses = sent([THOUGHT, empty, sealed, SAID, USER])
@@ -263,7 +263,7 @@ def test_reasoning_that_is_not_wanted_is_one_loss_an_item() -> None:
     assert losses == ["input[0]", "input[2]"]
 
 
-def test_encrypted_reasoning_never_goes_out() -> None:
+def test_encrypted_reasoning_is_never_sent() -> None:
     sealed = ReasoningParam(summary=[], encrypted_content="x", extra={"y": Raw(b"1")})
     messages, losses = sent([USER, sealed, SAID], ChatWire(reasoning_field="reasoning"))
     assert "reasoning" not in messages[1]
@@ -271,7 +271,7 @@ def test_encrypted_reasoning_never_goes_out() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_a_call_whose_reasoning_is_not_to_be_had_gets_a_blank_where_the_server_insists_on_some_RSN3(field: Any) -> None:
+def test_call_with_missing_reasoning_gets_a_blank_if_required_RSN3(field: Any) -> None:
     """Calls that another model made, or whose reasoning the client dropped."""
     foreign = ReasoningParam(summary=[], encrypted_content="x")
     items: list[ItemParam] = [
@@ -293,7 +293,7 @@ def test_a_call_whose_reasoning_is_not_to_be_had_gets_a_blank_where_the_server_i
     assert [m.get(field) for m in sent(items, in_loop)[0] if m["role"] == "assistant"] == [None, None, "long"]
 
 
-def test_reasoning_cannot_stand_alone() -> None:
+def test_reasoning_alone_is_dropped() -> None:
     messages, losses = sent([USER, THOUGHT], ChatWire(reasoning_field="reasoning"))
     assert messages == [{"role": "user", "content": "hi"}]
     assert losses == ["input[1]"]
@@ -302,11 +302,11 @@ def test_reasoning_cannot_stand_alone() -> None:
 # Tool outputs.
 
 
-def test_texts_of_an_output_are_one_string_TOOL6() -> None:
+def test_texts_of_an_output_are_joined_TOOL6() -> None:
     assert sent([USER, call(), output(InputText(text="a"), InputText(text="b"))])[0][2]["content"] == "a\nb"
 
 
-def test_media_of_outputs_are_lifted_behind_the_whole_tool_block_TOOL6() -> None:
+def test_media_of_outputs_are_moved_after_the_tool_messages_TOOL6() -> None:
     items: list[ItemParam] = [
         USER,
         call("a"),
@@ -333,13 +333,13 @@ def test_media_of_outputs_are_lifted_behind_the_whole_tool_block_TOOL6() -> None
     assert not losses
 
 
-def test_media_of_outputs_stay_where_the_server_takes_them_TOOL6() -> None:
+def test_media_of_outputs_stay_if_supported_TOOL6() -> None:
     messages, _ = sent([USER, call(), output(InputText(text="see"), PICTURE)], ChatWire(tool_images="keep"))
     image = {"type": "image_url", "image_url": {"url": "https://i/1"}}
     assert messages[2:] == [{"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}, image]}]
 
 
-def test_orphans_are_treated_as_the_server_needs_it() -> None:
+def test_orphan_outputs_follow_the_wire_option() -> None:
     items: list[ItemParam] = [USER, output()]
     with pytest.raises(OrphanToolOutput):
         sent(items)
@@ -347,10 +347,10 @@ def test_orphans_are_treated_as_the_server_needs_it() -> None:
     assert sent(items, ChatWire(orphan_outputs="text"))[0][1]["content"] == "[Tool Result for a]: done"
 
 
-# What has no place.
+# Unsupported items.
 
 
-def test_items_that_chat_has_no_place_for_are_losses_F4() -> None:
+def test_unsupported_items_are_losses_F4() -> None:
     others: list[ItemParam] = [
         WebSearchCall(status="completed"),
         CompactionParam(encrypted_content="x"),
@@ -362,7 +362,7 @@ def test_items_that_chat_has_no_place_for_are_losses_F4() -> None:
     assert losses == ["input[1]", "input[2]", "input[3]", "input[4]"]
 
 
-def test_tools_given_as_an_item_are_no_message() -> None:
+def test_additional_tools_give_no_message() -> None:
     assert sent([AdditionalTools(tools=[], extra={"x": Raw(b"1")}), USER])[1] == ["input[0].x"]
 
 

@@ -1,4 +1,4 @@
-"""A chat client's messages as hub items: every role and every part, and what is wrong with those that are refused."""
+"""A chat client's messages as hub items: every role and every part, and the errors of refused ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def said(*texts: str) -> MessageParam:
 # System text.
 
 
-def test_system_text_that_begins_the_conversation_becomes_instructions_E4() -> None:
+def test_leading_system_text_becomes_instructions_E4() -> None:
     parts = [{"type": "text", "text": "b"}, {"type": "text", "text": "c", "cache_control": {"type": "ephemeral"}}]
     told, items, losses = instructions({"role": "system", "content": "a"}, {"role": "system", "content": parts}, HI)
     assert told == "a\n\nb\nc"
@@ -65,19 +65,19 @@ def test_system_text_that_begins_the_conversation_becomes_instructions_E4() -> N
     assert losses == ["messages[1].content[1].cache_control"]
 
 
-def test_system_text_in_the_middle_stays_there_E4() -> None:
+def test_system_text_in_the_middle_keeps_its_place_E4() -> None:
     told, items, _ = instructions(HI, {"role": "system", "content": "later"})
     assert told is UNSET
     assert items == [USER, MessageParam(role="system", content=[InputText(text="later")])]
 
 
-def test_developer_messages_keep_their_role_also_at_the_beginning() -> None:
+def test_leading_developer_messages_keep_their_role() -> None:
     told, items, _ = instructions({"role": "developer", "content": "a"}, {"role": "system", "content": "b"})
     assert told is UNSET
     assert [item.role for item in items if isinstance(item, MessageParam)] == ["developer", "system"]
 
 
-def test_a_system_message_of_more_than_text_stays_a_message() -> None:
+def test_system_message_with_media_stays_a_message() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://i"}}
     told, items, losses = instructions({"role": "system", "content": [image]}, HI)
     assert told is UNSET
@@ -109,11 +109,11 @@ def test_a_system_message_of_more_than_text_stays_a_message() -> None:
         ({"type": "acme:part", "x": 1}, UnknownContent(kind="acme:part", raw=Raw(b'{"type": "acme:part", "x": 1}'))),
     ],
 )
-def test_parts_of_a_user_E1_C2(part: Json, made: Any) -> None:
+def test_user_parts_are_translated_E1_C2(part: Json, made: Any) -> None:
     assert taken({"role": "user", "content": [part]}) == ([MessageParam(role="user", content=[made])], [])
 
 
-def test_parts_of_the_assistant_E1_C2() -> None:
+def test_assistant_parts_are_translated_E1_C2() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}, {"type": "refusal", "refusal": "no"}]
     image = {"type": "image_url", "image_url": {"url": "https://i"}}
     items, losses = taken(HI, {"role": "assistant", "content": [*parts, image]})
@@ -124,7 +124,7 @@ def test_parts_of_the_assistant_E1_C2() -> None:
     assert losses == ["messages[1].content[3]"]
 
 
-def test_cache_control_is_taken_out_everywhere_E4() -> None:
+def test_cache_control_is_removed_everywhere_E4() -> None:
     cache = {"cache_control": {"type": "ephemeral"}}
     items, losses = taken(
         {
@@ -161,7 +161,7 @@ def test_annotations_of_user_text_are_a_loss() -> None:
     assert taken({"role": "user", "content": [part]})[1] == ["messages[0].content[0]"]
 
 
-def test_calls_and_results_inside_messages_are_items_in_their_places_E1() -> None:
+def test_calls_and_results_inside_messages_become_items_in_place_E1() -> None:
     use = {"type": "tool_use", "id": "a", "name": "f", "input": {"q": 1}}
     result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "done"}]}
     text = {"type": "text", "text": "and"}
@@ -178,7 +178,7 @@ def test_calls_and_results_inside_messages_are_items_in_their_places_E1() -> Non
     assert not losses
 
 
-def test_content_can_be_empty() -> None:
+def test_empty_content_is_accepted() -> None:
     items, losses = taken(
         {"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "assistant", "content": ""}
     )
@@ -191,13 +191,13 @@ def test_content_can_be_empty() -> None:
 
 
 @pytest.mark.parametrize("content", [{}, {"content": None}, {"content": ""}, {"content": []}])
-def test_a_turn_that_only_calls_is_only_calls_E2(content: Json) -> None:
+def test_turn_with_only_calls_has_no_message_E2(content: Json) -> None:
     items, losses = taken(HI, {"role": "assistant", **content, "tool_calls": [CALL]})
     assert items == [USER, FunctionCallParam(call_id="a", name="f", arguments="{}")]
     assert not losses
 
 
-def test_calls_come_after_the_text_in_their_order_E2() -> None:
+def test_calls_follow_the_text_in_order_E2() -> None:
     custom = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "x"}}
     as_object = {"id": "c", "index": 2, "function": {"name": "g", "arguments": {"q": 1}}}
     items, losses = taken(HI, {"role": "assistant", "content": "so", "tool_calls": [CALL, custom, as_object]})
@@ -210,11 +210,11 @@ def test_calls_come_after_the_text_in_their_order_E2() -> None:
     assert not losses
 
 
-def test_a_message_of_the_assistant_that_is_null_is_no_item() -> None:
+def test_null_assistant_message_gives_no_item() -> None:
     assert taken(HI, {"role": "assistant", "content": None}) == ([USER], [])
 
 
-def test_reasoning_comes_before_the_text_RSN1() -> None:
+def test_reasoning_precedes_the_text_RSN1() -> None:
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
     for field in ("reasoning_content", "reasoning"):
         assert taken(HI, {"role": "assistant", "content": "so", field: "hm"}) == ([USER, thought, said("so")], [])
@@ -241,7 +241,7 @@ def test_refusals_are_parts_of_the_message() -> None:
 # Results.
 
 
-def test_tool_messages_are_outputs_of_their_calls_kind_E2_TOOL6() -> None:
+def test_tool_messages_become_outputs_of_the_kind_of_their_call_E2_TOOL6() -> None:
     custom = {"id": "b", "type": "custom", "custom": {"name": "patch", "input": "x"}}
     image = {"type": "image_url", "image_url": {"url": "u"}}
     items, losses = taken(
@@ -259,7 +259,7 @@ def test_tool_messages_are_outputs_of_their_calls_kind_E2_TOOL6() -> None:
     assert not losses
 
 
-def test_parts_that_no_output_can_hold_become_notes() -> None:
+def test_unsupported_output_parts_become_notes() -> None:
     parts = [
         {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
         {"type": "tool_use", "id": "x", "name": "f", "input": {}},
@@ -273,7 +273,7 @@ def test_parts_that_no_output_can_hold_become_notes() -> None:
     assert losses == ["messages[0].content[0]", "messages[0].content[1]"]
 
 
-def test_the_form_before_tool_calls_gets_ids() -> None:
+def test_legacy_function_calls_get_ids() -> None:
     called = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
     result = {"role": "function", "name": "f", "content": "done"}
     items, losses = taken(HI, called, result, called, result, result)
@@ -287,10 +287,10 @@ def test_the_form_before_tool_calls_gets_ids() -> None:
     assert not losses
 
 
-# What is lost, and what is wrong.
+# Losses and errors.
 
 
-def test_names_of_speakers_and_fields_out_of_place_are_losses() -> None:
+def test_names_and_misplaced_fields_are_losses() -> None:
     odd = {
         **HI,
         "name": "ann",
@@ -337,7 +337,7 @@ def test_names_of_speakers_and_fields_out_of_place_are_losses() -> None:
         ),
     ],
 )
-def test_errors_say_where_and_what_was_wanted_ERR3(message: Json, kind: type[ApiError], param: str) -> None:
+def test_errors_name_the_path_and_the_expected_value_ERR3(message: Json, kind: type[ApiError], param: str) -> None:
     with pytest.raises(kind) as caught:
         taken(message)
     assert caught.value.param == param

@@ -1,4 +1,4 @@
-"""`dialects/chat/plain_history`: the short way gives what the long way gives, or nothing."""
+"""`dialects/chat/plain_history`: the fast path gives the same result as the full path, or none."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def assert_both_ways_agree(items: list[ItemParam], wire: ChatWire) -> bool:
 
 @settings(max_examples=40)
 @given(request=requests(), wire=st.one_of(st.just(ChatWire()), wires()))
-def test_any_conversation(request: Request, wire: ChatWire) -> None:
+def test_plain_history_agrees_for_any_conversation(request: Request, wire: ChatWire) -> None:
     assert_both_ways_agree(input_items(request), wire)
 
 
@@ -64,7 +64,7 @@ def output(id: str = "c", value: Any = "42", **more: Any) -> dict[str, Any]:
 
 
 WANTS_REASONING = ChatWire(reasoning_field="reasoning_content", reasoning_history="all", missing_reasoning="blank")
-# Small conversations of these, in any order, come upon every rule.
+# Small conversations of these, in any order, exercise every rule.
 PIECES = [
     user(),
     user(""),
@@ -88,12 +88,12 @@ PIECES = [
 
 @settings(max_examples=40)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=7), wire=st.sampled_from([ChatWire(), WANTS_REASONING]))
-def test_any_order_of_small_pieces(pieces: list[dict[str, Any]], wire: ChatWire) -> None:
+def test_plain_history_agrees_for_any_order_of_items(pieces: list[dict[str, Any]], wire: ChatWire) -> None:
     assert_both_ways_agree(read(pieces), wire)
 
 
-def test_a_server_that_wants_reasoning_with_every_call_gets_it_in_the_plainest_conversation() -> None:
-    """The short way would leave it out, and the server refuse the request."""
+def test_plain_history_declines_calls_if_reasoning_is_required() -> None:
+    """The fast path would omit it, and the server would refuse the request."""
     assert not assert_both_ways_agree(read([user(), call(), output()]), WANTS_REASONING)
     assert assert_both_ways_agree(read([user(), message(), user()]), WANTS_REASONING)
 
@@ -108,7 +108,7 @@ def test_a_server_that_wants_reasoning_with_every_call_gets_it_in_the_plainest_c
         [user(), call(), output(), call("d"), output("d"), call("e"), output("e")],
     ],
 )
-def test_an_agents_conversation_goes_the_short_way(pieces: list[dict[str, Any]]) -> None:
+def test_plain_history_accepts_agent_conversations(pieces: list[dict[str, Any]]) -> None:
     assert assert_both_ways_agree(read(pieces), ChatWire())
 
 
@@ -124,7 +124,7 @@ def test_an_agents_conversation_goes_the_short_way(pieces: list[dict[str, Any]])
         [call(), output(), output()],
     ],
 )
-def test_calls_that_are_not_answered_in_order_go_the_long_way(pieces: list[dict[str, Any]]) -> None:
+def test_plain_history_declines_calls_answered_out_of_order(pieces: list[dict[str, Any]]) -> None:
     assert not assert_both_ways_agree(read(pieces), ChatWire())
 
 
@@ -138,12 +138,12 @@ def test_calls_that_are_not_answered_in_order_go_the_long_way(pieces: list[dict[
         [user(""), message(), user()],
     ],
 )
-def test_conversations_that_need_a_closer_look_go_the_long_way(pieces: list[dict[str, Any]]) -> None:
+def test_plain_history_declines_complex_conversations(pieces: list[dict[str, Any]]) -> None:
     assert not assert_both_ways_agree(read(pieces), ChatWire())
 
 
 @pytest.mark.parametrize("wire", [ChatWire(text_content="parts"), ChatWire(empty_content="absent")])
-def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
+def test_plain_history_declines_servers_with_special_options(wire: ChatWire) -> None:
     assert not assert_both_ways_agree(read([user()]), wire)
 
 

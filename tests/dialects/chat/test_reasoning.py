@@ -1,4 +1,4 @@
-"""Reasoning that goes through a chat server's and a chat client's hands and comes back to its maker (RSN-1 … RSN-4)."""
+"""Reasoning through chat servers and chat clients and back to its server (RSN-1 … RSN-4)."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def output_as_input(response: Response) -> list[ItemParam]:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_a_text_that_the_server_wants_back_is_sealed_with_its_makers_name(field: Any) -> None:
-    """RSN-2: the text is restored though the client sends back nothing but what is sealed."""
+def test_reasoning_text_is_sealed_with_its_maker(field: Any) -> None:
+    """RSN-2: the text is restored although the client sends back only the sealed form."""
     wire = ChatWire(maker="lab", reasoning_field=field)
     reading = read(
         chunk(**{field: "Let "}), chunk(**{field: "me."}), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=wire
@@ -71,18 +71,18 @@ def test_a_text_that_the_server_wants_back_is_sealed_with_its_makers_name(field:
     assert losses == []
 
 
-def test_a_text_that_no_server_wants_back_is_not_sealed() -> None:
-    """RSN-1: it would only be carried to and fro."""
+def test_reasoning_text_without_a_maker_is_not_sealed() -> None:
+    """RSN-1: sealing it would only cost bandwidth."""
     assert envelopes(read(chunk(reasoning_content="Hm."), chunk(content="So.")).response) == [None]
 
 
-def test_thoughts_between_tags_are_sealed_too() -> None:
+def test_reasoning_in_tags_is_sealed() -> None:
     """RSN-2."""
     (envelope,) = envelopes(read(chunk(content="<think>Hm.</think>So."), wire=BACK).response)
     assert envelope.content == {"reasoning_content": "Hm."}
 
 
-def test_a_servers_details_come_back_to_it_as_they_came() -> None:
+def test_reasoning_details_are_returned_to_their_server_unchanged() -> None:
     """RSN-2: pieces are joined, and a late signature belongs to its text, streamed or not."""
     sealed = {"type": "reasoning.encrypted", "data": "c2VhbGVk", "id": "a", "index": 1}
     pieces = [
@@ -111,15 +111,15 @@ def test_a_servers_details_come_back_to_it_as_they_came() -> None:
     assert list(streamed.losses) == []
 
 
-def test_details_without_an_index_are_kept_apart_within_a_chunk() -> None:
+def test_details_without_an_index_stay_separate_within_a_chunk() -> None:
     """RSN-2."""
     told = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b", "signature": "s"}]
     (envelope,) = envelopes(read(chunk(reasoning_details=told), wire=DETAILS).response)
     assert envelope.content == {"reasoning_details": told}
 
 
-def test_a_detail_may_come_without_any_text() -> None:
-    """RSN-1: what only the server can read is an item all the same; what says nothing is none."""
+def test_detail_without_text_is_sealed() -> None:
+    """RSN-1: sealed content alone is an item; an empty detail is none."""
     reading = read(
         chunk(reasoning_details=[{"type": "reasoning.text", "text": ""}]),
         chunk(content="So."),
@@ -129,7 +129,7 @@ def test_a_detail_may_come_without_any_text() -> None:
     assert reading.summary == ["OutputText: So.", "sealed: x", "completed"]
 
 
-def test_characters_cut_in_two_are_whole_in_the_envelope() -> None:
+def test_surrogate_halves_are_joined_in_the_envelope() -> None:
     """RSN-2."""
     first = b'{"choices":[{"delta":{"reasoning_details":[{"type":"reasoning.text","text":"\\ud83d"}]}}]}'
     second = (
@@ -140,7 +140,7 @@ def test_characters_cut_in_two_are_whole_in_the_envelope() -> None:
 
 
 def test_reasoning_details_of_the_deepest_allowed_nesting_are_sealed() -> None:
-    """F-4, RSN-2: what can be read can be sent back."""
+    """F-4, RSN-2: whatever can be decoded can be sent back."""
     depth = MAX_NESTING - 6  # the brackets around it
     deep = b'{"choices":[{"delta":{"reasoning_details":[{"type":"x","data":%b1%b}]}}]}' % (b"[" * depth, b"]" * depth)
     reading = read(deep, wire=DETAILS)
@@ -151,14 +151,14 @@ def test_reasoning_details_of_the_deepest_allowed_nesting_are_sealed() -> None:
 
 @pytest.mark.parametrize("sealed", [seal_reasoning("other", {"reasoning_content": "Hm."}), "gAAAAABpM0Yj"])
 def test_reasoning_of_another_maker_is_dropped(sealed: str) -> None:
-    """RSN-3: whether or not its text is open."""
+    """RSN-3: with and without plain text."""
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")], encrypted_content=sealed)
     messages, losses = sent([thought, SAID], BACK)
     assert messages == [{"role": "assistant", "content": "so"}]
     assert losses == ["input[1]"]
 
 
-def test_its_own_that_is_not_wanted_is_a_loss() -> None:
+def test_own_reasoning_that_is_not_wanted_is_a_loss() -> None:
     """RSN-2, F-4: outside the tool loop, before an empty turn, and in an envelope with unknown content."""
     thought = ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"reasoning_content": "Hm."}))
     assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
@@ -174,7 +174,7 @@ def test_its_own_that_is_not_wanted_is_a_loss() -> None:
 
 
 def client_of(*pieces: dict[str, Any], wire: ChatWire = BACK) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The message that a client is told whole, and the deltas of the same as a stream."""
+    """The message of the plain answer, and the deltas of the same as a stream."""
     response = read(*pieces, wire=wire).response
     body, losses = response_from_hub(response, REQUEST)
     assert list(losses) == []
@@ -186,8 +186,8 @@ def client_of(*pieces: dict[str, Any], wire: ChatWire = BACK) -> tuple[dict[str,
     return json.loads(body)["choices"][0]["message"], deltas
 
 
-def test_a_chat_client_that_echoes_what_it_was_told_brings_it_all_back() -> None:
-    """RSN-2: whole and streaming; what led to a call stands before that call again."""
+def test_reasoning_is_restored_from_the_message_that_a_chat_client_echoes() -> None:
+    """RSN-2: plain and streaming; the reasoning before a call precedes that call again."""
     pieces = [chunk(reasoning_content="Hm."), chunk(content="So."), chunk(reasoning_content="And?")]
     pieces.append(chunk(tool_calls=[call(0, "a", "get_time", "{}"), call(1, "b", "get_time", "{}")]))
     message, deltas = client_of(*pieces)
@@ -205,14 +205,14 @@ def test_a_chat_client_that_echoes_what_it_was_told_brings_it_all_back() -> None
     assert [message.get("reasoning_content") for message in messages] == ["Hm.", "And?", None, None]
 
 
-def test_sealed_reasoning_that_leads_to_nothing_is_told_at_the_end() -> None:
+def test_trailing_sealed_reasoning_is_sent_at_the_end() -> None:
     """RSN-2, STR-14."""
     message, deltas = client_of(chunk(content="So."), chunk(reasoning_content="Hm."))
     assert len(message["reasoning_details"]) == 1
     assert deltas[-1] == {"reasoning_details": message["reasoning_details"]}
 
 
-def test_a_custom_call_has_its_reasoning_too() -> None:
+def test_custom_call_keeps_its_reasoning() -> None:
     """RSN-2."""
     entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "apply_patch", "input": "x"}}
     message, _ = client_of(chunk(reasoning_content="Hm."), chunk(tool_calls=[entry]))
@@ -220,8 +220,8 @@ def test_a_custom_call_has_its_reasoning_too() -> None:
     assert [type(item).__name__ for item in items] == ["ReasoningParam", "CustomToolCallParam"]
 
 
-def test_details_of_other_servers_are_read_as_far_as_they_can_be() -> None:
-    """RSN-1, F-4: texts and summaries are; whose a signature is cannot be told."""
+def test_details_of_other_servers_are_read_as_far_as_possible() -> None:
+    """RSN-1, F-4: texts and summaries are read; the owner of a signature is unknown."""
     text, summary = {"type": "reasoning.text", "text": "Hm."}, {"type": "reasoning.summary", "summary": "short"}
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")])
     assert taken({"content": "so", "reasoning_details": [text, summary]})[0][0] == thought
@@ -237,7 +237,7 @@ def test_details_of_other_servers_are_read_as_far_as_they_can_be() -> None:
     assert losses == ["messages[1].reasoning_details[0].signature", "messages[1].reasoning_details[2]"]
 
 
-def test_another_answer_read_from_our_own_client_half_says_the_same() -> None:
+def test_reasoning_survives_two_gateways() -> None:
     """Law (d): a gateway behind a gateway."""
     reading = read(chunk(reasoning_content="Hm."), chunk(tool_calls=[call(0, "a", "get_time", "{}")]), wire=BACK)
     from_hub = EventsFromHub(REQUEST)
@@ -247,12 +247,12 @@ def test_another_answer_read_from_our_own_client_half_says_the_same() -> None:
     assert unseal_reasoning(detail["data"]) == envelopes(reading.response)[0]
 
 
-# How hard to think
+# Reasoning effort
 
 
 @pytest.mark.parametrize("effort", get_args(ReasoningEffort))
-def test_effort_reaches_the_server_in_its_own_word(effort: ReasoningEffort) -> None:
-    """RSN-4: as it is, or the nearest that the server knows, which is a loss."""
+def test_effort_is_mapped_to_the_levels_of_the_server(effort: ReasoningEffort) -> None:
+    """RSN-4: unchanged, or the nearest supported level, which is a loss."""
     known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort))
     body, losses = request_from_hub(request)
@@ -262,7 +262,7 @@ def test_effort_reaches_the_server_in_its_own_word(effort: ReasoningEffort) -> N
     assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
 
 
-def test_a_summary_is_a_loss_and_an_unsaid_effort_is_none() -> None:
+def test_summary_setting_is_a_loss_and_unset_effort_is_not_sent() -> None:
     """RSN-4, REQ-6."""
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
     body, losses = request_from_hub(request, ChatWire(efforts=("low",)))
@@ -270,7 +270,7 @@ def test_a_summary_is_a_loss_and_an_unsaid_effort_is_none() -> None:
     assert [loss.path for loss in losses] == ["reasoning.summary"]
 
 
-def test_only_servers_that_want_it_have_it_looked_up() -> None:
+def test_wants_reasoning_back_follows_the_wire_option() -> None:
     """RSN-2."""
     assert BACK.wants_reasoning_back
     assert not DETAILS.wants_reasoning_back

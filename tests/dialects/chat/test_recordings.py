@@ -1,8 +1,7 @@
 """Raw streams of chat servers, each named after the behaviour it shows. The laws of all dialects are in `test_laws`.
 
-`x.json` beside `x.sse` is the same answer without a stream; `x_plain.json` beside `x_stream.sse` is one that a real server gave to
-the same question, with ids of its own.
-"""
+`x.json` beside `x.sse` is the same answer without a stream; `x_plain.json` beside `x_stream.sse` is the answer of a
+real server to the same request, with its own ids."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from antiphon.protocol.response import Response
 
 
 def plain_of(path: Path) -> Path:
-    """What a real server answered to the same question without a stream."""
+    """The plain answer of a real server to the same request."""
     return path.with_name(path.name.replace("_stream.sse", "_plain.json"))
 
 
@@ -41,22 +40,22 @@ def of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
-def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
+def test_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
     """STR-14, law (c)."""
     response, _ = read_whole(path.with_suffix(".json").read_bytes())
     assert read_frames(frames_of(path.read_bytes())).response == response
 
 
 @pytest.mark.parametrize("path", REAL_PAIRS, ids=lambda path: path.stem)
-def test_a_real_servers_stream_folds_to_its_answer_ids_and_usage_aside(path: Path) -> None:
-    """STR-14: usage is in a stream only if it was asked for."""
+def test_stream_of_a_real_server_folds_to_its_answer(path: Path) -> None:
+    """STR-14: usage is in a stream only on request."""
     response, _ = read_whole(plain_of(path).read_bytes())
     assert without_call_ids(read_frames(frames_of(path.read_bytes())).response) == without_call_ids(response)
 
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
-def test_a_recording_can_be_told_to_a_chat_client_again(path: Path) -> None:
-    """E-6, law (d): hub → chat → hub says the same, and how it ended."""
+def test_recording_survives_the_way_to_a_chat_client(path: Path) -> None:
+    """E-6, law (d): hub → chat → hub keeps the content and the status."""
     reading = read_frames(frames_of(path.read_bytes()))
     from_hub = EventsFromHub(REQUEST)
     told = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
@@ -71,21 +70,21 @@ def test_a_recording_can_be_told_to_a_chat_client_again(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS if not path.stem.startswith("llama_cpp_")])
-def test_a_recording_says_what_it_was_made_to_say(name: str) -> None:
+def test_recording_gives_the_expected_summary_and_losses(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
     assert reading.summary == SAID[name]
     assert [loss.path for loss in reading.losses] == LOST.get(name, [])
 
 
 @pytest.mark.parametrize("name", USAGE)
-def test_usage_is_found_wherever_it_stands(name: str) -> None:
+def test_usage_is_read_from_any_place(name: str) -> None:
     """REQ-4."""
     usage = read_frames(frames_of(of(name).read_bytes())).response.usage
     assert usage is not None
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens > 0
 
 
-def test_a_real_servers_errors_are_understood() -> None:
+def test_errors_of_a_real_server_are_mapped() -> None:
     """ERR-4."""
     overflow = error_to_hub(400, {}, (FOLDER / "llama_cpp_error_context_overflow.json").read_bytes())
     assert (overflow.status, overflow.code) == (400, "context_length_exceeded")

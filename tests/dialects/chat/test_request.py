@@ -1,4 +1,4 @@
-"""Chat requests, both ways: the laws over generated conversations, then settings one by one."""
+"""Chat requests, both ways: laws over generated conversations, then settings one by one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MANY = settings(max_examples=30)
 
 @MANY
 @given(requests(orphans=True), wires())
-def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: ChatWire) -> None:
+def test_sent_body_is_accepted_by_servers_of_every_habit_E5(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
     assert_chat_accepts(body, developer=wire.developer == "developer", media_in_tools=wire.tool_images == "keep")
 
@@ -68,7 +68,7 @@ def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: Cha
     body, losses = request_from_hub(request, wire)
     sent = [text for _, text in _strings(_with_arguments_read(json.loads(body)))]
     for path, text in _strings(json.loads(codec.encode(request))):
-        # What only its maker can read never goes to chat; it is reported where it was all there was.
+        # Content that only its server can read is never sent to chat; it is reported where nothing else was there.
         if marks_of(text) and not path.endswith("encrypted_content"):
             assert any(text in other for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
@@ -83,7 +83,7 @@ def test_call_ids_are_kept_E5(request: Request, wire: ChatWire) -> None:
 
 @MANY
 @given(requests(orphans=True), wires(system="anywhere"))
-def test_messages_and_calls_keep_their_order_exactly_E5(request: Request, wire: ChatWire) -> None:
+def test_messages_and_calls_keep_their_order_E5(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
     said, spoken_and_called = _marks_sent(json.loads(body)["messages"])
     given_said, given_called = _marks_given(input_items(request))
@@ -93,7 +93,7 @@ def test_messages_and_calls_keep_their_order_exactly_E5(request: Request, wire: 
 
 @MANY
 @given(requests(), wires())
-def test_outputs_stand_under_their_own_call_E2(request: Request, wire: ChatWire) -> None:
+def test_outputs_follow_their_own_call_E2(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
     results = [message for message in json.loads(body)["messages"] if message["role"] == "tool"]
     for item in input_items(request):
@@ -107,7 +107,7 @@ def test_outputs_stand_under_their_own_call_E2(request: Request, wire: ChatWire)
 
 @MANY
 @given(requests(orderly=True))
-def test_an_orderly_conversation_comes_back_as_it_was_law_d(request: Request) -> None:
+def test_orderly_conversation_survives_the_round_trip_law_d(request: Request) -> None:
     body, losses = request_from_hub(request, RICH)
     again, more_losses = request_to_hub(body)
     assert not [loss for loss in losses if loss.path.startswith(("input", "instructions", "tools"))]
@@ -130,7 +130,7 @@ def test_an_orderly_conversation_comes_back_as_it_was_law_d(request: Request) ->
 @MANY
 @given(
     requests(orphans=True), wires(reasoning_history="all")
-)  # a lifted image is a user's turn, which would end a tool loop
+)  # a moved image is a user's turn, which would end a tool loop
 def test_sent_body_is_unchanged_after_a_round_trip_through_the_hub_law_d(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
     again, losses = request_to_hub(body)
@@ -140,7 +140,7 @@ def test_sent_body_is_unchanged_after_a_round_trip_through_the_hub_law_d(request
 
 @MANY
 @given(bodies())
-def test_a_chat_body_comes_back_as_it_was(body: dict[str, Any]) -> None:
+def test_chat_body_survives_the_round_trip(body: dict[str, Any]) -> None:
     request, losses = request_to_hub(json.dumps(body).encode())
     again, more_losses = request_from_hub(request, RICH)
     assert not list(losses)
@@ -150,9 +150,9 @@ def test_a_chat_body_comes_back_as_it_was(body: dict[str, Any]) -> None:
 
 @MANY
 @given(bodies())
-def test_the_hub_types_everything_by_role_C2_E5(body: dict[str, Any]) -> None:
+def test_hub_parts_are_typed_by_role_C2_E5(body: dict[str, Any]) -> None:
     request, _ = request_to_hub(json.dumps(body).encode())
-    if request.max_output_tokens == 1:  # legal in chat, below the hub's limit: kept, and left to the upstream
+    if request.max_output_tokens == 1:  # allowed in chat, below the hub's limit: kept, and left to the upstream
         body |= {"max_completion_tokens": 4096}
         request, _ = request_to_hub(json.dumps(body).encode())
     assert codec.decode_request(codec.encode(request)) == request
@@ -186,7 +186,7 @@ def test_order_and_ids_of_a_client_reach_the_hub_E5(body: dict[str, Any]) -> Non
     assert outputs == [message["tool_call_id"] for message in body["messages"] if message["role"] == "tool"]
 
 
-# Reading the laws' evidence.
+# Helpers of the laws.
 
 
 def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -202,7 +202,7 @@ def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _with_arguments_read(value: Any) -> Any:
-    """The same with what stands inside arguments besides the arguments themselves."""
+    """The same with the content of arguments besides the arguments themselves."""
     match value:
         case {"arguments": str(arguments)}:
             return [value, json.loads(arguments)]
@@ -229,7 +229,7 @@ def _call_ids(items: list[ItemParam]) -> list[str]:
 
 
 def _marks_given(items: list[ItemParam]) -> tuple[list[str], list[str]]:
-    """In their order: the texts of all messages; the texts of users and systems, and the calls."""
+    """In order: the texts of all messages; the texts of users and systems, and the calls."""
     said: list[str] = []
     called: list[str] = []
     for item in items:
@@ -260,7 +260,7 @@ def _marks_sent(messages: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
 
 
 def _plain_conversation(request: Request) -> list[Any]:
-    """Who said, called and returned what; the system text that begins it is one, wherever it stood."""
+    """Roles, texts, calls and outputs in order; the leading system text is one, wherever it stood."""
     told = [("system", request.instructions)] if request.instructions else []
     for item in input_items(request):
         match item:
@@ -308,7 +308,7 @@ def _only_calls(message: dict[str, Any]) -> bool:
 
 
 def _reasoning_first(marks: list[str], messages: list[dict[str, Any]]) -> list[str]:
-    """A client writes the reasoning anywhere in a message; in the hub it is an item before the words."""
+    """A client may put the reasoning anywhere in a message; in the hub it is an item before the text."""
     ordered: list[str] = []
     for message in messages:
         first = {"reasoning_content": message.get("reasoning_content", "")}
@@ -328,7 +328,7 @@ PARTS_OF_ROLE = {
 }
 
 
-# Settings on their way out.
+# Settings to the server.
 
 
 def sent(wire: ChatWire | None = None, **fields: Any) -> tuple[dict[str, Any], list[str]]:
@@ -353,25 +353,25 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_goes_where_the_server_has_a_place_for_it_else_it_is_a_loss_REQ5_REQ6(name: str) -> None:
+def test_setting_is_sent_if_supported_and_otherwise_a_loss_REQ5_REQ6(name: str) -> None:
     assert sent(ChatWire(fields=(name,)), **{name: SETTINGS[name]}) == ({name: SETTINGS[name]}, [])
     assert sent(ChatWire(fields=()), **{name: SETTINGS[name]}) == ({}, [name])
     assert sent(ChatWire(fields=()), **{name: None}) == ({}, [])
 
 
-def test_effort_and_verbosity_have_other_names_in_chat_RSN4_REQ5() -> None:
+def test_effort_and_verbosity_are_renamed_for_chat_RSN4_REQ5() -> None:
     fields: dict[str, Any] = {"reasoning": ReasoningConfigParam(effort="high"), "text": TextParam(verbosity="low")}
     assert sent(RICH, **fields) == ({"reasoning_effort": "high", "verbosity": "low"}, [])
     assert sent(ChatWire(fields=()), **fields) == ({}, ["reasoning.effort", "text.verbosity"])
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
-def test_the_limit_has_the_name_the_server_knows(name: Any) -> None:
+def test_token_limit_has_the_configured_name(name: Any) -> None:
     assert sent(ChatWire(max_tokens=name), max_output_tokens=100) == ({name: 100}, [])
     assert sent(ChatWire(max_tokens=name), max_output_tokens=None) == ({}, [])
 
 
-def test_log_probabilities_are_asked_for_in_either_way_STR12() -> None:
+def test_log_probabilities_are_requested_by_include_or_top_logprobs_STR12() -> None:
     asked = ["message.output_text.logprobs"]
     assert sent(include=asked) == ({"logprobs": True}, [])
     assert sent(include=asked, top_logprobs=0) == ({"logprobs": True}, [])
@@ -382,14 +382,14 @@ def test_log_probabilities_are_asked_for_in_either_way_STR12() -> None:
     assert sent(ChatWire(fields=()), include=asked) == ({}, ["include"])
 
 
-def test_a_stream_asks_for_usage_where_it_may_REQ4() -> None:
+def test_stream_requests_usage_if_supported_REQ4() -> None:
     assert sent(stream=True) == ({"stream": True, "stream_options": {"include_usage": True}}, [])
     assert sent(ChatWire(stream_usage=False), stream=True) == ({"stream": True}, [])
     assert sent(stream=False) == ({"stream": False}, [])
     assert sent(stream=None) == ({}, [])
 
 
-def test_stream_options_of_a_chat_client_go_out_with_ours() -> None:
+def test_stream_options_of_a_chat_client_are_merged_with_ours() -> None:
     extra = {"chat:stream_options": Raw(b'{"include_usage":false,"chunk_size":1}')}
     assert sent(stream=True, extra=extra)[0]["stream_options"] == {"chunk_size": 1, "include_usage": True}
     assert sent(ChatWire(stream_usage=False), stream=True, extra=extra) == (
@@ -433,7 +433,7 @@ def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
 # The form of the output.
 
 
-def test_forms_of_the_output_are_nested_for_chat_REQ1() -> None:
+def test_text_formats_are_nested_for_chat_REQ1() -> None:
     schema = JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True)
     told = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
     assert sent(text=TextParam(format=schema)) == (
@@ -447,7 +447,7 @@ def test_forms_of_the_output_are_nested_for_chat_REQ1() -> None:
     assert sent(text=TextParam(format=None)) == ({}, [])
 
 
-def test_a_server_that_knows_only_json_is_told_the_schema_REQ1() -> None:
+def test_schema_is_sent_in_the_system_text_to_json_object_servers_REQ1() -> None:
     schema = JsonSchemaFormatParam(description="an answer", schema={"type": "object"})
     request = Request(input="hi", instructions="be brief", text=TextParam(format=schema))
     body, losses = request_from_hub(request, ChatWire(json_output="json_object"))
@@ -460,7 +460,7 @@ def test_a_server_that_knows_only_json_is_told_the_schema_REQ1() -> None:
 
 
 @pytest.mark.parametrize("format", [JsonObjectFormat(), JsonSchemaFormatParam(schema={})])
-def test_a_server_without_json_refuses_REQ1(format: Any) -> None:
+def test_json_output_is_refused_for_servers_without_json_REQ1(format: Any) -> None:
     with pytest.raises(UnsupportedParameter) as caught:
         sent(ChatWire(json_output="none"), text=TextParam(format=format))
     assert (caught.value.param, caught.value.code) == ("text.format", "unsupported_parameter")
@@ -485,7 +485,7 @@ def test_fields_of_a_chat_client_reach_a_chat_server_REQ7() -> None:
     assert sent(extra={"chat:stop": Raw(b'["x"]'), "chat:top_k": Raw(b"5")}) == ({"stop": ["x"], "top_k": 5}, [])
 
 
-def test_other_unknown_fields_go_where_the_profile_lets_them_REQ6() -> None:
+def test_other_unknown_fields_are_sent_if_the_profile_allows_REQ6() -> None:
     assert sent(ChatWire(pass_fields=("top_k",)), extra={"top_k": Raw(b"5")}) == ({"top_k": 5}, [])
     assert sent(extra={"top_k": Raw(b"5")}) == ({}, ["top_k"])
 
@@ -497,23 +497,23 @@ def test_unknown_field_never_overrides_a_known_one(name: str) -> None:
     assert losses == [name]
 
 
-def test_a_known_field_in_the_words_of_one_server_is_sent_if_the_hub_does_not_say_it() -> None:
+def test_server_specific_value_is_sent_if_the_hub_field_is_unset() -> None:
     assert sent(extra={"chat:service_tier": Raw(b'"on_demand"')}) == ({"service_tier": "on_demand"}, [])
 
 
 @pytest.mark.parametrize("name", ["messages:stop_sequences", "gemini:stopSequences"])
-def test_stop_sequences_of_other_clients_are_those_of_chat_REQ5(name: str) -> None:
+def test_stop_sequences_of_other_clients_become_stop_REQ5(name: str) -> None:
     assert sent(extra={name: Raw(b'["END"]')}) == ({"stop": ["END"]}, [])
     assert sent(ChatWire(fields=()), extra={name: Raw(b'["END"]')}) == ({}, [name])
 
 
-def test_a_seed_and_top_k_of_other_clients_go_where_the_server_takes_them_REQ5() -> None:
+def test_seed_and_top_k_of_other_clients_are_sent_if_supported_REQ5() -> None:
     extra = {"gemini:seed": Raw(b"7"), "gemini:topK": Raw(b"5")}
     assert sent(ChatWire(pass_fields=("top_k",)), extra=extra) == ({"seed": 7, "top_k": 5}, [])
     assert sent(extra={"messages:top_k": Raw(b"5")}) == ({}, ["messages:top_k"])
 
 
-# Settings on their way in.
+# Settings from the client.
 
 
 def taken(**fields: Any) -> tuple[Request, list[str]]:
@@ -523,7 +523,7 @@ def taken(**fields: Any) -> tuple[Request, list[str]]:
 
 
 @pytest.mark.parametrize("name", [*SETTINGS, "model", "parallel_tool_calls", "store", "stream", "top_logprobs"])
-def test_settings_of_the_same_name_are_the_hubs_REQ5(name: str) -> None:
+def test_settings_of_the_same_name_are_decoded_REQ5(name: str) -> None:
     value = SETTINGS.get(name, {"model": "m", "top_logprobs": 2}.get(name, True))
     request, losses = taken(**{name: value})
     assert getattr(request, name) == value
@@ -531,17 +531,17 @@ def test_settings_of_the_same_name_are_the_hubs_REQ5(name: str) -> None:
     assert getattr(taken(**{name: None})[0], name) in (None, UNSET)
 
 
-def test_settings_of_another_name_are_the_hubs_too_REQ5() -> None:
+def test_settings_of_another_name_are_decoded_REQ5() -> None:
     request, losses = taken(reasoning_effort="low", verbosity="high", logprobs=True, max_completion_tokens=5)
     assert request.reasoning == ReasoningConfigParam(effort="low")
     assert request.text == TextParam(verbosity="high", format=UNSET)
     assert request.include == ["message.output_text.logprobs", ENCRYPTED_IF_ANY]
-    assert taken()[0].include == [ENCRYPTED_IF_ANY]  # RSN-2: chat clients have a place for it, and no way to ask
-    assert request.max_output_tokens == 5  # legal in chat
+    assert taken()[0].include == [ENCRYPTED_IF_ANY]  # RSN-2: chat clients have a field for it, and no way to request it
+    assert request.max_output_tokens == 5  # allowed in chat
     assert not losses
 
 
-def test_the_limit_is_read_under_both_names() -> None:
+def test_token_limit_is_read_under_both_names() -> None:
     assert taken(max_tokens=5)[0].max_output_tokens == 5
     assert taken(max_tokens=5, max_completion_tokens=5)[1] == []
     request, losses = taken(max_tokens=5, max_completion_tokens=6)
@@ -549,7 +549,7 @@ def test_the_limit_is_read_under_both_names() -> None:
     assert losses == ["max_tokens"]
 
 
-def test_words_that_only_a_server_knows_are_carried_to_it() -> None:
+def test_server_specific_values_are_passed_through() -> None:
     request, losses = taken(reasoning_effort="default", verbosity="chatty", service_tier="on_demand")
     assert request.reasoning is request.text is request.service_tier is UNSET
     assert _extra(request) == {
@@ -560,7 +560,7 @@ def test_words_that_only_a_server_knows_are_carried_to_it() -> None:
     assert not losses
 
 
-def test_forms_of_the_output_are_flat_in_the_hub_REQ1() -> None:
+def test_response_formats_are_flat_in_the_hub_REQ1() -> None:
     schema = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
     request, losses = taken(response_format={"type": "json_schema", "json_schema": schema})
     assert request.text == TextParam(
@@ -583,7 +583,7 @@ def test_forms_of_the_output_are_flat_in_the_hub_REQ1() -> None:
     assert taken(response_format=odd)[1] == ["response_format.x", "response_format.json_schema.x"]
 
 
-def test_stream_options_are_kept_for_the_half_that_writes_the_stream() -> None:
+def test_stream_options_are_kept_for_the_stream_writer() -> None:
     request, losses = taken(stream=True, stream_options={"include_usage": True, "include_obfuscation": False})
     assert request.stream_options == StreamOptions(include_obfuscation=False)
     assert _extra(request) == {"chat:stream_options": {"include_usage": True}}
@@ -592,7 +592,7 @@ def test_stream_options_are_kept_for_the_half_that_writes_the_stream() -> None:
     assert taken(stream_options=None)[0].stream_options is UNSET
 
 
-def test_every_other_field_is_carried_REQ7() -> None:
+def test_other_fields_are_passed_through_REQ7() -> None:
     others = {"stop": ["x"], "seed": 1, "logit_bias": {"5": 1}, "modalities": ["text"], "top_k": 3, "prediction": None}
     request, losses = taken(**others)
     assert _extra(request) == {f"chat:{name}": value for name, value in others.items()}
@@ -623,7 +623,7 @@ def test_more_than_one_choice_is_refused() -> None:
         ),
     ],
 )
-def test_bodies_that_are_wrong_are_refused_with_a_reason_ERR3(body: bytes, kind: Any, param: str | None) -> None:
+def test_invalid_bodies_are_refused_with_their_path_ERR3(body: bytes, kind: Any, param: str | None) -> None:
     with pytest.raises(kind) as caught:
         request_to_hub(body)
     assert caught.value.param == param

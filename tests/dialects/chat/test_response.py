@@ -1,4 +1,4 @@
-"""Whole chat answers, both ways: read by the same code as a stream, written as all its pieces joined."""
+"""Plain chat answers, both ways: read by the same code as a stream, written as all its pieces joined."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def told(response: Response) -> dict[str, Any]:
 
 
 @given(messages(), habits())
-def test_an_answer_survives_hub_and_back(message: Message, habit: Habit) -> None:
-    """E-3, law (d): chat → hub → chat → hub says the same, and chat says what was said."""
+def test_answer_survives_the_round_trip(message: Message, habit: Habit) -> None:
+    """E-3, law (d): chat → hub → chat → hub keeps the content."""
     response, _ = read_whole(whole(message, habit))
     data, losses = response_from_hub(response, REQUEST)
     assert list(losses) == []
@@ -47,13 +47,13 @@ def test_an_answer_survives_hub_and_back(message: Message, habit: Habit) -> None
 
 
 @given(responses(("complete", "incomplete")))
-def test_the_whole_answer_is_its_stream_put_together(response: Response) -> None:
+def test_plain_answer_equals_its_joined_stream(response: Response) -> None:
     """STR-14, as a chat client sees it."""
     from_hub = EventsFromHub(REQUEST)
     data = b"".join(map(from_hub.feed, replay(response))) + from_hub.finish()
     data_whole, losses = response_from_hub(response, REQUEST)
     completion = json.loads(data_whole)
-    assert data.count(b'"annotations":') <= 1  # SDKs take no second list, or only the last
+    assert data.count(b'"annotations":') <= 1  # SDKs accept no second list, or only the last
     assert assembled(data) == {
         "message": {name: value for name, value in completion["choices"][0]["message"].items() if value},
         "logprobs": (completion["choices"][0]["logprobs"] or {"content": []})["content"],
@@ -63,7 +63,7 @@ def test_the_whole_answer_is_its_stream_put_together(response: Response) -> None
 
 
 def assembled(data: bytes) -> dict[str, Any]:
-    """What a client makes of a stream."""
+    """The message that a client accumulates from a stream."""
     message: dict[str, Any] = {}
     tokens: list[Any] = []
     finish_reason = None
@@ -99,7 +99,7 @@ def add_piece(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 # To the hub
 
 
-def test_usage_and_service_tier_are_the_servers() -> None:
+def test_usage_and_service_tier_are_read_from_the_server() -> None:
     """REQ-4, REQ-5."""
     response, _ = read_whole(
         body({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 2}, service_tier="flex")
@@ -109,15 +109,15 @@ def test_usage_and_service_tier_are_the_servers() -> None:
     assert response.service_tier == "flex"
 
 
-def test_a_whole_message_counts_beside_an_empty_delta() -> None:
-    """As a search API of today answers."""
+def test_message_is_read_beside_an_empty_delta() -> None:
+    """The form of a current search API."""
     message = {"role": "assistant", "content": "Paris."}
     choice = {"index": 0, "message": message, "delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
     assert summary_of(read_whole(json.dumps({"choices": [choice]}).encode())[0]) == ["OutputText: Paris.", "completed"]
 
 
-def test_a_call_is_of_the_form_that_its_type_names_or_that_is_not_empty() -> None:
-    """TOOL-3: servers that have a member for each form fill one and send the other empty, or null."""
+def test_call_form_follows_its_type_or_the_filled_member() -> None:
+    """TOOL-3: servers with a member for each form fill one and send the other empty, or null."""
     function, none = {"name": "get_time", "arguments": "{}"}, {"name": "", "arguments": ""}
     custom, empty = {"name": "apply_patch", "input": "x"}, {"name": "", "input": ""}
     calls: list[dict[str, Any]] = [
@@ -136,19 +136,19 @@ def test_a_call_is_of_the_form_that_its_type_names_or_that_is_not_empty() -> Non
         assert list(losses) == []
 
 
-def test_an_answer_without_a_finish_reason_is_whole_all_the_same() -> None:
+def test_answer_without_a_finish_reason_is_complete() -> None:
     assert summary_of(read_whole(b'{"choices":[{"message":{"content":"a"}}]}')[0]) == ["OutputText: a", "completed"]
 
 
-def test_calls_are_as_many_as_their_list_is_long() -> None:
-    """Whatever index and id they have."""
+def test_every_entry_of_the_call_list_is_a_call() -> None:
+    """For any index and id."""
     entries = [call(0, "a", "get_time", "{"), call(0, "a", "get_time", "}"), call(0, None, "get_time", "{}")]
     response, losses = read_whole(body({"content": None, "tool_calls": entries}))
     assert summary_of(response) == ["a = get_time({)", "call_2 = get_time(})", "call_4 = get_time({})", "completed"]
     assert [loss.path for loss in losses] == ["tool_calls.id"]
 
 
-def test_an_empty_answer_has_no_output() -> None:
+def test_empty_answer_has_no_output() -> None:
     """E-3."""
     assert summary_of(read_whole(body({"content": None}))[0]) == ["completed"]
     assert summary_of(read_whole(body({"content": ""}))[0]) == ["completed"]
@@ -187,7 +187,7 @@ def test_body_without_a_completion_raises(answer: bytes, code: str) -> None:
 # From the hub
 
 
-def test_a_completion_has_the_shape_that_clients_know() -> None:
+def test_completion_has_the_shape_of_the_api() -> None:
     response, _ = read_whole(body({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 2}))
     assert told(response) == {
         "id": "chatcmpl-resp_1",
@@ -213,8 +213,8 @@ def test_a_completion_has_the_shape_that_clients_know() -> None:
     }
 
 
-def test_no_text_is_invented_for_an_answer_without_any() -> None:
-    """E-3: empty where there is nothing, null where something else stands in its place."""
+def test_answer_without_text_has_no_invented_text() -> None:
+    """E-3: empty without content, null where something else replaces it."""
     nothing, _ = read_whole(body({"content": None}))
     assert told(nothing)["choices"][0]["message"] == {"role": "assistant", "content": "", "refusal": None}
     called, _ = read_whole(body({"tool_calls": [call(0, "a", "get_time", "{}")]}))
@@ -223,7 +223,7 @@ def test_no_text_is_invented_for_an_answer_without_any() -> None:
     assert told(refused)["choices"][0]["message"] == {"role": "assistant", "content": None, "refusal": "no"}
 
 
-def test_a_response_that_failed_is_raised_so_that_the_endpoint_answers_with_its_error() -> None:
+def test_failed_response_raises_its_error() -> None:
     failed = replace(OPENING, status="failed", error=Error(code="overloaded", message="busy"))
     with pytest.raises(ApiError) as raised:
         response_from_hub(failed, REQUEST)
@@ -231,6 +231,6 @@ def test_a_response_that_failed_is_raised_so_that_the_endpoint_answers_with_its_
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress"])
-def test_a_response_that_has_no_end_is_no_answer(status: str) -> None:
+def test_unfinished_response_is_refused(status: str) -> None:
     with pytest.raises(ApiError, match=status):
         response_from_hub(replace(OPENING, status=status), REQUEST)

@@ -1,4 +1,4 @@
-"""`dialects/chat/text_response`: the short way gives what the long way gives, or nothing."""
+"""`dialects/chat/text_response`: the fast path gives the same result as the full path, or none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stamps() -> Stamps:
 
 
 def goes_the_short_way(body: bytes, wire: ChatWire = ChatWire()) -> bool:  # noqa: B008
-    """Whether it does; if so, both ways come to the same."""
+    """Whether it is used; if so, both paths give the same result."""
     opening = initial_response(REQUEST, id="resp_1", created_at=1)
     short = text_response_to_hub(body, opening, stamps(), wire)
     if short is None:
@@ -65,7 +65,7 @@ def message_completion(**members: Any) -> bytes:
         message_completion(content=" \nHello. "),
     ],
 )
-def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
+def test_fast_path_accepts_plain_text_answers(body: bytes) -> None:
     assert goes_the_short_way(body)
 
 
@@ -100,12 +100,12 @@ def test_a_text_that_ended_by_itself_goes_the_short_way(body: bytes) -> None:
         message_completion(reasoning_details=[{}]),
     ],
 )
-def test_everything_else_goes_the_long_way(body: bytes) -> None:
+def test_fast_path_declines_other_answers(body: bytes) -> None:
     assert not goes_the_short_way(body)
 
 
 @pytest.mark.parametrize("wire", [ChatWire(think_tags="implied"), ChatWire(forced_tools="schema")])
-def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
+def test_fast_path_declines_servers_with_special_options(wire: ChatWire) -> None:
     assert not goes_the_short_way(completion(), wire)
 
 
@@ -120,6 +120,8 @@ def test_servers_with_habits_get_the_long_way(wire: ChatWire) -> None:
     usage=st.none() | st.fixed_dictionaries({"prompt_tokens": st.integers(0, 9)}),
     wire=wires(),
 )
-def test_any_answer(text: str, more: dict[str, Any], reason: str | None, usage: Any, wire: ChatWire) -> None:
+def test_fast_path_agrees_for_any_answer(
+    text: str, more: dict[str, Any], reason: str | None, usage: Any, wire: ChatWire
+) -> None:
     message = {"role": "assistant", "content": text, **more}
     goes_the_short_way(completion(message, usage=usage, choice={"finish_reason": reason}), wire)

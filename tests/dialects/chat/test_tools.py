@@ -68,13 +68,13 @@ def test_flat_functions_are_nested_for_chat_TOOL1_C3() -> None:
 
 
 @pytest.mark.parametrize("parameters", [UNSET, None, {}])
-def test_a_function_without_parameters_says_so(parameters: Any) -> None:
+def test_function_without_parameters_gets_an_empty_schema(parameters: Any) -> None:
     [tool] = tools(FunctionToolParam(name="f", parameters=parameters))[0]
     assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(("said", "told"), [(UNSET, False), (None, False), (False, False), (True, True)])
-def test_strict_is_always_said_where_it_may_be(said: Any, told: bool) -> None:
+def test_strict_is_always_sent_if_supported(said: Any, told: bool) -> None:
     function = FunctionToolParam(name="f", strict=said)
     assert tools(function)[0][0]["function"]["strict"] is told
     [tool], losses = tools(function, wire=ChatWire(strict_tools=False))
@@ -90,7 +90,7 @@ def test_unknown_fields_of_tools_are_losses_E4() -> None:
 # Out: custom tools, namespaces, tools as items, and what is none of these.
 
 
-def test_a_custom_tool_is_a_function_of_one_string_and_its_grammar_is_told() -> None:
+def test_custom_tool_becomes_a_function_with_its_grammar_described() -> None:
     [tool], losses = tools(PATCH)
     function = tool["function"]
     assert function["name"] == "patch"
@@ -105,7 +105,7 @@ def test_unknown_fields_of_tool_formats_are_losses() -> None:
     assert tools(CustomTool(name="c", format=format))[1] == ["tools[0].format.x"]
 
 
-def test_a_grammar_is_told_where_there_is_no_description() -> None:
+def test_grammar_is_described_without_a_description() -> None:
     [tool], _ = tools(CustomTool(name="patch", format=GrammarFormat(syntax="regex", definition="a+")))
     assert tool["function"]["description"] == "The input must match this regex grammar:\na+"
 
@@ -122,7 +122,7 @@ def test_a_grammar_is_told_where_there_is_no_description() -> None:
         ),
     ],
 )
-def test_a_custom_tool_is_native_where_the_server_knows_it(format: Any, told: Json) -> None:
+def test_custom_tool_is_native_if_supported(format: Any, told: Json) -> None:
     native = ChatWire(custom_tools="native")
     assert tools(CustomTool(name="patch", format=format), wire=native) == (
         [{"type": "custom", "custom": {"name": "patch", **told}}],
@@ -141,14 +141,14 @@ def test_namespaces_are_flattened() -> None:
     assert losses == ["tools[0].x", "tools[0].description", "tools[0].tools[1]"]
 
 
-def test_tools_given_as_items_are_offered_too() -> None:
+def test_additional_tools_are_offered() -> None:
     later = AdditionalTools(tools=[PATCH, WebSearchTool()])
     body, losses = sent(tools=[SEARCH], input=[MessageParam(role="user", content="hi"), later])
     assert [tool["function"]["name"] for tool in body["tools"]] == ["search", "patch"]
     assert losses == ["input[1].tools[0].format", "input[1].tools[1]"]
 
 
-def test_a_tool_that_is_offered_twice_is_sent_once_and_the_last_one_counts() -> None:
+def test_duplicate_tool_is_sent_once_and_the_last_counts() -> None:
     newer = FunctionToolParam(name="search", description="finds more", parameters=SCHEMA, strict=True)
     assert tools(SEARCH, SEARCH) == (tools(SEARCH)[0], [])
     assert tools(SEARCH, newer) == (tools(newer)[0], ["tools[0]"])
@@ -193,7 +193,7 @@ def test_allowed_tools_leave_all_tools_in_the_request_TOOL3() -> None:
     assert len(body["tools"]) == 2
 
 
-def test_a_custom_tool_is_chosen_under_the_form_it_was_sent_in() -> None:
+def test_chosen_custom_tool_has_the_form_it_was_sent_in() -> None:
     tool = CustomTool(name="patch")
     function = {"type": "function", "function": {"name": "patch"}}
     assert choice(SpecificCustom(name="patch"), tool) == (function, [])
@@ -201,7 +201,7 @@ def test_a_custom_tool_is_chosen_under_the_form_it_was_sent_in() -> None:
     assert choice(SpecificCustom(name="patch"), tool, wire=ChatWire(custom_tools="native")) == (native, [])
 
 
-def test_a_tool_of_a_namespace_is_chosen_by_both_names() -> None:
+def test_chosen_tool_of_a_namespace_has_its_flattened_name() -> None:
     group = NamespaceTool(name="web", tools=[SEARCH])
     chosen = SpecificFunction(name="search", namespace="web")
     assert choice(chosen, group) == ({"type": "function", "function": {"name": "web__search"}}, [])
@@ -210,17 +210,17 @@ def test_a_tool_of_a_namespace_is_chosen_by_both_names() -> None:
 @pytest.mark.parametrize(
     "chosen", ["required", SpecificFunction(name="search"), SpecificFunction(name="never_offered")]
 )
-def test_a_choice_that_cannot_be_made_is_a_loss(chosen: Any) -> None:
+def test_unsupported_tool_choice_is_a_loss(chosen: Any) -> None:
     assert choice(chosen) == (LEFT_OUT, ["tool_choice"])
     assert choice(chosen, SEARCH, wire=ChatWire(forced_tools="none")) == (LEFT_OUT, ["tool_choice"])
 
 
-def test_a_choice_that_forces_nothing_goes_without_tools_and_without_saying() -> None:
+def test_auto_and_none_without_tools_are_dropped_silently() -> None:
     assert choice("auto") == (LEFT_OUT, [])
     assert choice("none") == (LEFT_OUT, [])
 
 
-def test_an_unknown_choice_is_a_loss() -> None:
+def test_unknown_tool_choice_is_a_loss() -> None:
     assert choice(UnknownToolChoice(kind="web_search", raw=Raw(b"{}")), SEARCH) == (LEFT_OUT, ["tool_choice"])
 
 
@@ -232,7 +232,7 @@ def test_unknown_fields_of_tool_choices_are_losses() -> None:
 
 
 @pytest.mark.parametrize("parallel", [True, False])
-def test_parallel_tool_calls_are_said_only_with_tools_TOOL4(parallel: bool) -> None:
+def test_parallel_tool_calls_are_sent_only_with_tools_TOOL4(parallel: bool) -> None:
     assert sent(tools=[SEARCH], parallel_tool_calls=parallel)[0]["parallel_tool_calls"] is parallel
     body, losses = sent(parallel_tool_calls=parallel)
     assert "parallel_tool_calls" not in body
@@ -251,7 +251,7 @@ def test_nested_functions_are_flat_in_the_hub_C3() -> None:
     assert not losses
 
 
-def test_the_flat_form_is_read_too_C3() -> None:
+def test_flat_functions_are_decoded_C3() -> None:
     request, _ = taken(
         tools=[{"type": "function", "name": "search", "description": "finds", "parameters": SCHEMA, "strict": True}]
     )
@@ -259,14 +259,14 @@ def test_the_flat_form_is_read_too_C3() -> None:
 
 
 @pytest.mark.parametrize("type", [{}, {"type": None}])
-def test_a_nested_function_may_leave_out_its_type(type: Json) -> None:
+def test_nested_function_without_a_type_is_decoded(type: Json) -> None:
     """C-3."""
     request, losses = taken(tools=[{**type, "function": {"name": "f"}}, {"type": "web_search"}])
     assert request.tools == [FunctionToolParam(name="f", strict=False), WebSearchTool()]
     assert not losses
 
 
-def test_custom_tools_are_read_in_both_forms() -> None:
+def test_custom_tools_are_decoded_in_both_forms() -> None:
     nested = {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: x"}}
     flat = {"type": "grammar", "syntax": "lark", "definition": "start: x"}
     request, losses = taken(
@@ -286,7 +286,7 @@ def test_other_tools_are_kept_ITEM5() -> None:
     assert not losses
 
 
-def test_the_functions_of_the_form_before_tools_are_tools() -> None:
+def test_legacy_functions_become_tools() -> None:
     request, losses = taken(functions=[{"name": "search"}], function_call={"name": "search"})
     assert request.tools == [FunctionToolParam(name="search", strict=False)]
     assert request.tool_choice == SpecificFunction(name="search")
@@ -299,7 +299,7 @@ def test_empty_tool_list_is_unset() -> None:
     assert taken(tools=None)[0].tools is UNSET
 
 
-def test_cache_control_of_tools_is_taken_out_E4() -> None:
+def test_cache_control_of_tools_is_removed_E4() -> None:
     cache = {"cache_control": {"type": "ephemeral"}}
     tools = [
         {"type": "function", "function": {"name": "f", **cache}, **cache},
@@ -351,7 +351,7 @@ def test_cache_control_of_tools_is_taken_out_E4() -> None:
         ({"type": "web_search"}, UnknownToolChoice(kind="web_search", raw=Raw(b'{"type": "web_search"}'))),
     ],
 )
-def test_every_tool_choice_is_read_TOOL2(said: Any, made: Any) -> None:
+def test_every_tool_choice_is_decoded_TOOL2(said: Any, made: Any) -> None:
     assert taken(tool_choice=said)[0].tool_choice == made
 
 
@@ -393,7 +393,7 @@ def test_unknown_fields_of_client_choices_and_formats_are_losses() -> None:
         ),
     ],
 )
-def test_errors_say_where_and_what_was_wanted_ERR3(fields: Json, kind: type[ApiError], param: str) -> None:
+def test_errors_name_the_path_and_the_expected_value_ERR3(fields: Json, kind: type[ApiError], param: str) -> None:
     with pytest.raises(kind) as caught:
         taken(**fields)
     assert caught.value.param == param

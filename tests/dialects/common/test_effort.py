@@ -1,4 +1,4 @@
-"""`common/effort`: words, budgets, and the nearest word (RSN-4)."""
+"""`common/effort`: levels, budgets, and the nearest level (RSN-4)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from antiphon.protocol.request import ReasoningEffort
 WORDS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
 
 
-def test_every_word_has_its_budget_and_its_place() -> None:
-    """RSN-4: harder is more."""
+def test_every_effort_level_has_a_budget_in_order() -> None:
+    """RSN-4: a higher level has a larger budget."""
     assert set(EFFORT_ORDER) == set(WORDS)
     assert list(EFFORT_BUDGETS.values()) == sorted(EFFORT_BUDGETS.values())
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_words_own_budget_is_that_word_again(word: ReasoningEffort) -> None:
+def test_budget_of_a_level_maps_back_to_it(word: ReasoningEffort) -> None:
     """RSN-4."""
     assert effort_of(EFFORT_BUDGETS[word]) == word
 
@@ -27,7 +27,7 @@ def test_a_words_own_budget_is_that_word_again(word: ReasoningEffort) -> None:
 @pytest.mark.parametrize(
     ("budget", "word"), [(-1, "none"), (1, "minimal"), (1025, "low"), (12_289, "high"), (98_305, "max"), (10**9, "max")]
 )
-def test_a_budget_between_two_words_is_the_harder(budget: int, word: str) -> None:
+def test_budget_between_two_levels_maps_to_the_higher(budget: int, word: str) -> None:
     """RSN-4."""
     assert effort_of(budget) == word
 
@@ -38,10 +38,12 @@ def test_a_budget_between_two_words_is_the_harder(budget: int, word: str) -> Non
         ("xhigh", ("low", "medium", "high"), "high"),
         ("max", ("low", "high"), "high"),
         ("none", ("minimal", "high"), "minimal"),
-        ("medium", ("low", "high"), "high"),  # as near as the other, and harder
+        ("medium", ("low", "high"), "high"),  # equally near, and higher
         ("medium", ("medium",), "medium"),
     ],
 )
-def test_the_nearest_word_is_told(asked: ReasoningEffort, known: tuple[ReasoningEffort, ...], told: str) -> None:
+def test_nearest_effort_returns_the_nearest_level(
+    asked: ReasoningEffort, known: tuple[ReasoningEffort, ...], told: str
+) -> None:
     """RSN-4."""
     assert nearest_effort(asked, known) == told

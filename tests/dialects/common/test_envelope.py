@@ -1,4 +1,4 @@
-"""`common/envelope`: what a maker sealed comes back to the letter, and nothing else is taken for an envelope."""
+"""`common/envelope`: sealed content is unsealed unchanged, and other text is not recognised as an envelope."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ CONTENTS = st.dictionaries(st.text(), st.none() | st.booleans() | st.text() | st
 
 
 @given(MAKERS, CONTENTS)
-def test_what_is_sealed_comes_back_to_the_letter(maker: str, content: dict[str, object]) -> None:
-    """RSN-2: with its maker's name, in letters that survive any header, address or form."""
+def test_sealed_content_is_unsealed_unchanged(maker: str, content: dict[str, object]) -> None:
+    """RSN-2: with its maker's name, in characters that survive any header, URL or form."""
     sealed = seal_reasoning(maker, content)
     assert sealed.isascii()
     assert unseal_reasoning(sealed) == Envelope(maker, content)
 
 
 @given(st.text())
-def test_what_a_server_gave_without_us_is_no_envelope(text: str) -> None:
+def test_text_of_a_server_is_no_envelope(text: str) -> None:
     """RSN-3."""
     assert unseal_reasoning(text) is None
 
@@ -43,6 +43,6 @@ def test_what_a_server_gave_without_us_is_no_envelope(text: str) -> None:
         f" {seal_reasoning('lab', {})}",
     ],
 )
-def test_what_was_changed_on_the_way_is_no_envelope(text: str) -> None:
-    """RSN-3: and nothing is raised for it."""
+def test_changed_seal_is_no_envelope(text: str) -> None:
+    """RSN-3: and no exception is raised."""
     assert unseal_reasoning(text) is None

@@ -1,4 +1,4 @@
-"""Things told at once, told one after the other."""
+"""Interleaved items, delivered one after the other."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def end(at: int) -> StreamEvent:
     return ItemDone(sequence_number=0, output_index=at, item=None)
 
 
-def test_what_comes_for_a_later_one_waits_until_the_earlier_ones_are_over() -> None:
-    """STR-9: nothing is lost, and nothing waits for longer than it must."""
+def test_sequencer_holds_events_of_later_items_until_earlier_ones_end() -> None:
+    """STR-9: no event is lost, and none waits longer than necessary."""
     order = EventSequencer(lambda event: getattr(event, "output_index"), (ItemAdded,), (ItemDone,))  # noqa: B009
     steps = [
         begin(0),

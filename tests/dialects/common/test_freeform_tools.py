@@ -1,4 +1,4 @@
-"""Custom tools as functions of one string: the string comes out of any spelling and any cut of the arguments."""
+"""Custom tools as functions of one string: the string is read from any spelling and any split of the arguments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut(text: str, places: list[int]) -> list[str]:
 
 
 @given(INPUTS, st.booleans(), GAPS, GAPS, GAPS, GAPS, st.lists(st.integers(0, 60), max_size=6))
-def test_any_spelling_in_any_cut_gives_the_input_back(
+def test_freeform_input_is_decoded_from_any_spelling_and_split(
     text: str, escaped: bool, before: str, inside: str, around: str, after: str, places: list[int]
 ) -> None:
     spelled = json.dumps(text, ensure_ascii=escaped)
@@ -48,23 +48,23 @@ def test_any_spelling_in_any_cut_gives_the_input_back(
 
 
 @given(st.text(max_size=40), st.lists(st.integers(0, 60), max_size=6))
-def test_any_arguments_at_all_give_the_same_in_any_cut(arguments: str, places: list[int]) -> None:
+def test_freeform_input_is_the_same_for_any_split(arguments: str, places: list[int]) -> None:
     assert fed(cut(arguments, places)) == fed([arguments]) == fed(list(arguments))
 
 
 @given(INPUTS)
-def test_wrapped_input_is_json_and_comes_back(text: str) -> None:
+def test_wrapped_input_is_json_and_is_unwrapped(text: str) -> None:
     assert json.loads(wrap_input(text)) == {"input": text}
     one = FreeformInput()
     assert one.feed(wrap_input(text)) + one.finish() == text
 
 
 @given(st.lists(INPUTS, max_size=4))
-def test_pieces_wrapped_one_by_one_make_whole_arguments(pieces: list[str]) -> None:
+def test_wrapped_deltas_join_to_whole_arguments(pieces: list[str]) -> None:
     assert ARGUMENTS_PREFIX + "".join(map(wrap_delta, pieces)) + ARGUMENTS_SUFFIX == wrap_input("".join(pieces))
 
 
-def test_the_string_is_told_as_it_comes() -> None:
+def test_freeform_input_is_streamed() -> None:
     one = FreeformInput()
     assert one.feed('{"input": "*** Beg') == "*** Beg"
     assert one.feed("in \\") == "in "
@@ -96,12 +96,12 @@ def test_the_string_is_told_as_it_comes() -> None:
         (" " * 300 + '{"input": "x"}', "x", ""),
     ],
 )
-def test_what_a_model_writes_instead_is_not_lost(arguments: str, told: str, left_over: str) -> None:
+def test_other_arguments_are_kept_as_left_over(arguments: str, told: str, left_over: str) -> None:
     assert fed([arguments]) == (told, left_over)
     assert fed(list(arguments)) == (told, left_over)
 
 
-def test_the_schema_asks_for_one_string_and_nothing_else() -> None:
+def test_freeform_schema_has_exactly_one_string() -> None:
     assert schema("the patch") == {
         "type": "object",
         "properties": {"input": {"type": "string", "description": "the patch"}},
@@ -127,7 +127,7 @@ RULE = "The input must match this lark grammar:\nstart: /x/"
         ),
     ],
 )
-def test_the_model_is_told_the_grammar_that_nothing_enforces(tool: CustomTool, told: str, lost: list[str]) -> None:
+def test_description_contains_the_unenforced_grammar(tool: CustomTool, told: str, lost: list[str]) -> None:
     """TOOL-2, F-4."""
     losses = Losses()
     assert description(tool, "tools[0]", losses) == told

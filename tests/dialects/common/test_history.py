@@ -1,4 +1,4 @@
-"""Items as turns: laws over conversations in any order, then every way in which items come apart and find together."""
+"""Items as turns: laws over conversations in any order, then every way in which items are separated and joined."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ USER, SAID = message("user", "user"), message("assistant", "said")
 
 
 def told(items: Sequence[ItemParam], orphans: OrphanPolicy = "error") -> tuple[list[Any], list[str]]:
-    """The turns in short, and the paths of the losses: a message is its text, a turn is what it thought, said and called."""
+    """The turns in short form, and the paths of the losses: a message is its text, a turn its reasoning, texts and
+    calls."""
     losses = Losses()
     return [_short(turn) for turn in build_history(list(items), losses, orphans).turns], [loss.path for loss in losses]
 
@@ -91,7 +92,7 @@ def _short(turn: PlacedItem[MessageParam] | AssistantTurn) -> Any:
 
 
 def _places(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[tuple[int, ...]]:
-    """Where the parts of a turn stood, outputs aside."""
+    """The indexes of the parts of a turn, without outputs."""
     if isinstance(turn, PlacedItem):
         return [_place(turn)]
     calls = [answered.call for answered in turn.calls]
@@ -104,7 +105,7 @@ def _place(one: PlacedItem[Any]) -> tuple[int, ...]:
 
 
 def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
-    """Where everything stands that is part of a conversation, outputs aside."""
+    """The indexes of everything that is part of a conversation, without outputs."""
     places: set[tuple[int, ...]] = set()
     for at, item in enumerate(items):
         match item:
@@ -121,7 +122,7 @@ def _given(items: list[ItemParam]) -> set[tuple[int, ...]]:
 
 @settings(max_examples=30)
 @given(conversations())
-def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items: list[ItemParam]) -> None:
+def test_every_item_is_in_one_turn_and_turns_keep_the_order_E5(items: list[ItemParam]) -> None:
     turns = build_history(items, Losses()).turns
     places = [_places(turn) for turn in turns]
     assert sorted(place for turn in places for place in turn) == sorted(_given(items))
@@ -130,7 +131,7 @@ def test_everything_has_its_place_in_one_turn_and_turns_keep_the_order_E5(items:
 
 @settings(max_examples=30)
 @given(conversations(orphans=True))
-def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn(items: list[ItemParam]) -> None:
+def test_calls_have_the_output_of_their_id_and_ids_are_unique_in_a_turn(items: list[ItemParam]) -> None:
     for turn in build_history(items, Losses(), "synthesize").turns:
         if isinstance(turn, AssistantTurn):
             ids = [answered.call.item.call_id for answered in turn.calls]
@@ -140,7 +141,7 @@ def test_every_call_has_the_output_of_its_own_id_and_no_id_comes_twice_in_a_turn
 
 @settings(max_examples=30)
 @given(conversations(orphans=True))
-def test_turns_made_into_items_again_make_the_same_turns(items: list[ItemParam]) -> None:
+def test_turns_are_stable_after_a_round_trip_to_items(items: list[ItemParam]) -> None:
     turns = build_history(items, Losses(), "text").turns
     losses = Losses()
     again = build_history([item for turn in turns for item in _items(turn)], losses).turns
@@ -161,7 +162,7 @@ def _items(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[ItemParam]:
 
 
 def _between(turn: AssistantTurn) -> list[ItemParam]:
-    """Several texts are one turn only where they stand between calls and outputs."""
+    """Several texts are one turn only between calls and outputs."""
     first, *others = (one.item for one in turn.messages)
     calls = [answered.call.item for answered in turn.calls]
     return [
@@ -188,61 +189,61 @@ def test_interleaved_pairs_stay_two_turns() -> None:
     assert not losses
 
 
-def test_results_stand_in_the_order_of_their_calls() -> None:
+def test_results_are_ordered_like_their_calls() -> None:
     assert told([call("a"), call("b"), output("b"), output("a")]) == (
         [[("a", "output of a"), ("b", "output of b")]],
         [],
     )
 
 
-def test_an_output_that_comes_late_is_moved_up_to_its_turn() -> None:
+def test_late_output_is_moved_to_its_turn() -> None:
     turns, losses = told([call("a"), USER, output("a")])
     assert turns == [[("a", "output of a")], "user"]
     assert not losses
 
 
-def test_an_output_that_comes_after_the_next_call_is_moved_up_to_its_turn() -> None:
+def test_output_after_the_next_call_is_moved_to_its_turn() -> None:
     turns, _ = told([call("a"), call("b"), output("a"), call("c"), output("b"), output("c")])
     assert turns == [[("a", "output of a"), ("b", "output of b")], [("c", "output of c")]]
 
 
-def test_an_output_that_comes_before_its_call_is_paired_with_it() -> None:
+def test_output_before_its_call_is_paired_with_it() -> None:
     assert told([output("a"), USER, call("a"), SAID]) == (["user", [("a", "output of a")], ["said"]], [])
 
 
-def test_outputs_of_custom_calls_are_paired_like_any_other() -> None:
+def test_outputs_of_custom_calls_are_paired() -> None:
     custom = CustomToolCallParam(call_id="a", name="patch", input="x")
     turns, losses = told([custom, CustomToolCallOutputParam(call_id="a", output="done")])
     assert turns == [[("a", "done")]]
     assert not losses
 
 
-# What belongs to a turn besides calls.
+# Other parts of a turn.
 
 
-def test_a_text_directly_before_calls_belongs_to_their_turn() -> None:
+def test_text_directly_before_calls_belongs_to_their_turn() -> None:
     assert told([SAID, call("a"), output("a")])[0] == [["said", ("a", "output of a")]]
 
 
-def test_a_text_between_calls_and_outputs_belongs_to_their_turn() -> None:
+def test_text_between_calls_and_outputs_belongs_to_their_turn() -> None:
     assert told([call("a"), SAID, output("a")])[0] == [["said", ("a", "output of a")]]
 
 
-def test_a_text_after_the_outputs_is_the_next_turn() -> None:
+def test_text_after_the_outputs_is_the_next_turn() -> None:
     assert told([call("a"), call("b"), output("a"), SAID, output("b")])[0] == [
         [("a", "output of a"), ("b", "output of b")],
         ["said"],
     ]
 
 
-def test_texts_of_the_assistant_stay_apart() -> None:
+def test_assistant_texts_stay_separate() -> None:
     assert told([SAID, message("assistant", "again"), call("a"), output("a")])[0] == [
         ["said"],
         ["again", ("a", "output of a")],
     ]
 
 
-def test_reasoning_belongs_to_what_follows_it() -> None:
+def test_reasoning_belongs_to_the_following_item() -> None:
     items: list[ItemParam] = [
         thought("1"),
         SAID,
@@ -262,31 +263,31 @@ def test_reasoning_belongs_to_what_follows_it() -> None:
     ]
 
 
-def test_messages_of_others_between_a_call_and_its_output_are_kept_after_the_results() -> None:
+def test_other_messages_between_call_and_output_follow_the_results() -> None:
     items: list[ItemParam] = [call("a"), message("system", "system"), USER, output("a"), SAID]
     assert told(items)[0] == [[("a", "output of a")], "system", "user", ["said"]]
 
 
-# What has no partner.
+# Items without a partner.
 
 
-def test_a_call_without_output_is_given_one_and_reported() -> None:
+def test_call_without_output_gets_one_and_is_reported() -> None:
     turns, losses = told([call("a"), call("b"), output("b"), SAID, USER])
     assert turns == [[("a", NO_RESULT), ("b", "output of b")], ["said"], "user"]
     assert losses == ["input[0]"]
 
 
-def test_words_after_a_call_that_is_never_answered_are_the_next_turn() -> None:
+def test_text_after_an_unanswered_call_is_the_next_turn() -> None:
     assert told([call("a"), SAID])[0] == [[("a", NO_RESULT)], ["said"]]
 
 
-def test_an_orphan_is_refused_by_name() -> None:
+def test_orphan_output_is_refused_with_its_id() -> None:
     with pytest.raises(OrphanToolOutput, match=r"input\[1\].*'?lost") as caught:
         told([USER, output("lost")])
     assert caught.value.param == "input[1].call_id"
 
 
-def test_an_orphan_can_be_given_a_call() -> None:
+def test_orphan_output_can_get_a_synthetic_call() -> None:
     losses = Losses()
     [turn, *_] = build_history([output("lost"), USER], losses, "synthesize").turns
     assert isinstance(turn, AssistantTurn)
@@ -296,7 +297,7 @@ def test_an_orphan_can_be_given_a_call() -> None:
     assert [loss.path for loss in losses] == ["input[0]"]
 
 
-def test_an_orphan_can_be_told_as_text_D2() -> None:
+def test_orphan_output_can_become_text_D2() -> None:
     image = InputImageParam(image_url="https://i")
     parts = FunctionCallOutputParam(call_id="x", output=[InputText(text="seen"), image])
     picture = FunctionCallOutputParam(call_id="y", output=[image])
@@ -310,19 +311,19 @@ def test_an_orphan_can_be_told_as_text_D2() -> None:
     assert losses == ["input[1]", "input[3]", "input[4]"]
 
 
-# Ids that repeat.
+# Repeated ids.
 
 
-def test_an_output_belongs_to_the_nearest_call_before_it_that_has_none() -> None:
+def test_output_belongs_to_the_nearest_unanswered_call_before_it() -> None:
     items: list[ItemParam] = [call("a"), output("a", "1"), USER, call("a"), output("a", "2")]
     assert told(items) == ([[("a", "1")], "user", [("a", "2")]], [])
 
 
-def test_an_id_that_comes_again_begins_a_turn() -> None:
+def test_repeated_call_id_starts_a_turn() -> None:
     assert told([call("a"), call("a"), output("a", "1"), output("a", "2")])[0] == [[("a", "2")], [("a", "1")]]
 
 
-def test_more_outputs_than_calls_are_joined_and_reported() -> None:
+def test_surplus_outputs_are_joined_and_reported() -> None:
     turns, losses = told([output("a", "0"), call("a"), output("a", "1"), output("a", "2"), call("b"), output("b")])
     assert turns == [[("a", [InputText(text="0"), InputText(text="1"), InputText(text="2")])], [("b", "output of b")]]
     assert losses == ["input[2]", "input[3]"]
@@ -331,7 +332,7 @@ def test_more_outputs_than_calls_are_joined_and_reported() -> None:
 # Calls and results inside messages.
 
 
-def test_blocks_inside_messages_are_calls_and_results_in_their_places_E1() -> None:
+def test_blocks_inside_messages_become_calls_and_results_in_place_E1() -> None:
     use = ToolUse(id="a", name="f", input={"q": 1}, extra={"cache_control": Raw(b"1")})
     result = ToolResult(tool_use_id="a", content="done")
     items: list[ItemParam] = [
@@ -346,7 +347,7 @@ def test_blocks_inside_messages_are_calls_and_results_in_their_places_E1() -> No
     assert [loss.path for loss in losses] == ["input[0].content[1].cache_control"]
 
 
-def test_a_call_block_is_a_function_call() -> None:
+def test_call_block_becomes_a_function_call() -> None:
     assert call_from_block(ToolUse(id="a", name="f", input={"q": 1})) == FunctionCallParam(
         call_id="a", name="f", arguments='{"q":1}'
     )
@@ -372,7 +373,7 @@ def test_a_call_block_is_a_function_call() -> None:
         ([], []),
     ],
 )
-def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
+def test_result_block_becomes_an_output(content: Any, wanted: Any) -> None:
     assert output_from_block(ToolResult(tool_use_id="a", content=content)) == FunctionCallOutputParam(
         call_id="a", output=wanted
     )
@@ -388,7 +389,7 @@ def test_a_result_block_is_an_output(content: Any, wanted: Any) -> None:
         (ERROR_MARK, ERROR_MARK, [InputText(text="one"), InputText(text="two")]),
     ],
 )
-def test_joined_outputs_say_which_failed(first: Any, second: Any, wanted: list[InputText]) -> None:
+def test_joined_outputs_mark_which_failed(first: Any, second: Any, wanted: list[InputText]) -> None:
     """All of them by the mark, some of them by their texts."""
     outputs = [output("a", "one", extra=first), output("a", "two", extra=second)]
     [turn] = build_history([call("a"), *outputs], Losses()).turns
@@ -397,7 +398,7 @@ def test_joined_outputs_say_which_failed(first: Any, second: Any, wanted: list[I
     assert (joined.output, joined.extra) == (wanted, ERROR_MARK if first == second else UNSET)
 
 
-def test_orphan_told_as_text_says_that_the_tool_failed() -> None:
+def test_orphan_output_as_text_marks_a_tool_error() -> None:
     """D-2."""
     [turn] = build_history([output("a", "no", extra=ERROR_MARK)], Losses(), "text").turns
     assert turn == PlacedItem(
@@ -405,17 +406,17 @@ def test_orphan_told_as_text_says_that_the_tool_failed() -> None:
     )
 
 
-# What is no part of a conversation.
+# Items that are no part of a conversation.
 
 
-def test_other_items_are_set_aside_and_part_nothing() -> None:
+def test_other_items_are_set_aside_and_separate_no_turns() -> None:
     search = WebSearchCall(status="completed")
     history = build_history([thought("1"), search, SAID], Losses())
     assert [_short(turn) for turn in history.turns] == [["(1)", "said"]]
     assert history.others == [PlacedItem("input[1]", search)]
 
 
-def test_a_reference_that_nobody_resolved_is_refused() -> None:
+def test_unresolved_reference_is_refused() -> None:
     with pytest.raises(InvalidValue, match="msg_1") as caught:
         told([ItemReference(id="msg_1")])
     assert caught.value.param == "input[0].id"

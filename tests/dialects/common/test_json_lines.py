@@ -1,4 +1,4 @@
-"""Lines of JSON from bytes in any cut."""
+"""Lines of JSON from bytes in any split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.errors import UpstreamFault
 DATA = b'{"a":1}\r\n\n {"b":"\xc3\xbc"}\n{"c":3}'
 
 
-def test_every_cut_gives_the_same_lines() -> None:
+def test_json_lines_are_the_same_for_every_split() -> None:
     for place in range(len(DATA)):
         lines = JsonLines()
         found = [*lines.feed(DATA[:place]), *lines.feed(DATA[place:]), *lines.finish()]
@@ -21,12 +21,12 @@ def test_every_cut_gives_the_same_lines() -> None:
 
 
 @pytest.mark.parametrize("data", [b"123456", b"123456\n"])
-def test_a_line_beyond_the_limit_is_the_agents_fault(data: bytes) -> None:
+def test_json_line_over_the_limit_is_an_upstream_fault(data: bytes) -> None:
     with pytest.raises(UpstreamFault, match="longer than 5 bytes"):
         JsonLines(max_length=5).feed(data)
 
 
-def test_json_is_one_line_to_every_reader_of_lines_and_says_the_same() -> None:
+def test_escape_line_ends_gives_one_line_of_equal_json() -> None:
     text = "a\x85b\u2028c\u2029d\ne"
     data = json.dumps({"text": text, "other": 1}, ensure_ascii=False, indent=1).replace("\n", "\r\n").encode()
     line = escape_line_ends(data)

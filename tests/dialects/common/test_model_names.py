@@ -1,4 +1,4 @@
-"""`common/model_names`: what a pattern of model names matches."""
+"""`common/model_names`: patterns of model names."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from antiphon.dialects.common.model_names import matched_part, matches_any
         ("gpt-?", "gpt-4", False),
     ],
 )
-def test_pattern_star_stands_for_anything_and_nothing_else_is_a_wildcard(pattern: str, name: str, fits: bool) -> None:
+def test_pattern_star_is_the_only_wildcard(pattern: str, name: str, fits: bool) -> None:
     assert matches_any(name, [pattern]) is fits
 
 
 @settings(max_examples=30)
 @given(pattern=st.text("ab*", max_size=8), name=st.text("ab", max_size=12))
-def test_pattern_matches_what_the_equivalent_regular_expression_matches(pattern: str, name: str) -> None:
+def test_pattern_matches_like_the_equivalent_regular_expression(pattern: str, name: str) -> None:
     expected = re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name)
     assert matches_any(name, [pattern]) == (expected is not None)
 
 
 def test_pattern_takes_linear_time_on_a_long_name() -> None:
-    """The name is the client's: a pattern with many stars must not be a way to keep us busy."""
+    """The client chooses the name: a pattern with many stars must not cost much time."""
     assert not matches_any("a" * 100_000, ["*a" * 30 + "b"])
 
 
-def test_matched_part_is_what_the_star_stood_for() -> None:
+def test_matched_part_is_the_text_of_the_star() -> None:
     assert matched_part("lab/*", "lab/mock-1") == "mock-1"
     assert matched_part("lab/*", "mock-1") is None
 

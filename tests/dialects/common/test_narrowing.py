@@ -1,4 +1,4 @@
-"""JSON schema narrowed to what a server knows: every change is a loss, and what is equal needs none."""
+"""JSON schema narrowed to what a server supports: every change is a loss, equivalent forms are not."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def narrow(schema: dict[str, Any], narrowing: Narrowing = OPENAPI_SUBSET) -> tup
         ({"type": "string", "allOf": [{"$ref": "#/$defs/a"}]}, {"type": "STRING"}, ["p.allOf"]),
     ],
 )
-def test_a_schema_is_said_in_the_words_of_the_server(
+def test_schema_is_narrowed_to_the_keywords_of_the_server(
     schema: dict[str, Any], sent: dict[str, Any], lost: list[str]
 ) -> None:
     """Issue 7, point 5: every change that matters is a loss."""
     assert narrow(schema) == (sent, lost)
 
 
-def test_references_are_written_out() -> None:
+def test_references_are_expanded() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -116,15 +116,15 @@ def test_references_are_written_out() -> None:
     assert narrow({"$ref": "#/type/b", "type": "string"})[1] == ["p"]
 
 
-def test_a_reference_into_itself_ends_somewhere() -> None:
+def test_recursive_reference_is_cut() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     found, lost = narrow({"$ref": "#/$defs/node", "$defs": {"node": node}})
     assert found["properties"]["next"] == {"type": "OBJECT"}
     assert lost == ["p.properties.next"]
 
 
-def test_references_that_double_end_somewhere_too() -> None:
-    """Faults: thirty definitions that each refer twice to the next would be a billion."""
+def test_doubling_references_are_cut() -> None:
+    """Faults: thirty definitions that each refer twice to the next would expand to a billion."""
     defs: dict[str, Any] = {
         f"d{at}": {"type": "object", "properties": {side: {"$ref": f"#/$defs/d{at + 1}"} for side in "ab"}}
         for at in range(30)
@@ -133,7 +133,7 @@ def test_references_that_double_end_somewhere_too() -> None:
     assert lost
 
 
-def test_references_are_kept_where_they_stand_alone() -> None:
+def test_references_without_siblings_are_kept() -> None:
     plain = {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}}
     assert narrow(plain, TOOL_SUBSET) == (plain, [])
     beside = {**plain, "properties": {"a": [{"$ref": "#/$defs/x", "minLength": 1}]}}
@@ -142,8 +142,8 @@ def test_references_are_kept_where_they_stand_alone() -> None:
     assert narrow(kept, Narrowing()) == (kept, [])
 
 
-def test_objects_are_closed_where_the_server_wants_it() -> None:
-    """For servers whose structured output knows no other objects."""
+def test_objects_are_closed_if_required() -> None:
+    """For servers whose structured output supports no other objects."""
     found, lost = narrow(
         {"properties": {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": True}}}, CLOSED
     )
@@ -152,7 +152,7 @@ def test_objects_are_closed_where_the_server_wants_it() -> None:
     assert lost == ["p.properties.b.additionalProperties"]
 
 
-def test_a_schema_of_known_words_comes_back_equal() -> None:
+def test_supported_schema_is_unchanged() -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"oneOf": [{"type": "string"}, {"items": {}}]}},
@@ -182,8 +182,8 @@ def nested_lists(depth: int) -> dict[str, Any]:
         (chain_of_references(MAX_NESTING), False),
     ],
 )
-def test_narrowed_schema_has_a_bound_on_its_nesting(schema: dict[str, Any], fits: bool) -> None:
-    """Faults: the bound holds for what references are written out as, too."""
+def test_narrowed_schema_has_a_nesting_limit(schema: dict[str, Any], fits: bool) -> None:
+    """Faults: the limit also applies to expanded references."""
     if fits:
         narrow(schema)
         return
@@ -193,7 +193,7 @@ def test_narrowed_schema_has_a_bound_on_its_nesting(schema: dict[str, Any], fits
 
 
 def doubling_types(levels: int) -> dict[str, Any]:
-    """A server that takes one type gets all that is inside twice."""
+    """A server that accepts one type gets everything inside twice."""
     schema: dict[str, Any] = {"type": "string", "description": "x" * 100}
     for _ in range(levels):
         schema = {"type": ["string", "integer"], "anyOf": [schema]}
@@ -219,8 +219,8 @@ def long_text(uses: int) -> dict[str, Any]:
         ({"type": "array", "items": {"type": ["object", "null"], "properties": {"a": nested_lists(100)}}}, True),
     ],
 )
-def test_narrowed_schema_has_a_bound_on_its_size(schema: dict[str, Any], fits: bool) -> None:
-    """Faults: what counts is what is written out, copies included."""
+def test_narrowed_schema_has_a_size_limit(schema: dict[str, Any], fits: bool) -> None:
+    """Faults: the expanded size counts, copies included."""
     if fits:
         written, _ = narrow(schema)
         assert len(json.dumps(written)) < 2 * MAX_SIZE
@@ -254,8 +254,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("narrowing", [OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET], ids=["OPENAPI", "OUTPUT", "PLAIN"])
 @pytest.mark.parametrize("name", list(HOSTILE))
-def test_hostile_schema_costs_no_more_than_one_at_the_bound(name: str, narrowing: Narrowing) -> None:
-    """Faults: whether it is refused or not, the work has a bound."""
+def test_hostile_schema_costs_no_more_than_one_at_the_limit(name: str, narrowing: Narrowing) -> None:
+    """Faults: refused or not, the work has a limit."""
 
     def try_it() -> None:
         with suppress(InvalidValue):
@@ -284,7 +284,7 @@ def test_hostile_schema_is_refused(name: str, narrowing: Narrowing) -> None:
 
 
 def test_long_reference_is_resolved_once() -> None:
-    """Faults: a reference of sixty thousand steps that two hundred members come to."""
+    """Faults: a reference of sixty thousand steps that two hundred members use."""
     schema = references_to({"$ref": "#" + "/x" * 60_000}, 200)
     assert calls_of(lambda: narrow(schema)) < 4 * 60_000
 
@@ -299,7 +299,7 @@ def test_paths_in_losses_do_not_grow_with_long_names() -> None:
     assert max(len(loss.path) for loss in losses) <= 500
 
 
-def test_large_values_are_looked_at_without_a_call_for_each() -> None:
+def test_large_values_are_checked_without_a_call_for_each() -> None:
     schema = {
         "type": "object",
         "properties": {"a": {"enum": ["x"] * 50_000, "title": "t"}},
@@ -309,8 +309,8 @@ def test_large_values_are_looked_at_without_a_call_for_each() -> None:
         assert calls_of(lambda: narrow(schema, narrowing)) < 200  # noqa: B023
 
 
-def test_schemas_of_one_request_have_a_bound_together() -> None:
-    """Faults: many tools, each of them just below the bound for one."""
+def test_schemas_of_one_request_have_a_common_node_limit() -> None:
+    """Faults: many tools, each just below the limit for one."""
     budget = SchemaBudget()
     whole = MAX_TOTAL_NODES // MAX_NODES
     for _ in range(whole):
@@ -320,7 +320,7 @@ def test_schemas_of_one_request_have_a_bound_together() -> None:
     assert refused.value.param == "tools[3].parameters"
 
 
-def test_sizes_of_the_schemas_of_one_request_have_a_bound_together() -> None:
+def test_schemas_of_one_request_have_a_common_size_limit() -> None:
     budget, schema = SchemaBudget(), {"type": "string", "description": "x" * (MAX_SIZE - 100)}
     for _ in range(10):
         narrow_schema(schema, TOOL_SUBSET, "p", Losses(), budget)
@@ -351,8 +351,10 @@ def test_sizes_of_the_schemas_of_one_request_have_a_bound_together() -> None:
         {"items": 5, "properties": None, "anyOf": 1},
     ],
 )
-def test_values_of_the_wrong_type_are_no_fault_of_ours(schema: dict[str, Any], narrowing: Narrowing) -> None:
-    """Faults: what is no JSON schema may be lost or sent, and raises nothing else than a refusal."""
+def test_keywords_with_values_of_the_wrong_type_raise_nothing_else(
+    schema: dict[str, Any], narrowing: Narrowing
+) -> None:
+    """Faults: invalid schemas may be dropped or sent, and raise only refusals."""
     narrow(schema, narrowing)
 
 
@@ -362,8 +364,8 @@ def test_values_of_the_wrong_type_are_no_fault_of_ours(schema: dict[str, Any], n
         max_size=5,
     )
 )
-def test_allof_puts_members_and_required_names_together_once(parts: list[tuple[list[str], list[str]]]) -> None:
-    """Members and required names of all parts, each once, in the order in which they come."""
+def test_allof_merges_members_and_required_names(parts: list[tuple[list[str], list[str]]]) -> None:
+    """Members and required names of all parts, each once, in order."""
     schema = {
         "allOf": [{"properties": {n: {"type": "string"} for n in names}, "required": needed} for names, needed in parts]
     }
@@ -389,13 +391,13 @@ SCHEMAS = st.recursive(
 
 @settings(max_examples=30)
 @given(SCHEMAS)
-def test_a_strict_server_takes_whatever_was_narrowed(schema: dict[str, Any]) -> None:
+def test_narrowed_schema_is_accepted_by_a_strict_server(schema: dict[str, Any]) -> None:
     """Issue 7, point 5."""
     check_schema(narrow(schema)[0], "p", empty_objects=True)
     check_json_schema(narrow(schema, OUTPUT_SUBSET)[0], "p")
 
 
-#: JSON in which words of JSON schema stand for anything.
+# JSON in which keywords of JSON schema have any value.
 WORDS = st.sampled_from(
     [
         "type",
@@ -425,5 +427,5 @@ NO_SCHEMAS = st.recursive(
 )
 @given(schema=st.dictionaries(WORDS, NO_SCHEMAS, max_size=5))
 def test_json_that_is_no_schema_raises_nothing(narrowing: Narrowing, schema: dict[str, Any]) -> None:
-    """Faults: it is lost or sent as it is."""
+    """Faults: it is dropped or sent unchanged."""
     narrow(schema, narrowing)

@@ -1,4 +1,4 @@
-"""The tools that a request offers: each once, with its place and its namespace, and what is made of them worked out once."""
+"""The tools that a request offers: each once, with its path and its namespace, and translated once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LOOK, PATCH = FunctionToolParam(name="look"), CustomTool(name="patch")
 WHY = "there are no groups of tools"
 
 
-def test_every_tool_has_its_place_and_its_namespace() -> None:
-    """TOOL-1: members of a namespace stand inside of it; tools that the history offers come last."""
+def test_offered_tools_have_path_and_namespace() -> None:
+    """TOOL-1: members of a namespace are inside it; tools that the history offers come last."""
     group = NamespaceTool(name="files", tools=[LOOK, PATCH])
     request = Request(
         tools=[PATCH, group], input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=[LOOK])]
@@ -30,7 +30,7 @@ def test_every_tool_has_its_place_and_its_namespace() -> None:
     assert not list(losses)
 
 
-def test_what_is_said_of_a_namespace_is_lost_and_told() -> None:
+def test_description_of_a_namespace_is_a_loss() -> None:
     """F-4."""
     group = NamespaceTool(name="files", description="all files", tools=[LOOK], extra={"x": Raw(b"1")})
     losses = Losses()
@@ -44,7 +44,7 @@ class Wire:
 
 
 class Maker:
-    """Makes things of tools, and counts them."""
+    """Translates tools, and counts the calls."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -55,7 +55,7 @@ class Maker:
         return self.made
 
 
-def test_tools_that_come_again_are_worked_out_once_for_each_kind_of_server() -> None:
+def test_repeated_tools_are_translated_once_per_wire() -> None:
     shared: ToolList[ToolParam] = ToolList([LOOK])
     maker, wire = Maker(), Wire()
     make = maker.make
@@ -63,7 +63,7 @@ def test_tools_that_come_again_are_worked_out_once_for_each_kind_of_server() -> 
     assert translate_tools_once(make, Request(tools=shared), "names", Wire()) == 2
 
 
-def test_tools_that_a_history_adds_to_are_worked_out_each_time() -> None:
+def test_tools_with_additional_tools_are_translated_each_time() -> None:
     maker, wire = Maker(), Wire()
     shared: ToolList[ToolParam] = ToolList([LOOK])
     added = Request(tools=shared, input=[AdditionalTools(tools=[PATCH])])

@@ -1,4 +1,4 @@
-"""Notes in place of what was left out."""
+"""Notes that replace omitted parts."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ from antiphon.protocol.tools import WebSearchTool
         (ToolUse(id="1", name="n", input={}), "[tool_use omitted]"),
     ],
 )
-def test_a_note_says_what_stood_there_but_never_the_data(part: ContentParam, note: str) -> None:
+def test_placeholder_names_the_part_but_not_its_data(part: ContentParam, note: str) -> None:
     assert placeholder_for(part) == note
 
 
-def test_types_are_told_for_known_and_unknown_things() -> None:
+def test_type_of_returns_the_type_of_any_object() -> None:
     assert type_of(WebSearchTool()) == "web_search"
     assert type_of(UnknownContent(kind="acme:part", raw=Raw(b"{}"))) == "acme:part"
 
 
-def test_what_stands_in_the_place_of_a_part_is_a_loss() -> None:
+def test_replaced_part_is_a_loss() -> None:
     """F-4."""
     losses = Losses()
     assert (
@@ -73,13 +73,13 @@ def test_what_stands_in_the_place_of_a_part_is_a_loss() -> None:
     "part",
     [InputText(text="so"), Text(text="so"), SummaryText(text="so"), ReasoningText(text="so"), Refusal(refusal="so")],
 )
-def test_every_kind_of_text_is_text(part: ContentParam) -> None:
+def test_text_of_every_kind_of_text_part_is_returned(part: ContentParam) -> None:
     losses = Losses()
     assert text_or_placeholder(part, "p", "no place", losses) == "so"
     assert not list(losses)
 
 
-def test_what_a_text_has_beside_its_words_is_a_loss() -> None:
+def test_other_fields_of_a_text_part_are_losses() -> None:
     """F-4."""
     losses = Losses()
     citation = UnknownAnnotation(kind="acme:note", raw=Raw(b"{}"))
@@ -89,7 +89,7 @@ def test_what_a_text_has_beside_its_words_is_a_loss() -> None:
     assert [loss.path for loss in losses] == ["p.annotations", "p.logprobs", "p.x"]
 
 
-def test_what_is_no_text_is_a_note_where_only_text_may_stand() -> None:
+def test_media_become_placeholders_where_only_text_is_allowed() -> None:
     losses = Losses()
     assert text_or_placeholder(InputImageParam(file_id="file_1"), "p", "no place", losses) == "[image omitted: file_1]"
     assert [loss.why for loss in losses] == ["no place"]

@@ -1,4 +1,4 @@
-"""`dialects/common/plain_history`, and what two dialects make of it: the short way gives what the long way gives, or nothing."""
+"""`dialects/common/plain_history` in two dialects: the fast path gives the same result as the full path, or none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ Json = dict[str, Any]
 
 
 def goes_the_short_way(request: Request) -> bool:
-    """Whether it does, to servers of messages and gemini; both must then be told the same as by the long way, without a loss."""
+    """Whether it is used for servers of messages and gemini; both results must equal those of the full path, without a
+    loss."""
     items, losses = input_items(request), Losses()
     names = ToolNames.for_request(request)
     messages = plain_messages(items, names)
@@ -50,7 +51,7 @@ def goes_the_short_way(request: Request) -> bool:
 
 @settings(max_examples=30)
 @given(request=requests())
-def test_any_conversation(request: Request) -> None:
+def test_plain_history_agrees_for_any_conversation(request: Request) -> None:
     goes_the_short_way(request)
 
 
@@ -70,7 +71,7 @@ def output(id: str = "c", value: Any = "42", **more: Any) -> Json:
     return {"type": "function_call_output", "call_id": id, "output": value, **more}
 
 
-# Small conversations of these, in any order, come upon every rule.
+# Small conversations of these, in any order, exercise every rule.
 PIECES = [
     user(),
     user(" "),
@@ -95,7 +96,7 @@ PIECES = [
 
 @settings(max_examples=30)
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=7))
-def test_any_order_of_small_pieces(pieces: list[Json]) -> None:
+def test_plain_history_agrees_for_any_order_of_items(pieces: list[Json]) -> None:
     goes_the_short_way(read([user("First"), *pieces]))
 
 
@@ -110,7 +111,7 @@ def test_any_order_of_small_pieces(pieces: list[Json]) -> None:
         [user(), call(), output(), call("d"), output("d"), said(), call("e"), output("e")],
     ],
 )
-def test_an_agents_conversation_goes_the_short_way(pieces: list[Json]) -> None:
+def test_plain_history_accepts_agent_conversations(pieces: list[Json]) -> None:
     assert goes_the_short_way(read(pieces))
 
 
@@ -138,17 +139,17 @@ def test_an_agents_conversation_goes_the_short_way(pieces: list[Json]) -> None:
         [user(" ")],
     ],
 )
-def test_every_other_goes_the_long_way(pieces: list[Json]) -> None:
+def test_plain_history_declines_other_conversations(pieces: list[Json]) -> None:
     assert not goes_the_short_way(read(pieces))
 
 
-def test_an_id_that_a_server_of_messages_refuses_goes_the_long_way_there() -> None:
+def test_plain_history_declines_ids_that_messages_servers_refuse() -> None:
     request = read([user(), call("ä"), output("ä")])
     assert plain_messages(input_items(request), ToolNames.for_request(request)) is None
     assert plain_contents(input_items(request), GeminiToolNames(request), GeminiWire()) is not None
 
 
-def test_plain_text_is_told_by_a_short_cut_and_nothing_else_is() -> None:
+def test_plain_text_accepts_only_single_plain_texts() -> None:
     extra = {"x": Raw(b"1")}
     assert plain_text("a") == "a"
     assert plain_text([InputText(text="a")]) == "a"

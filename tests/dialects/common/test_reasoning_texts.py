@@ -1,4 +1,4 @@
-"""The words of whole reasoning items, part by part."""
+"""The texts of complete reasoning items, part by part."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from antiphon.protocol.content import Content, InputText, ReasoningText, Summary
 from antiphon.protocol.items import Reasoning
 
 
-def test_every_part_of_a_summary_is_its_own_and_texts_are_all_one() -> None:
-    """RSN-1, F-4: what is no thought is told, and never passed over."""
+def test_reasoning_texts_separates_summaries_and_joins_content() -> None:
+    """RSN-1, F-4: other parts are reported, never skipped."""
     lost: list[tuple[int, Content]] = []
     odd = InputText(text="odd")
     item = Reasoning(

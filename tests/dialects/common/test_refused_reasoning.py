@@ -1,4 +1,5 @@
-"""`common/refused_reasoning`: the words in which servers refuse what they are given back, and those that only look like them."""
+"""`common/refused_reasoning`: messages with which servers refuse returned reasoning, and similar messages that mean
+something else."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ def told(status: int, message: str, code: str | None = None) -> ApiError:
     ],
 )
 @pytest.mark.parametrize("status", [400, 404, 422])
-def test_a_refusal_of_reasoning_is_known_by_its_words(status: int, message: str) -> None:
+def test_refusal_of_reasoning_is_recognised_by_its_message(status: int, message: str) -> None:
     """RSN-3."""
     assert refused_part(told(status, message)) == "reasoning"
 
 
-def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
+def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
     """RSN-3."""
     assert refused_part(told(400, "no", "invalid_encrypted_content")) == "reasoning"
 
@@ -69,7 +70,7 @@ def test_a_refusal_of_reasoning_is_known_by_its_code() -> None:
         ('"thinking.type.between_tools" is not supported for this model.', "thinking.between_tools"),
     ],
 )
-def test_a_refused_form_is_known_by_its_words(message: str, refused: str) -> None:
+def test_refused_form_is_recognised_by_its_message(message: str, refused: str) -> None:
     """RSN-3."""
     assert refused_part(told(400, message)) == refused
 
@@ -90,6 +91,6 @@ def test_a_refused_form_is_known_by_its_words(message: str, refused: str) -> Non
         (401, "Invalid signature of the thinking block"),
     ],
 )
-def test_no_other_refusal_is_taken_for_one(status: int, message: str) -> None:
-    """RSN-3: what is missing is not mended by leaving out more, and what is the server's own trouble is not the client's."""
+def test_other_refusals_are_not_recognised(status: int, message: str) -> None:
+    """RSN-3: omitting more does not help if something is missing, and the server's own failures are not the client's."""
     assert refused_part(told(status, message)) is None

@@ -1,4 +1,4 @@
-"""What a failed response says of itself, as an exception."""
+"""The error of a failed response, as an exception."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from antiphon.protocol.status import ResponseStatus
         ("some_other_failure", 500, "server_error"),
     ],
 )
-def test_a_code_has_a_status_and_a_type(code: str, status: int, type: str) -> None:
+def test_error_code_has_a_status_and_a_type(code: str, status: int, type: str) -> None:
     """ERR-2."""
     error = error_of_response(Error(code=code, message="so"))
     assert (error.code, error.status, error.type, error.message) == (code, status, type, "so")
 
 
-def test_a_response_that_does_not_say_why_is_our_own_failure() -> None:
+def test_response_without_error_is_an_internal_error() -> None:
     error = error_of_response(None, "cancelled")
     assert (error.status, error.code) == (500, "internal_error")
     assert "cancelled" in error.message
@@ -45,16 +45,14 @@ def test_a_response_that_does_not_say_why_is_our_own_failure() -> None:
         ("server_error", None, 500),
     ],
 )
-def test_an_error_event_has_its_status_from_its_code_or_else_from_its_type(
-    type: str, code: str | None, status: int
-) -> None:
+def test_status_of_an_error_event_comes_from_code_then_type(type: str, code: str | None, status: int) -> None:
     """ERR-2, ERR-3: and it keeps the field it names."""
     error = error_of_event(ErrorPayload(type=type, code=code, message="so", param="input"))
     assert (error.status, error.code, error.param) == (status, code or "internal_error", "input")
 
 
-def test_only_a_response_that_came_to_its_end_is_an_answer() -> None:
-    """STR-14: a response that was cut short by itself is one, too."""
+def test_unfinished_and_failed_responses_raise() -> None:
+    """STR-14: an incomplete response is one, too."""
     begun = initial_response(Request(model="m"), id="resp_1", created_at=1)
     for status in (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE):
         raise_unless_ended(replace(begun, status=status))

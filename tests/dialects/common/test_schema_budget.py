@@ -1,4 +1,4 @@
-"""The bounds on schemas: what counts as a node, for one schema and for all of a request."""
+"""The limits on schemas: what counts as a node, for one schema and for all of a request."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from antiphon.protocol.nesting import MAX_NESTING
 
 
 @pytest.mark.parametrize(("keywords", "nodes"), [(0, 1), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3)])
-def test_schema_counts_as_one_node_for_each_four_keywords(keywords: int, nodes: int) -> None:
+def test_schema_counts_one_node_per_four_keywords(keywords: int, nodes: int) -> None:
     counter = SchemaBudget().counter("p")
     counter.enter({f"k{number}": 1 for number in range(keywords)})
     assert (counter.nodes, counter.size) == (nodes, 2 * keywords)
 
 
-def test_copies_count_with_all_that_is_in_them() -> None:
+def test_copies_count_with_their_content() -> None:
     counter = SchemaBudget().counter("p")
     counter.add_nodes(10)
     counter.add_size(100)
@@ -24,7 +24,7 @@ def test_copies_count_with_all_that_is_in_them() -> None:
     assert (counter.nodes, counter.size) == (10 + 3 * 7, 100 + 3 * 40)
 
 
-def test_budget_counts_all_schemas_and_names_the_first_that_does_not_fit() -> None:
+def test_budget_counts_all_schemas_and_names_the_first_excess() -> None:
     budget = SchemaBudget()
     for number in range(MAX_TOTAL_NODES // MAX_NODES):
         budget.counter(f"tools[{number}].parameters").add_nodes(MAX_NODES)
@@ -34,7 +34,7 @@ def test_budget_counts_all_schemas_and_names_the_first_that_does_not_fit() -> No
     assert refused.value.param == "tools[10].parameters"
 
 
-def test_schema_that_is_too_large_by_itself_is_refused_for_that() -> None:
+def test_oversized_single_schema_is_refused_as_such() -> None:
     budget = SchemaBudget()
     budget.counter("p").add_nodes(MAX_NODES)
     with pytest.raises(InvalidValue, match="the schema has more than 1,250 nodes"):

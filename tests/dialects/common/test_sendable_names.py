@@ -1,4 +1,4 @@
-"""Calls that can be sent back: legal names, ids of their own."""
+"""Calls that can be sent back: valid names, unique ids."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def calls_of(losses: Losses) -> SendableCalls:
     ("called", "name", "lost"),
     [
         (ToolRef("function", "look"), "look", []),
-        (ToolRef("custom", "a b"), "a b", []),  # it was offered under another name, and is known by this one
+        (ToolRef("custom", "a b"), "a b", []),  # it was offered under another name, and is mapped to this one
         (ToolRef("function", "look at.this"), "look_at_this", ["calls.name"]),
         (ToolRef("function", "x" * 70), "x" * 64, ["calls.name"]),
     ],
 )
-def test_a_name_that_nobody_could_send_back_is_made_legal(called: ToolRef, name: str, lost: list[str]) -> None:
+def test_invalid_call_name_is_normalized(called: ToolRef, name: str, lost: list[str]) -> None:
     """TOOL-1, F-4."""
     losses = Losses()
     assert calls_of(losses).name(called) == name
     assert [loss.path for loss in losses] == lost
 
 
-def test_no_two_calls_share_an_id_and_none_is_too_long() -> None:
+def test_call_ids_are_unique_and_not_too_long() -> None:
     """REQ-8."""
     losses = Losses()
     calls = calls_of(losses)

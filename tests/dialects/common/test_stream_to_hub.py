@@ -1,4 +1,4 @@
-"""What every reader of a server's stream does at its end, whatever the dialect."""
+"""The end of a server's stream, the same in every dialect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Answer:
 
 
 class Reader(StreamToHub):
-    """A dialect of one word: why it ended."""
+    """A dialect of one word: the reason of its end."""
 
     _answer: Answer
 
@@ -50,7 +50,7 @@ class Reader(StreamToHub):
 
 
 @pytest.mark.parametrize(("word", "status"), [("stop", "completed"), ("length", "incomplete"), ("error", "failed")])
-def test_a_reason_says_how_it_ends_and_it_ends_once(word: str, status: str) -> None:
+def test_finish_reason_determines_the_single_end(word: str, status: str) -> None:
     """REQ-3, STR-7: bytes that break off after it change nothing."""
     reader = Reader()
     reader.feed(word)
@@ -60,7 +60,7 @@ def test_a_reason_says_how_it_ends_and_it_ends_once(word: str, status: str) -> N
 
 
 @pytest.mark.parametrize("error", [None, UpstreamFault("cut", code="upstream_disconnected")])
-def test_a_stream_without_a_reason_to_end_is_no_whole_answer(error: ApiError | None) -> None:
+def test_stream_without_a_finish_reason_fails(error: ApiError | None) -> None:
     """STR-8."""
     reader = Reader()
     assert reader.finish(error)
@@ -69,7 +69,7 @@ def test_a_stream_without_a_reason_to_end_is_no_whole_answer(error: ApiError | N
     assert reader.error.code == "upstream_disconnected"
 
 
-def test_a_whole_answer_is_read_as_a_stream_is_and_its_error_is_raised() -> None:
+def test_plain_answer_is_read_like_a_stream_and_its_error_raised() -> None:
     """STR-14."""
     response, losses = Reader().response(b"length")
     assert (response.status, list(losses)) == ("incomplete", [])
@@ -77,7 +77,7 @@ def test_a_whole_answer_is_read_as_a_stream_is_and_its_error_is_raised() -> None
         Reader().response(b"error")
 
 
-def test_what_cannot_be_read_is_shown_in_part_and_without_keys() -> None:
+def test_invalid_upstream_data_is_quoted_briefly_without_keys() -> None:
     """ERR-5."""
     fault = invalid_upstream_data("nonsense", b"sk-" + b"a" * 40 + b" \xff" + b"x" * 100)
     assert fault.code == "upstream_invalid_response"

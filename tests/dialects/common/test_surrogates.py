@@ -1,4 +1,4 @@
-"""Characters cut in two: any cut of a text into UTF-16 units comes together again."""
+"""Split characters: any split of a text into UTF-16 units is joined again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from antiphon.dialects.common.surrogates import SurrogateJoiner
 
 
 def units(text: str) -> list[str]:
-    """The text as a server cuts it that counts in UTF-16: one string a unit, halves alone."""
+    """The text as a server splits it that counts in UTF-16: one string per unit, surrogate halves alone."""
     raw = text.encode("utf-16-le")
     return [raw[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(raw), 2)]
 
 
 @given(st.text(alphabet="aé😀🚀\u2028"), st.text(alphabet="b🌍"))
-def test_halves_of_two_channels_come_together_each_for_itself(one: str, other: str) -> None:
+def test_surrogate_halves_are_joined_per_channel(one: str, other: str) -> None:
     halves = SurrogateJoiner()
     told = {"one": "", "other": ""}
     longest = max(len(units(one)), len(units(other)))
@@ -27,7 +27,7 @@ def test_halves_of_two_channels_come_together_each_for_itself(one: str, other: s
     assert halves.lost_count == 0
 
 
-def test_a_half_that_never_finds_its_other_becomes_a_replacement_character() -> None:
+def test_lone_surrogate_becomes_a_replacement_character() -> None:
     halves = SurrogateJoiner()
     assert halves.join(1, "a\ud83d") == "a"
     assert halves.join(1, "b\ude00c") == "\ufffdb\ufffdc"

@@ -1,4 +1,5 @@
-"""Think tags: whatever the cuts, the same reasoning and the same text; nothing vanishes but tags and the white space at them."""
+"""Think tags: the same reasoning and the same text for any split; only tags and the white space next to them are
+removed."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter, ThinkTags
 
 MODES: tuple[ThinkTags, ...] = ("leading", "anywhere", "implied", "off")
-# Texts made of what matters here: tags, beginnings of tags, white space, words.
+# Texts of relevant pieces: tags, partial tags, white space, words.
 TEXTS = st.lists(
     st.sampled_from(["<think>", "</think>", "<", "<th", "</", "ink>", "</think", ">", " ", "\n\n", "word", "é", "<b>"]),
     max_size=8,
@@ -21,7 +22,7 @@ WORDS = st.text(alphabet="ab <>/\n", min_size=1).filter(lambda text: not text[0]
 
 
 def split(pieces: list[str], tags: ThinkTags) -> list[TextPiece]:
-    """What comes out, neighbours of one kind joined."""
+    """The pieces, with neighbours of one kind joined."""
     splitter = ThinkSplitter(tags)
     found = [piece for text in pieces for piece in splitter.feed(text)] + splitter.flush()
     return [
@@ -44,19 +45,19 @@ def answer(text: str) -> TextPiece:
 
 
 @given(TEXTS, st.sampled_from(MODES), st.lists(st.integers(0, 40), max_size=6))
-def test_any_cut_gives_the_same_pieces(text: str, tags: ThinkTags, places: list[int]) -> None:
+def test_think_splitter_gives_the_same_pieces_for_any_split(text: str, tags: ThinkTags, places: list[int]) -> None:
     whole = split([text], tags)
     assert split(cut(text, places), tags) == whole
     assert split(list(text), tags) == whole
 
 
 @given(st.text(alphabet="ab <>/\n"), st.sampled_from(MODES))
-def test_a_text_without_tags_is_told_to_the_last_space(text: str, tags: ThinkTags) -> None:
+def test_text_without_tags_is_unchanged(text: str, tags: ThinkTags) -> None:
     assert split(list(text), tags) == ([TextPiece(tags == "implied", text)] if text else [])
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3), st.sampled_from(["", " ", "\n\n"]))
-def test_blocks_between_texts_are_found_wherever_they_stand(blocks: list[tuple[str, str]], gap: str) -> None:
+def test_think_blocks_are_recognised_anywhere(blocks: list[tuple[str, str]], gap: str) -> None:
     spelled = "".join(f"<think>{gap}{thought}</think>{gap}{text}" for thought, text in blocks)
     assert split(list(spelled), "anywhere") == [
         piece for block in blocks for piece in (reasoning(block[0]), answer(block[1]))
@@ -64,7 +65,7 @@ def test_blocks_between_texts_are_found_wherever_they_stand(blocks: list[tuple[s
 
 
 @given(TEXTS)
-def test_off_looks_for_nothing(text: str) -> None:
+def test_think_splitter_off_changes_nothing(text: str) -> None:
     assert ThinkSplitter("off").is_settled
     assert split(list(text), "off") == ([answer(text)] if text else [])
 
@@ -94,12 +95,12 @@ def test_off_looks_for_nothing(text: str) -> None:
         ("implied", "<th", [reasoning("<th")]),
     ],
 )
-def test_examples(tags: ThinkTags, text: str, wanted: list[TextPiece]) -> None:
+def test_think_splitter_examples(tags: ThinkTags, text: str, wanted: list[TextPiece]) -> None:
     assert split([text], tags) == wanted
     assert split(list(text), tags) == wanted
 
 
-def test_a_leading_splitter_is_settled_as_soon_as_the_text_begins_without_a_tag() -> None:
+def test_leading_splitter_is_settled_by_text_without_a_tag() -> None:
     splitter = ThinkSplitter("leading")
     assert splitter.feed(" <") == []
     assert not splitter.is_settled
@@ -108,7 +109,7 @@ def test_a_leading_splitter_is_settled_as_soon_as_the_text_begins_without_a_tag(
     assert not splitter.has_found_tag
 
 
-def test_a_leading_splitter_is_settled_behind_its_block() -> None:
+def test_leading_splitter_is_settled_after_its_block() -> None:
     splitter = ThinkSplitter("leading")
     splitter.feed("<think>a</think>")
     splitter.feed(" ")
@@ -118,7 +119,7 @@ def test_a_leading_splitter_is_settled_behind_its_block() -> None:
     assert splitter.has_found_tag
 
 
-def test_what_something_else_interrupts_is_given_out_as_it_stands() -> None:
+def test_flush_returns_a_partial_tag_as_text() -> None:
     splitter = ThinkSplitter("anywhere")
     splitter.feed("a<th")
     assert splitter.flush() == [answer("<th")]

@@ -1,4 +1,5 @@
-"""Failed tools: every client that can say it, every profile of every upstream dialect. The law reads what the server would get."""
+"""Failed tools: every client that can mark them, every profile of every upstream dialect. The law checks the body that
+the server receives."""
 
 from __future__ import annotations
 
@@ -43,13 +44,13 @@ class Result(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A result as the server gets it: whether a field says that the tool failed, and the text."""
+    """A result as the server receives it: whether a field marks the failure, and the text."""
 
     field: bool
     text: str
 
 
-# What each kind of client sends: one call of `look` for each result, all results after it, then another word of the user.
+# The bodies of each kind of client: one call of `look` per result, all results after it, then another user message.
 
 
 def _messages(results: list[Result]) -> Json:
@@ -142,7 +143,7 @@ CLIENTS: Final = {
 }
 
 
-# What each kind of server is sent.
+# The bodies for each kind of server.
 
 
 def _told_chat(body: Json) -> list[Sent]:
@@ -203,7 +204,7 @@ results = st.lists(st.builds(Result, TEXTS, st.booleans()), min_size=1, max_size
 
 
 def asked(client: Client, profile: Profile, results: list[Result]) -> tuple[Json, list[Loss]]:
-    """The body for a server, and all that was lost on the way."""
+    """The body for a server, and all losses on the way."""
     request, losses = CLIENT_DIALECTS[client.dialect].request_to_hub(json.dumps(client.body(results)).encode())
     body, lost = sent(replace(request, model=MODELS.get(profile.name, "m")), profile)
     return body, [*losses, *lost]
@@ -218,9 +219,9 @@ def sent(request: Request, profile: Profile) -> tuple[Json, list[Loss]]:
 def wanted(result: Result, profile: Profile) -> Sent:
     if not result.failed:
         return Sent(False, result.text)
-    if profile.dialect == "messages":  # whose servers refuse an error without words
+    if profile.dialect == "messages":  # its servers refuse an error without text
         return Sent(True, result.text if result.text.strip() else "[tool error]")
-    if profile.dialect == "gemini":  # where an empty `error` is none
+    if profile.dialect == "gemini":  # an empty `error` is no error there
         return Sent(True, result.text or "[tool error]")
     if profile.name == "ccr-tool-result":
         return Sent(True, result.text)
@@ -230,16 +231,16 @@ def wanted(result: Result, profile: Profile) -> Sent:
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("client", CLIENTS)
 @given(results=results)
-def test_failed_tool_is_told_to_every_server(client: str, name: str, results: list[Result]) -> None:
-    """F-4: by the dialect's own field, or at the beginning of the result's text; carried, so nothing is reported as lost."""
+def test_tool_failure_reaches_every_server(client: str, name: str, results: list[Result]) -> None:
+    """F-4: by the dialect's own field, or at the start of the result's text; nothing is lost, so no loss is reported."""
     profile = PROFILES[name]
-    if client == "gemini":  # whose `error` is the error's text: without one nothing failed
+    if client == "gemini":  # its `error` is the error's text: without text no tool failed
         results = [result._replace(failed=result.failed and bool(result.text)) for result in results]
     body, losses = asked(CLIENTS[client], profile, results)
     read = BY_PROFILE.get(name, BY_DIALECT[profile.dialect])
     assert read(body) == [wanted(result, profile) for result in results]
     assert [loss for loss in losses if "is_error" in loss.path or "fail" in loss.what] == []
-    if name != "ccr-tool-result":  # whose servers have a rule of their own
+    if name != "ccr-tool-result":  # its servers have their own rule
         asking = replace(
             received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent"
         )
@@ -249,8 +250,8 @@ def test_failed_tool_is_told_to_every_server(client: str, name: str, results: li
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("client", CLIENTS)
 @given(results=results)
-def test_failed_tool_is_told_in_the_same_bytes_every_turn(client: str, name: str, results: list[Result]) -> None:
-    """The beginning of a conversation stays as it was, so that what a server has cached of it stays valid."""
+def test_tool_failure_has_the_same_bytes_every_turn(client: str, name: str, results: list[Result]) -> None:
+    """The start of a conversation stays the same, so that a server's cache of it stays valid."""
     profile = PROFILES[name]
     speech = CLIENT_DIALECTS[CLIENTS[client].dialect]
     request, _ = speech.request_to_hub(json.dumps({"model": "m", **CLIENTS[client].body(results)}).encode())
@@ -289,7 +290,7 @@ IMAGE: Final = InputImageParam(image_url="https://i/1.png")
         ([InputText(text=""), InputText(text="b")], [InputText(text="[tool error]"), InputText(text="b")]),
     ],
 )
-def test_failure_in_text_begins_the_first_text(kind: Any, given: Any, wanted: Any) -> None:
+def test_failure_mark_starts_the_first_text(kind: Any, given: Any, wanted: Any) -> None:
     other = {"note": Raw(b"1")}
     assert mark_failure_in_text(kind(call_id="a", output=given, extra={**ERROR_MARK, **other})) == kind(
         call_id="a", output=wanted, extra=other
@@ -302,13 +303,13 @@ def test_failure_in_text_begins_the_first_text(kind: Any, given: Any, wanted: An
     ("mark", "failed", "kept"),
     [(b"true", True, False), (b"false", False, False), (b"null", False, False), (b'"yes"', False, True)],
 )
-def test_mark_of_a_failed_tool_is_a_boolean(mark: bytes, failed: bool, kept: bool) -> None:
-    """REQ-7: whatever else stands there is a member that nobody knows, and is left alone."""
+def test_failure_mark_must_be_a_boolean(mark: bytes, failed: bool, kept: bool) -> None:
+    """REQ-7: any other value is an unknown member, and is unchanged."""
     extra = {"is_error": Raw(mark)}
     output = FunctionCallOutputParam(call_id="a", output="x", extra=extra)
     assert is_failed(output) is failed
     assert without_error_mark(output) == replace(output, extra=extra if kept else UNSET)
 
 
-def test_tool_error_text_is_one_constant_and_the_text() -> None:
+def test_tool_error_text_is_a_prefix_and_the_text() -> None:
     assert (tool_error_text("no"), tool_error_text("")) == (f"{TOOL_ERROR_PREFIX}no", TOOL_ERROR_PREFIX.rstrip())

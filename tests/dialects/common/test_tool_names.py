@@ -1,4 +1,4 @@
-"""Tool names on flat servers: the map is one to one, legal, and the same for whoever makes it."""
+"""Tool names on flat servers: the map is one to one, valid, and deterministic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from antiphon.protocol.tools import (
 )
 
 LETTERS = st.text(alphabet=string.ascii_letters + string.digits + "_-", min_size=1)
-#: Few words in many combinations, so that flat names meet; long ones and ones that are not legal.
+# Few words in many combinations, so that flat names collide; long ones and invalid ones.
 WORDS = (
     st.sampled_from(["a", "b", "a__b", "b__a", "__", "a__b__a", "x" * 64, "x" * 63, "é", "a.b", "a b", ""]) | LETTERS
 )
@@ -50,9 +50,7 @@ def _refs(tools: list[ToolParam]) -> list[ToolRef]:
 
 
 @given(TOOLS, TOOLS)
-def test_every_offered_tool_has_a_legal_name_of_its_own_and_comes_back(
-    top: list[ToolParam], later: list[ToolParam]
-) -> None:
+def test_offered_tools_have_unique_valid_names_that_map_back(top: list[ToolParam], later: list[ToolParam]) -> None:
     request = Request(tools=top, input=[MessageParam(role="user", content="hi"), AdditionalTools(tools=later)])
     names = ToolNames.for_request(request)
     refs = set(_refs([*top, *later]))
@@ -63,14 +61,14 @@ def test_every_offered_tool_has_a_legal_name_of_its_own_and_comes_back(
 
 
 @given(TOOLS)
-def test_the_half_that_reads_makes_the_same_map_as_the_half_that_sends(tools: list[ToolParam]) -> None:
+def test_tool_name_map_is_deterministic(tools: list[ToolParam]) -> None:
     request = Request(tools=tools)
     ours, theirs = ToolNames.for_request(request), ToolNames.for_request(request)
     assert [ours.wire_name(ref) for ref in _refs(tools)] == [theirs.wire_name(ref) for ref in _refs(tools)]
 
 
 @given(TOOLS)
-def test_a_name_that_is_legal_stays_as_it_is(tools: list[ToolParam]) -> None:
+def test_valid_tool_name_is_unchanged(tools: list[ToolParam]) -> None:
     names = ToolNames.for_request(Request(tools=tools))
     plain = [ref for ref in _refs(tools) if ref.namespace is None and LEGAL_NAME.fullmatch(ref.name)]
     for ref in plain:
@@ -78,21 +76,21 @@ def test_a_name_that_is_legal_stays_as_it_is(tools: list[ToolParam]) -> None:
             assert names.wire_name(ref) == ref.name
 
 
-def test_a_namespace_goes_before_the_name() -> None:
+def test_namespace_is_a_prefix_of_the_name() -> None:
     names = ToolNames.for_request(Request(tools=[NamespaceTool(name="files", tools=[FunctionToolParam(name="read")])]))
     assert names.wire_name(ToolRef("function", "read", "files")) == "files__read"
     assert names.original_tool("files__read") == ToolRef("function", "read", "files")
 
 
-def test_a_tool_that_is_not_offered_keeps_its_name_made_legal() -> None:
+def test_tool_that_is_not_offered_keeps_its_normalized_name() -> None:
     names = ToolNames.for_request(Request())
     assert names.wire_name(ToolRef("function", "old")) == "old"
     assert LEGAL_NAME.fullmatch(names.wire_name(ToolRef("custom", "old one!", "x" * 70)))
     assert names.original_tool("never_offered") == ToolRef("function", "never_offered")
 
 
-def test_names_that_are_shortened_alike_are_told_apart() -> None:
-    """A hash of eight digits can be met on purpose: then it is taken again."""
+def test_shortened_names_stay_distinct() -> None:
+    """A hash of eight digits can collide on purpose: then it is computed again."""
     tools: list[ToolParam] = [NamespaceTool(name="n" * 60, tools=[FunctionToolParam(name="tool")])]
     taken = ToolNames.for_request(Request(tools=tools)).wire_name(ToolRef("function", "tool", "n" * 60))
     names = ToolNames.for_request(Request(tools=[*tools, FunctionToolParam(name=taken)]))
@@ -101,14 +99,14 @@ def test_names_that_are_shortened_alike_are_told_apart() -> None:
     assert names.original_tool(names.wire_name(ToolRef("function", "tool", "n" * 60))).namespace == "n" * 60
 
 
-def test_tools_of_items_are_offered_after_those_of_the_request() -> None:
+def test_additional_tools_follow_those_of_the_request() -> None:
     first, second, third = FunctionToolParam(name="a"), CustomTool(name="b"), FunctionToolParam(name="c")
     items = [AdditionalTools(tools=[second]), AdditionalTools(tools=[third])]
     assert tools_of_request(Request(tools=[first], input=list(items))) == [first, second, third]
     assert tools_of_request(Request(input="hi")) == []
 
 
-def test_a_choice_names_the_tool_that_was_offered() -> None:
+def test_tool_ref_of_a_choice_names_the_offered_tool() -> None:
     """TOOL-3."""
     assert ToolRef.from_choice(SpecificFunction(name="look")) == ("function", "look", None)
     assert ToolRef.from_choice(SpecificCustom(name="patch", namespace="files")) == ("custom", "patch", "files")

@@ -1,4 +1,4 @@
-"""Fields nobody knows are named as losses."""
+"""Unknown fields are reported as losses."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from antiphon.protocol.request import ReasoningConfigParam, Request
 ASKED = Request(reasoning=ReasoningConfigParam(effort="low"))
 
 
-def test_every_unknown_field_that_holds_something_is_a_loss_F4() -> None:
+def test_non_empty_unknown_fields_are_losses_F4() -> None:
     losses = Losses()
     fields = {"a": Raw(b"1"), "b": Raw(b"null"), "c": Raw(b"[]"), "d": Raw(b"{}"), "e": Raw(b'""'), "f": Raw(b"false")}
     report_unknown_fields(InputText(text="hi", extra=fields), "input[0].content[0]", losses)
     assert [loss.path for loss in losses] == ["input[0].content[0].a", "input[0].content[0].f"]
 
 
-def test_cache_control_has_a_reason_of_its_own_E4() -> None:
+def test_cache_control_loss_has_its_own_reason_E4() -> None:
     losses = Losses()
     report_unknown_fields(InputText(text="hi", extra={"cache_control": Raw(b'{"type":"ephemeral"}')}), "x", losses)
     assert [(loss.path, "caching" in loss.why) for loss in losses] == [("x.cache_control", True)]
 
 
-def test_a_shape_without_unknown_fields_loses_nothing() -> None:
+def test_shape_without_unknown_fields_has_no_losses() -> None:
     losses = Losses()
     report_unknown_fields(InputText(text="hi"), "x", losses)
     assert not list(losses)
 
 
-def test_what_an_item_says_in_another_form_as_well_is_not_lost() -> None:
-    """F-4: the object that a tool gave is kept for the one API that has objects; its text is in the output."""
+def test_field_that_repeats_the_output_is_no_loss() -> None:
+    """F-4: a tool's object is kept for the one API with objects; its text is in the output."""
     losses = Losses()
     output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:response": Raw(b'{"a":1}')})
     report_unknown_fields(output, "input[1]", losses)
     assert not list(losses)
 
 
-def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
+def test_client_stream_options_are_handled_by_the_gateway() -> None:
     assert is_handled_by_gateway("chat:stream_options", Raw(b'{"include_usage":true}'), ASKED)
     assert not is_handled_by_gateway("chat:stream_options", Raw(b'{"include_usage":true,"chunk_size":1}'), ASKED)
     assert not is_handled_by_gateway("chat:stream_options", Raw(b"1"), ASKED)
@@ -50,8 +50,8 @@ def test_what_speaks_of_the_clients_stream_alone_is_no_servers_matter() -> None:
     assert not is_handled_by_gateway("messages:thinking", Raw(b'{"type":"adaptive","display":"omitted"}'), ASKED)
 
 
-def test_effort_that_the_hub_says_as_well_is_no_loss() -> None:
-    """RSN-4: another word than the hub's is."""
+def test_effort_equal_to_the_hub_field_is_no_loss() -> None:
+    """RSN-4: a different level than the hub's is a loss."""
     config = "messages:output_config"
     assert is_handled_by_gateway(config, Raw(b'{"effort":"low"}'), ASKED)
     assert not is_handled_by_gateway(config, Raw(b'{"effort":"max"}'), ASKED)

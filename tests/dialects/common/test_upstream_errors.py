@@ -1,4 +1,4 @@
-"""ERR-4, ERR-5: what a server's refusal means to our client, and what of its words may be told."""
+"""ERR-4, ERR-5: the meaning of a server's refusal for our client, and which part of its message may be shown."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def told(status: int, code: str | None = None, message: str | None = None) -> tu
 def test_statuses_are_mapped_by_meaning(status: int, code: str | None, expected: tuple[int, str, str]) -> None:
     """ERR-4"""
     assert told(status, code) == expected
-    assert upstream_error(status, {}, code, None, None).message  # there is always something to say
+    assert upstream_error(status, {}, code, None, None).message  # there is always a message
 
 
 @pytest.mark.parametrize("status", [401, 402, 403])
-def test_trouble_with_the_gateways_key_is_never_told_as_the_clients(status: int) -> None:
-    """ERR-4: and nothing the upstream says of it is passed on."""
+def test_upstream_auth_error_is_never_reported_as_the_clients(status: int) -> None:
+    """ERR-4: and none of the upstream's message is passed on."""
     error = upstream_error(status, {}, "invalid_api_key", "Incorrect API key provided: sk-abc***xyz", "key")
     assert (error.status, error.code, error.param) == (502, "upstream_auth_failed", None)
     assert "key" not in error.message
@@ -64,23 +64,21 @@ def test_trouble_with_the_gateways_key_is_never_told_as_the_clients(status: int)
         (None, "The input token count (1048577) exceeds the maximum number of tokens allowed"),
     ],
 )
-def test_an_overflow_of_the_context_is_a_400_whatever_its_status(
-    status: int, code: str | None, message: str | None
-) -> None:
+def test_context_overflow_is_400_for_any_status(status: int, code: str | None, message: str | None) -> None:
     """ERR-4"""
     assert told(status, code, message) == (400, "invalid_request", "context_length_exceeded")
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])
-def test_input_that_the_model_cannot_see_is_a_400_whatever_its_status(status: int) -> None:
-    """ERR-4: llama.cpp says 500, word for word."""
+def test_unsupported_image_input_is_400_for_any_status(status: int) -> None:
+    """ERR-4: the exact message that llama.cpp sends with 500."""
     message = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
     assert told(status, None, message) == (400, "invalid_request", "unsupported_parameter")
     assert upstream_error(status, {}, None, message, None).param == "input"
     assert told(status, None, "the file input.txt is broken")[2] != "unsupported_parameter"
 
 
-def test_param_is_kept_where_it_is_the_clients() -> None:
+def test_param_of_a_client_error_is_kept() -> None:
     assert upstream_error(400, {}, None, "bad", "temperature").param == "temperature"
 
 
@@ -96,7 +94,7 @@ def test_param_is_kept_where_it_is_the_clients() -> None:
         ((None,), 500),
     ],
 )
-def test_an_error_inside_a_200_has_its_status_in_its_words(words: tuple[str | None, ...], status: int) -> None:
+def test_status_of_an_error_inside_a_200_comes_from_its_codes(words: tuple[str | None, ...], status: int) -> None:
     assert status_from_codes(*words) == status
     assert told(200, "rate_limit_exceeded")[0] == 429
 
@@ -120,7 +118,7 @@ def test_an_error_inside_a_200_has_its_status_in_its_words(words: tuple[str | No
         ({"retry-after": "soon"}, None),
     ],
 )
-def test_every_form_of_retry_after_is_understood(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     """ERR-2: a date counts from the upstream's own clock."""
     assert retry_after(headers) == seconds
     assert upstream_error(429, headers, None, None, None).retry_after == seconds
@@ -142,7 +140,7 @@ KEYS = [
 @pytest.mark.parametrize(
     "frame", ["{}", "bad key {}", "Authorization: Bearer {}", '{{"api_key": "{}"}}', "(see {}, please)"]
 )
-def test_keys_are_masked_wherever_they_stand(key: str, frame: str) -> None:
+def test_keys_are_masked_at_any_position(key: str, frame: str) -> None:
     """ERR-5"""
     masked = mask_keys(frame.format(key))
     assert key not in masked
@@ -150,7 +148,7 @@ def test_keys_are_masked_wherever_they_stand(key: str, frame: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Bearer s3cr3t-value", "x-api-key: abcdef0", "Incorrect API key provided: abc12345"])
-def test_what_is_called_a_key_is_masked_whatever_it_looks_like(text: str) -> None:
+def test_value_named_key_is_masked_in_any_form(text: str) -> None:
     """ERR-5"""
     assert mask_keys(text).endswith("[key]")
 
@@ -162,7 +160,7 @@ def test_ordinary_words_are_not_masked(text: str) -> None:
     assert mask_keys(text) == text
 
 
-def test_traces_and_inner_addresses_are_not_passed_on() -> None:
+def test_tracebacks_and_internal_addresses_are_removed() -> None:
     """ERR-5"""
     text = "no answer from http://10.0.0.7:8000/v1 or localhost:11434\nTraceback (most recent call last):\n  File x"
     assert sanitize(text) == "no answer from [address] or [address]\n"
@@ -172,22 +170,22 @@ def test_traces_and_inner_addresses_are_not_passed_on() -> None:
 @pytest.mark.parametrize(
     "address", ["[::1]", "[::]", "[fe80::1]", "[2001:db8::]", "[2001:db8:0:1::7:8]", "http://[::1]:8080/v1"]
 )
-def test_inner_addresses_of_six_parts_are_not_passed_on(address: str) -> None:
+def test_internal_ipv6_addresses_are_removed(address: str) -> None:
     """ERR-5"""
     assert sanitize(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
 
 
 @pytest.mark.parametrize("text", ["at [12:34] o'clock", "x[0:7]", "[:::", "[a:b::c"])
-def test_other_brackets_are_passed_on(text: str) -> None:
+def test_other_brackets_are_kept(text: str) -> None:
     assert sanitize(text) == text
 
 
-def test_halves_of_characters_are_joined_or_replaced() -> None:
-    """ERR-1: what is told has to be UTF-8."""
+def test_surrogates_in_messages_are_joined_or_replaced() -> None:
+    """ERR-1: the message must be UTF-8."""
     assert sanitize("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
 
 
-def test_long_messages_are_cut() -> None:
+def test_long_messages_are_truncated() -> None:
     assert len(sanitize("x " * 50_000)) == 1001
 
 
@@ -201,8 +199,8 @@ ACROSS = [
 
 @pytest.mark.parametrize(("key", "frame"), ACROSS)
 @pytest.mark.parametrize("most", [512, 4_000])
-def test_key_that_the_cut_goes_through_is_masked_at_every_offset(most: int, key: str, frame: tuple[str, str]) -> None:
-    """ERR-5: however little of it is left."""
+def test_key_split_by_truncation_is_masked_at_every_offset(most: int, key: str, frame: tuple[str, str]) -> None:
+    """ERR-5: for any remaining length."""
     before, after = frame
     for left in range(1, len(key) + 1):
         head = ("· " * most)[: most - left - len(before)] + before
@@ -211,14 +209,14 @@ def test_key_that_the_cut_goes_through_is_masked_at_every_offset(most: int, key:
         assert len(masked) <= most + len("[key]…")
 
 
-def test_word_that_the_cut_goes_through_is_masked_and_no_more() -> None:
+def test_word_split_by_truncation_is_masked() -> None:
     assert mask_keys("/v1/responses/" + "x" * 600, 512) == "/v1/responses/[key]…"
     assert mask_keys("one two three", 9) == "one two [key]…"
     assert mask_keys("one two three", 13) == "one two three"
 
 
-def test_key_that_the_cut_goes_through_is_in_no_error() -> None:
-    """ERR-5: nor in what is read of a body that nobody understands."""
+def test_key_split_by_truncation_is_in_no_error() -> None:
+    """ERR-5: also in the text of an unrecognised body."""
     for size in (3_990, 1_990, 990):
         for message in ("x " * (size // 2) + KEYS[0] + " x" * 4_000, "я " * (size // 2) + KEYS[0] + " я" * 9_000):
             for text in (message, error_text(message.encode())):
@@ -227,12 +225,12 @@ def test_key_that_the_cut_goes_through_is_in_no_error() -> None:
 
 
 @given(st.text(max_size=300), st.sampled_from(KEYS), st.text(max_size=30), st.integers(0, 599))
-def test_no_error_shows_a_key(before: str, key: str, after: str, status: int) -> None:
+def test_errors_never_contain_a_key(before: str, key: str, after: str, status: int) -> None:
     """ERR-5, for any status."""
     assert key not in upstream_error(status, {}, None, f"{before} {key} {after}", None).message
 
 
 @pytest.mark.parametrize(("body", "words"), [(b" no \xff\n", "no \ufffd"), (b"", ""), (b" <html>busy</html>", None)])
-def test_a_line_of_text_is_told_and_a_page_is_not(body: bytes, words: str | None) -> None:
+def test_error_text_keeps_plain_text_and_drops_pages(body: bytes, words: str | None) -> None:
     """ERR-5."""
     assert error_text(body) == words

@@ -10,7 +10,7 @@ from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam
 
 
 def ids_of(*contents: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was called and answered, with its id."""
+    """Calls and results with their ids."""
     found = []
     for item in ask(*contents).items:
         match item:
@@ -44,7 +44,7 @@ def test_call_ids_skip_numbers_that_the_client_used() -> None:
 
 
 def test_result_matches_only_calls_of_its_turn() -> None:
-    """A call of an earlier turn that nobody answered does not take it."""
+    """An unanswered call of an earlier turn does not match it."""
     assert ids_of(
         model(call("a"), call("b")),
         user(result("b", {"output": "first"})),
@@ -67,7 +67,7 @@ def test_result_with_unknown_id_matches_by_name() -> None:
 
 
 def test_result_without_call_keeps_its_id_or_gets_a_new_one() -> None:
-    """It is for whoever sends it on to say that its call is nowhere."""
+    """The dialect of the server reports that its call is missing."""
     assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [
         ("1", "x"),
         ("2", "call_1"),

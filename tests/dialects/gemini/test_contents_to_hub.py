@@ -44,14 +44,14 @@ def signed(text: str) -> str:
 # Messages
 
 
-def test_a_content_without_a_role_is_the_users_and_keeps_its_parts() -> None:
+def test_content_without_a_role_is_a_user_message() -> None:
     items = ask({"parts": [{"text": "see"}, PNG, {"text": ""}]}).items
     image = InputImageParam(image_url="data:image/png;base64,AAAA")
     content: list[ContentParam] = [InputText(text="see"), image, InputText(text="")]
     assert items == [MessageParam(role="user", content=content)]
 
 
-def test_the_pieces_of_a_stream_that_a_client_sends_back_are_one_message() -> None:
+def test_stream_pieces_that_a_client_sends_back_are_joined() -> None:
     """The official SDK keeps every frame of a stream as a content of its own, the empty last one too."""
     asked = ask(
         user({"text": "hi"}), model({"text": "Hel"}), model({"text": "lo"}), model({"text": ""}), user({"text": "more"})
@@ -60,7 +60,7 @@ def test_the_pieces_of_a_stream_that_a_client_sends_back_are_one_message() -> No
     assert asked.lost == []
 
 
-def test_a_system_content_is_a_system_message_in_its_place() -> None:
+def test_system_content_is_a_system_message_in_place() -> None:
     items = ask(user({"text": "a"}), {"role": "system", "parts": [{"text": "b"}]}).items
     assert items[1] == MessageParam(role="system", content=[InputText(text="b")])
 
@@ -79,7 +79,7 @@ def test_content_without_parts_makes_no_item() -> None:
         (None, UNSET),
     ],
 )
-def test_instructions_come_in_any_form(given: Any, told: Any) -> None:
+def test_instructions_are_decoded_in_any_form(given: Any, told: Any) -> None:
     assert ask(systemInstruction=given).request.instructions == told
 
 
@@ -123,7 +123,7 @@ def test_placeholder_signature_makes_no_reasoning(word: str) -> None:
         assert asked.lost == []
 
 
-def test_calls_and_results_may_stand_under_any_role() -> None:
+def test_calls_and_results_are_accepted_under_any_role() -> None:
     """Older clients send results under the role `function`, and text before them."""
     items = ask(
         user({"text": "hi"}, call("a")),
@@ -160,14 +160,14 @@ def translated_result(response: Any) -> dict[str, Any]:
     ],
 )
 def test_result_is_text_and_gemini_servers_get_the_object(response: Any, output: str, extra: Any) -> None:
-    """The text holds everything, so other servers lose nothing. A failed tool is marked."""
+    """The text contains everything, so other servers lose nothing. A failed tool is marked."""
     item = ask(model(call("a", id="c")), user(result("a", response, id="c"))).items[1]
     assert isinstance(item, FunctionCallOutputParam)
     assert item.output == output
     assert {name: json.loads(bytes(raw)) for name, raw in (item.extra or {}).items()} == extra
 
 
-def test_media_in_a_result_stay_there() -> None:
+def test_media_in_a_result_are_kept() -> None:
     """TOOL-6."""
     parts = [
         PNG,
@@ -193,8 +193,8 @@ def test_media_in_a_result_stay_there() -> None:
 # Reasoning
 
 
-def test_a_thought_with_its_signature_is_one_item() -> None:
-    """RSN-1, RSN-2: thoughts in pieces are one, up to the one that is signed."""
+def test_thought_with_its_signature_is_one_item() -> None:
+    """RSN-1, RSN-2: thoughts in pieces are joined, up to the signed one."""
     items = ask(
         model({"text": "h", "thought": True}, {"text": "m", "thought": True, "thoughtSignature": signed("seal")}),
         model({"text": "so", "thought": True}, {"text": "Done"}),
@@ -206,7 +206,7 @@ def test_a_thought_with_its_signature_is_one_item() -> None:
     ]
 
 
-def test_a_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
+def test_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
     """RSN-2."""
     items = ask(
         model({"text": "one"}, {"text": "two", "thoughtSignature": signed("on text")}),
@@ -221,8 +221,8 @@ def test_a_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
     ]
 
 
-def test_a_signature_behind_an_unsigned_thought_seals_it() -> None:
-    """RSN-2: as a thought and its seal are sent to a client of this dialect."""
+def test_signature_after_an_unsigned_thought_seals_it() -> None:
+    """RSN-2: in the form in which a client of this dialect receives a thought and its seal."""
     items = ask(model({"text": "hm", "thought": True}, {"text": "Done", "thoughtSignature": signed("seal")})).items
     assert items == [
         ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
@@ -230,7 +230,7 @@ def test_a_signature_behind_an_unsigned_thought_seals_it() -> None:
     ]
 
 
-def test_a_signature_alone_on_a_part_comes_behind_the_text() -> None:
+def test_signature_alone_on_a_part_follows_the_text() -> None:
     """RSN-2: the last part of a stream."""
     items = ask(
         model({"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}, {"thoughtSignature": signed("2")})
@@ -264,7 +264,7 @@ def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature:
     assert signature_to_hub(signature) == told
 
 
-def test_a_signature_goes_back_to_the_server_that_made_it_and_to_no_other() -> None:
+def test_signature_is_returned_only_to_its_server() -> None:
     """RSN-2, RSN-3."""
     own, foreign = (
         seal_reasoning("gemini", {"on": "call", "signature": "c2ln"}),
@@ -313,7 +313,7 @@ def test_native_parts_reach_gemini_servers_unchanged() -> None:
     assert list(losses) == []
 
 
-def test_media_metadata_travels_with_the_media() -> None:
+def test_media_metadata_is_kept_with_the_media() -> None:
     asked = ask(user({**PNG, "mediaResolution": {"level": "LOW"}}, {"text": "see"}))
     body, _ = request_from_hub(asked.request)
     assert json.loads(body)["contents"][0]["parts"][0] == {**PNG, "mediaResolution": {"level": "LOW"}}

@@ -1,4 +1,4 @@
-"""Errors as clients of this dialect read them."""
+"""Errors in the form of clients of this dialect."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_errors_have_the_status_name_of_the_api(status: int, word: str) -> None:
     assert error_of(ApiError("no", status=status))["status"] == word
 
 
-def test_the_details_name_our_code_the_field_and_the_wait() -> None:
+def test_error_details_have_code_field_and_retry_delay() -> None:
     """ERR-3, and Retry-After for readers of bodies."""
     error = UpstreamFault(
         "wait", code="rate_limit_exceeded", type="too_many_requests", param="contents[0]", retry_after=1.5
@@ -65,7 +65,7 @@ def test_the_details_name_our_code_the_field_and_the_wait() -> None:
     }
 
 
-def test_an_error_without_field_or_wait_has_its_code_alone() -> None:
+def test_error_details_without_field_and_delay_have_only_the_code() -> None:
     assert error_of(ApiError("oh"))["details"] == [
         {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -86,7 +86,7 @@ def test_an_error_without_field_or_wait_has_its_code_alone() -> None:
     ],
 )
 def test_errors_survive_hub_to_gemini_to_hub(error: ApiError) -> None:
-    """Law (d), ERR-4: another gateway of ours in front would tell it alike."""
+    """Law (d), ERR-4: another gateway in front would report it alike."""
     status, body = error_from_hub(error)
     again = error_to_hub(status, {}, body)
     assert (again.status, again.type, again.code, again.message) == (
@@ -106,6 +106,6 @@ def test_errors_survive_hub_to_gemini_to_hub(error: ApiError) -> None:
         (None, 500),
     ],
 )
-def test_an_error_in_a_stream_has_the_same_shape(error: Error | ErrorPayload | None, code: int) -> None:
+def test_stream_error_has_the_same_shape(error: Error | ErrorPayload | None, code: int) -> None:
     """STR-8."""
     assert json.loads(error_frame_data(error))["error"]["code"] == code

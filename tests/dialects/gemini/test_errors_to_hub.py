@@ -1,4 +1,4 @@
-"""What a gemini server's refusals mean."""
+"""Errors of a gemini server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def translate(status: int, word: str, message: str = "no", **members: Any) -> Ap
 def test_server_errors_are_translated_by_meaning(
     status: int, word: str, message: str, expected: tuple[int, str]
 ) -> None:
-    """ERR-4: the same before a stream has begun and inside it."""
+    """ERR-4: the same before a stream and inside it."""
     error = translate(status, word, message)
     assert (error.status, error.code) == expected
     inside = error_in_answer({"message": message, "status": word})
@@ -68,14 +68,14 @@ def test_retry_delay_is_read_from_details_or_header(headers: dict[str, str], wai
     assert error_to_hub(429, headers, json.dumps({"error": error}).encode()).retry_after == wait
 
 
-def test_the_field_that_is_wrong_is_named() -> None:
+def test_field_violation_becomes_the_param() -> None:
     """ERR-3."""
     violations = [{"field": "contents[0].parts", "description": "empty"}]
     assert translate(400, "INVALID_ARGUMENT", details=[{"fieldViolations": violations}]).param == "contents[0].parts"
 
 
 def test_error_inside_a_list_is_read() -> None:
-    """A stream that is no SSE is a list, and so is its refusal."""
+    """A stream that is no SSE is a list, and so is its error."""
     body = json.dumps([{"error": {"code": 503, "message": "later", "status": "UNAVAILABLE"}}]).encode()
     assert error_to_hub(503, {}, body).message == "later"
 
@@ -100,7 +100,7 @@ def test_url_without_this_dialect_is_an_upstream_fault() -> None:
     assert (error.status, error.code) == (502, "upstream_error")
 
 
-def test_an_error_inside_an_answer_may_have_a_number_alone() -> None:
+def test_error_inside_an_answer_may_have_only_a_code() -> None:
     """ERR-4."""
     assert error_in_answer({"code": 429, "message": "slow"}).status == 429
     assert error_in_answer("broken").message == "broken"

@@ -60,7 +60,7 @@ from antiphon.protocol.tools import FunctionToolParam
 
 @settings(max_examples=30)
 @given(lives())
-def test_every_frame_is_an_answer_with_a_part_and_the_last_one_says_how_it_ended(events: list[StreamEvent]) -> None:
+def test_gemini_frames_have_a_part_and_only_the_last_has_an_end(events: list[StreamEvent]) -> None:
     """Clients reject an answer without parts and drop the whole turn."""
     told = stream_to_client(events)
     ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in told.answers]
@@ -84,13 +84,13 @@ def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
     before, after = fold(events).status if has_ended(events) else "failed", fold(again).status
     refused = any(isinstance(event, RefusalDelta) for event in events)
     assert after == ("incomplete" if before == "completed" and refused else before)
-    if after == "completed":  # a cut answer has no usable seal
+    if after == "completed":  # a truncated answer has no usable seal
         assert seals_of(again) == [sealed for event in events if (sealed := sealed_by(event))]
 
 
 @settings(max_examples=30)
 @given(lives())
-def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) -> None:
+def test_json_array_has_the_same_answers_as_the_stream(events: list[StreamEvent]) -> None:
     from_hub = EventsFromHub(REQUEST, as_json_array=True)
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
     assert json.loads(data) == stream_to_client(events).answers
@@ -98,7 +98,7 @@ def test_an_array_holds_the_same_answers_as_a_stream(events: list[StreamEvent]) 
 
 @settings(max_examples=30)
 @given(lives())
-def test_every_frame_is_one_line_for_readers_that_cut_at_any_line_end(events: list[StreamEvent]) -> None:
+def test_gemini_frame_is_one_line_for_splitlines(events: list[StreamEvent]) -> None:
     """Common clients of this API split a stream as `str.splitlines` does, also at U+0085, U+2028 and U+2029."""
     told = stream_to_client(events)
     assert [line.removeprefix("data: ") for line in told.data.decode().splitlines() if line] == [
@@ -152,14 +152,14 @@ def sealed_by(event: StreamEvent) -> str:
 
 
 def seals_of(events: Sequence[StreamEvent]) -> list[str]:
-    """The client's signatures, out of the envelopes into which the reader put them."""
+    """The client's signatures, taken from the envelopes of the reader."""
     envelopes = [unseal_reasoning(sealed) for event in events if (sealed := sealed_by(event))]
     found = [envelope.content.get("signature") for envelope in envelopes if envelope]
     return [base64.b64decode(signature).decode() for signature in found if signature]
 
 
 def calls_of(events: Sequence[StreamEvent]) -> list[tuple[str, str | None, str, str, Any]]:
-    """The calls that can be sent, as they were done."""
+    """The calls that can be sent, in the order of their ends."""
     found: list[tuple[str, str | None, str, str, Any]] = []
     ids: set[str] = set()  # the generated responses repeat two ids; a reader replaces a repeated id
 
@@ -193,7 +193,7 @@ def object_of(text: str) -> dict[str, Any] | None:
 # Each kind of event
 
 
-def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None:
+def test_text_is_sent_in_pieces_and_the_end_has_reason_and_usage() -> None:
     """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
     life = RecordingWriter()
     life.text(1, "Hello")
@@ -217,10 +217,9 @@ def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None
     ]
 
 
-def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
+def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
     """STR-9: two calls of one name stay separate, also with interleaved pieces; a call and a text in one answer both
-    arrive.
-    """
+    arrive."""
     life = RecordingWriter()
     life.text("t", "Let me see.")
     life.call("a", name="look", call_id="c_a")
@@ -239,15 +238,15 @@ def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
     assert told.end == "STOP"
 
 
-def test_a_call_without_arguments_has_an_empty_object() -> None:
+def test_call_without_arguments_has_an_empty_object() -> None:
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
 
 
-def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_one() -> None:
-    """Names with dots and colons are legal in this API, though not on every server behind us."""
+def test_tool_keeps_its_client_name_and_namespaces_are_flattened() -> None:
+    """Names with dots and colons are valid in this API, though not on every upstream."""
     request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
     life = RecordingWriter(request)
     life.call("a", name="files.read:v2", call_id="c_a")
@@ -257,7 +256,7 @@ def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_on
     assert names == ["files.read:v2", "files__look"]
 
 
-def test_a_custom_tool_is_a_function_of_one_string() -> None:
+def test_custom_call_is_sent_as_a_function_of_one_string() -> None:
     life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", '*** "Begin\n')
@@ -267,7 +266,7 @@ def test_a_custom_tool_is_a_function_of_one_string() -> None:
     }
 
 
-def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
+def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
     """A call is never lost because of its form."""
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
@@ -279,7 +278,7 @@ def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", '{"x": 1'])
-def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
+def test_truncated_call_is_not_delivered(arguments: str) -> None:
     """REQ-3: an answer cut by length is never sent as completed."""
     life = RecordingWriter()
     life.call("a", name="look", call_id="c_a")
@@ -292,7 +291,7 @@ def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
     assert told.lost == ["output[0]"]
 
 
-def test_a_custom_call_that_was_cut_is_not_delivered() -> None:
+def test_truncated_custom_call_is_not_delivered() -> None:
     life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
@@ -311,8 +310,8 @@ def thinking(*, sealed: str = "") -> RecordingWriter:
     return life
 
 
-def test_thoughts_go_to_a_client_that_asked_for_them_and_to_nobody_else() -> None:
-    """RSN-1: as the API does it; each part of a summary is a paragraph."""
+def test_thoughts_are_sent_only_on_request() -> None:
+    """RSN-1: like the API; each part of a summary is a paragraph."""
     life = thinking()
     life.text("t", "Done")
     life.complete()
@@ -346,8 +345,8 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
     }
 
 
-def test_a_signature_that_nothing_follows_stands_on_the_last_part() -> None:
-    """RSN-2: as servers of this API sign a text at its end."""
+def test_trailing_signature_is_on_the_last_part() -> None:
+    """RSN-2: servers of this API sign a text at its end."""
     life = RecordingWriter()
     life.text("t", "Done")
     life.close("t")
@@ -356,7 +355,7 @@ def test_a_signature_that_nothing_follows_stands_on_the_last_part() -> None:
     assert life.client_stream().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
 
 
-def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> None:
+def test_consecutive_signatures_are_all_sent() -> None:
     """RSN-2: redacted blocks in a row are each kept."""
     life = RecordingWriter()
     for number in (1, 2):
@@ -375,7 +374,7 @@ def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> Non
     ]
 
 
-def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
+def test_refusal_is_text_with_finish_reason_safety() -> None:
     life = RecordingWriter()
     life.refusal("t", "I will not")
     life.complete()
@@ -402,7 +401,7 @@ def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told:
     assert life.client_stream().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
 
 
-def test_log_probabilities_stand_beside_the_text() -> None:
+def test_log_probabilities_are_sent_with_the_text() -> None:
     """STR-12."""
     top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
     life = RecordingWriter()
@@ -419,7 +418,7 @@ def test_log_probabilities_stand_beside_the_text() -> None:
     ]
 
 
-def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
+def test_citations_are_sent_at_the_end_with_byte_offsets() -> None:
     """STR-11."""
     life = RecordingWriter()
     life.refusal("r", "né")
@@ -521,7 +520,7 @@ def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
 # Runs
 
 
-def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
+def test_text_run_is_encoded_like_its_events() -> None:
     run = TextRun(3, "msg_1", 0, 0, ["a", "", "é\u2028", '"%"'])
     events = run.events()
     assert EventsFromHub(REQUEST).text_run(run) == b"".join(map(EventsFromHub(REQUEST).feed, events))
@@ -545,8 +544,8 @@ def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
 # Failures
 
 
-def test_a_failure_is_one_error_in_the_stream() -> None:
-    """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it adds nothing."""
+def test_failure_is_one_error_in_the_stream() -> None:
+    """STR-8: in this API's shape, which its SDK raises; `response.failed` after it adds nothing."""
     life = RecordingWriter()
     life.text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
@@ -568,7 +567,7 @@ def test_failed_response_without_error_event_sends_an_error() -> None:
 
 
 @pytest.mark.parametrize("array", [False, True])
-def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> None:
+def test_truncated_stream_ends_once_with_an_error(array: bool) -> None:
     """Law (e)."""
     from_hub = EventsFromHub(REQUEST, as_json_array=array)
     data = from_hub.finish()

@@ -1,4 +1,4 @@
-"""What a gemini server may do besides what the recordings show, in streams and in whole answers."""
+"""Behaviour of gemini servers that the recordings do not show, in streams and in plain answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from antiphon.protocol.losses import Loss
 from antiphon.protocol.nesting import MAX_NESTING
 
 FAILED_CALLS = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
-#: How clients are told of the end, and whether that says why.
+# The end that clients receive, and whether it names the reason.
 WORDS: dict[ClientDialectName, Callable[[str], tuple[str, bool]]] = {
     "chat": lambda _: ('"finish_reason":"length"', False),
     "messages": lambda _: ('"stop_reason":"max_tokens"', False),
@@ -35,7 +35,7 @@ def paths(losses: Any) -> list[str]:
     return [loss.path for loss in losses]
 
 
-def test_a_finish_reason_is_enough_though_the_bytes_break_off() -> None:
+def test_stream_with_a_finish_reason_completes_despite_a_fault() -> None:
     """Faults: complete, but ended by an error of the connection."""
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "All of it."}, finishReason="STOP")))
@@ -51,7 +51,7 @@ def test_disconnect_error_is_reported() -> None:
     assert isinstance(events[-1], ResponseFailed)
 
 
-def test_nothing_follows_the_end() -> None:
+def test_frames_after_the_end_are_ignored() -> None:
     """STR-7."""
     to_hub = reader()
     to_hub.feed(frame({"error": {"code": 500, "message": "no", "status": "INTERNAL"}}))
@@ -67,14 +67,14 @@ def test_blank_data_and_foreign_end_markers_are_ignored(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"candidates": 3}', b'"\xff"', b"[" * 5000])
 def test_invalid_data_fails_the_stream(data: bytes) -> None:
-    """Faults: what is no answer of this API, before and in the middle of a text."""
+    """Faults: data that is no answer of this API, before and in the middle of a text."""
     assert read_frames([sse.Frame("", data)]).summary == ["failed: upstream_invalid_response"]
     assert read(parts({"text": "Hi"}), data).summary == ["Hi (incomplete)", "failed: upstream_invalid_response"]
 
 
 @pytest.mark.parametrize("levels", [MAX_NESTING, MAX_NESTING + 1, 900, 5000])
-def test_chunk_nesting_is_bounded(levels: int) -> None:
-    """Faults: arguments nested deeply are read up to the bound; beyond it the answer is invalid."""
+def test_chunk_nesting_is_limited(levels: int) -> None:
+    """Faults: deeply nested arguments are decoded up to the limit; beyond it the answer is invalid."""
     chunk = json.dumps(parts(call("get_time", {"x": 0}))).encode()
     before = chunk[: chunk.index(b'"x": 0')]
     depth = levels - (before.count(b"{") + before.count(b"[") - before.count(b"}") - before.count(b"]"))
@@ -84,8 +84,8 @@ def test_chunk_nesting_is_bounded(levels: int) -> None:
     )
 
 
-def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> None:
-    """STR-6: servers that always send more than text are read all the same."""
+def test_text_in_many_pieces_is_joined() -> None:
+    """STR-6: servers that always send more than text are read as well."""
     chunks = [parts({"text": f"{at} "}, safetyRatings=[], finishReason=None, tokenCount=at) for at in range(12)]
     odd = [parts({"text": f"{at} "}, citationMetadata={}) for at in range(12)]
     reading = read(*chunks, *odd)
@@ -93,8 +93,8 @@ def test_a_text_in_many_pieces_is_one_text_whatever_stands_between_them() -> Non
     assert find_violations(reading.events) == []
 
 
-def test_after_a_signature_more_text_is_another_message() -> None:
-    """RSN-2: what was signed stays apart from what was not."""
+def test_text_after_a_signature_is_another_message() -> None:
+    """RSN-2: signed and unsigned text stay separate."""
     signed = {"text": "One", "thoughtSignature": "a"}
     assert read(parts(signed), parts({"text": "Two"})).summary == [
         "One",
@@ -104,13 +104,13 @@ def test_after_a_signature_more_text_is_another_message() -> None:
     ]
 
 
-def test_two_signatures_behind_one_text_are_both_kept() -> None:
+def test_two_signatures_after_one_text_are_both_kept() -> None:
     """RSN-2."""
     said = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).summary
     assert said == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
 
 
-def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
+def test_signature_of_a_truncated_text_is_a_loss() -> None:
     """ITEM-3: the incomplete item is the last one."""
     reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
     assert reading.summary == [
@@ -123,7 +123,7 @@ def test_the_signature_of_a_text_that_was_cut_is_a_loss() -> None:
     assert paths(cut.losses) == ["thoughtSignature"]
 
 
-def test_a_signature_is_sealed_with_the_makers_name_from_the_profile() -> None:
+def test_signature_is_sealed_with_the_maker_of_the_profile() -> None:
     """RSN-2, RSN-3."""
     reading = read(parts({**call("get_time", id="c"), "thoughtSignature": "a"}), wire=GeminiWire(maker="acme"))
     assert reading.summary[0] == "signed by acme, on call: a"
@@ -133,13 +133,13 @@ def test_empty_thought_makes_no_item() -> None:
     assert read(parts({"text": "", "thought": True}), parts({"text": "Hi"})).summary == ["Hi", "completed"]
 
 
-def test_a_signature_alone_on_a_thought_is_kept() -> None:
+def test_signature_alone_on_a_thought_is_kept() -> None:
     """RSN-1."""
     said = read(parts({"thought": True, "thoughtSignature": "t"})).summary
     assert said == ["signed by gemini, on thought: t", "completed"]
 
 
-def test_calls_come_back_under_the_names_of_the_hub() -> None:
+def test_call_names_are_mapped_back_to_the_hub() -> None:
     """REQ-8: a name that starts with a digit was sent with a prefix; an invalid name is replaced."""
     reading = read(
         parts(call("_2fast", id="a"), call("no.such:tool", id="b"), call("files__edit", {"input": "x", "y": 1}, id="c"))
@@ -148,14 +148,14 @@ def test_calls_come_back_under_the_names_of_the_hub() -> None:
     assert paths(reading.losses) == ["functionCall.name", "functionCall.args"]
 
 
-def test_a_call_without_a_name_is_not_delivered() -> None:
+def test_call_without_a_name_is_not_delivered() -> None:
     """TOOL-3."""
     reading = read(parts({"functionCall": {"args": {}}}))
     assert reading.summary == ["completed"]
     assert paths(reading.losses) == ["functionCall"]
 
 
-def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
+def test_overlong_call_id_is_replaced() -> None:
     """REQ-8."""
     reading = read(parts(call("get_time", id="x" * 65)))
     assert reading.summary == ["call_1 = get_time({})", "completed"]
@@ -173,21 +173,21 @@ def test_an_id_that_could_not_be_sent_back_is_replaced() -> None:
         {"groundingChunks": [{"web": {}}], "groundingSupports": [{"groundingChunkIndices": [0]}, {}]},
     ],
 )
-def test_sources_that_cannot_be_cited_are_losses(grounding: dict[str, Any]) -> None:
+def test_unusable_grounding_sources_are_losses(grounding: dict[str, Any]) -> None:
     """F-4."""
     reading = read(parts({"text": "x"}, groundingMetadata=grounding))
     assert reading.summary == ["x", "completed"]
     assert {path.partition(".")[0] for path in paths(reading.losses)} == {"groundingMetadata"}
 
 
-def test_sources_of_a_text_that_is_over_are_a_loss() -> None:
-    """F-4: a call followed it, and an item that is done is not touched (ITEM-4)."""
+def test_sources_of_a_closed_text_are_a_loss() -> None:
+    """F-4: a call followed it, and a done item is not changed (ITEM-4)."""
     citation = {"citations": [{"startIndex": 0, "endIndex": 1, "uri": "https://a.example", "title": "a"}]}
     reading = read(parts({"text": "x"}, call("get_time"), citationMetadata=citation))
     assert paths(reading.losses) == ["groundingMetadata"]
 
 
-def test_log_probabilities_of_no_text_are_a_loss() -> None:
+def test_log_probabilities_without_text_are_a_loss() -> None:
     """F-4, STR-12: also where a member of them is missing."""
     tokens = {"chosenCandidates": [{"token": "a"}, {"logProbability": -1}], "topCandidates": [{}]}
     assert paths(read(parts(logprobsResult=tokens)).losses) == ["logprobsResult"]
@@ -208,13 +208,13 @@ def test_log_probabilities_of_no_text_are_a_loss() -> None:
         ("MALFORMED_RESPONSE", "incomplete: malformed_response"),
     ],
 )
-def test_a_finish_reason_says_how_it_ended(reason: str, end: str) -> None:
+def test_finish_reason_determines_the_status(reason: str, end: str) -> None:
     """REQ-3."""
     assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).summary[-1] == end
 
 
 def test_malformed_call_is_a_loss() -> None:
-    """F-4: in the server's own words; the answer has no error."""
+    """F-4: with the server's message; the answer has no error."""
     to_hub = reader()
     to_hub.feed(frame(parts({"text": "x"}, finishReason="MALFORMED_FUNCTION_CALL", finishMessage="print(x)")))
     to_hub.finish()
@@ -222,8 +222,8 @@ def test_malformed_call_is_a_loss() -> None:
     assert [(loss.path, loss.what) for loss in to_hub.losses] == [("finishMessage", "print(x)")]
 
 
-def test_call_that_is_whole_is_delivered_and_one_in_pieces_is_not() -> None:
-    """TOOL-1: an unfinished call cannot be called."""
+def test_whole_call_is_delivered_and_a_partial_one_is_not() -> None:
+    """TOOL-1: an incomplete call cannot be called."""
     cut = {"functionCall": {"name": "get_time", "willContinue": True}}
     more = {"functionCall": {"partialArgs": [{"jsonPath": "$.zone", "stringValue": "CE"}], "willContinue": True}}
     reading = read_frames(
@@ -271,8 +271,8 @@ def test_prompt_feedback_without_block_is_ignored() -> None:
     assert read({**parts({"text": "Hi"}), "promptFeedback": {"safetyRatings": []}}).summary == ["Hi", "completed"]
 
 
-def test_a_run_that_is_no_text_is_left_to_feed() -> None:
-    """A run ends at the first frame that brings anything else, and frames that bring nothing make none."""
+def test_text_run_declines_frames_without_text() -> None:
+    """A run ends at the first frame with anything else, and empty frames give no run."""
     to_hub = reader()
     text, empty, last = frame(parts({"text": "a"})), frame(parts({"text": ""})), frame(STOP)
     assert to_hub.text_run([text], 0) == (None, 0)  # nothing is open yet
@@ -284,24 +284,24 @@ def test_a_run_that_is_no_text_is_left_to_feed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[DONE]", b"{", b"{}", b'{"candidates": []}', b'{"candidates": [null]}'])
-def test_a_whole_answer_without_a_candidate_is_refused(body: bytes) -> None:
+def test_plain_answer_without_a_candidate_is_refused(body: bytes) -> None:
     with pytest.raises(UpstreamFault) as caught:
         read_whole(body)
     assert caught.value.code == "upstream_invalid_response"
 
 
-def test_an_error_in_place_of_an_answer_is_raised() -> None:
+def test_error_in_place_of_a_plain_answer_is_raised() -> None:
     with pytest.raises(ApiError) as caught:
         read_whole(b'{"error": {"code": 404, "message": "models/x is not found", "status": "NOT_FOUND"}}')
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
 
 
-def test_a_whole_answer_needs_no_finish_reason() -> None:
+def test_plain_answer_needs_no_finish_reason() -> None:
     response, _ = read_whole(json.dumps(parts({"text": "Hi"})).encode())
     assert response.status == "completed"
 
 
-def test_usage_is_null_only_where_there_is_none() -> None:
+def test_usage_is_null_only_if_missing() -> None:
     """REQ-4."""
     assert read(parts({"text": "x"})).response.usage is None
     usage = read(

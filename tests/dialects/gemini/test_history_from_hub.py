@@ -83,8 +83,8 @@ def test_consecutive_messages_of_one_role_are_one_content() -> None:
     ]
 
 
-def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
-    """Issue 7, point 3: also where pairs were interleaved or results came in another order."""
+def test_results_of_parallel_calls_are_one_content_in_order() -> None:
+    """Issue 7, point 3: also where pairs were interleaved or results were in another order."""
     found = contents(
         ASKED,
         assistant_message("Let me see."),
@@ -113,7 +113,7 @@ def test_parallel_calls_are_answered_in_one_content_in_their_order() -> None:
     judged({"contents": found})
 
 
-def test_ids_are_sent_where_the_server_knows_them() -> None:
+def test_call_ids_are_sent_if_supported() -> None:
     found = contents(ASKED, function_call("a"), function_output("a"), wire=GeminiWire(call_ids=True))
     assert [found[1]["parts"][0]["functionCall"]["id"], found[2]["parts"][0]["functionResponse"]["id"]] == ["a", "a"]
 
@@ -130,14 +130,14 @@ def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
     assert list(losses) == []
 
 
-def test_a_call_without_a_result_is_given_one_that_says_so() -> None:
+def test_call_without_a_result_gets_an_error_result() -> None:
     request = Request(input=[ASKED, function_call("a")])
     found = send(request)[0]["contents"]
     assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result was given for this call]"}
     assert lost(request) == ["input[1]"]
 
 
-def test_calls_of_custom_tools_are_functions_of_one_string() -> None:
+def test_custom_calls_are_functions_of_one_string() -> None:
     call_, output = (
         CustomToolCallParam(call_id="a", name="patch", input='"x"'),
         CustomToolCallOutputParam(call_id="a", output="ok"),
@@ -156,7 +156,7 @@ def test_arguments_are_always_an_object(arguments: str, args: dict[str, Any]) ->
     assert lost(request) == (["input[1].arguments"] if "arguments" in args else [])
 
 
-def test_a_result_of_this_dialects_client_goes_back_as_the_object_it_was() -> None:
+def test_result_object_of_a_gemini_client_is_sent_unchanged() -> None:
     """REQ-7."""
     output = FunctionCallOutputParam(call_id="a", output='{"t":3}', extra={"gemini:response": Raw(b'{"t":3}')})
     request = Request(input=[ASKED, function_call("a"), output])
@@ -183,8 +183,8 @@ def test_user_message_is_added_after_a_final_model_message() -> None:
     ("wire", "system", "second"),
     [(GeminiWire(system="first"), "A\n\nB", "Weather?"), (GeminiWire(system="as_user"), "A", "[developer] B")],
 )
-def test_system_text_stands_where_the_server_has_a_place_for_it(wire: GeminiWire, system: str, second: str) -> None:
-    """Issue 7, point 3: at the beginning, and in the middle as the profile says; the change is a loss."""
+def test_system_text_is_placed_by_the_wire_option(wire: GeminiWire, system: str, second: str) -> None:
+    """Issue 7, point 3: at the start, and in the middle by the profile; the change is a loss."""
     empty, late = MessageParam(role="system", content=""), MessageParam(role="developer", content="B")
     request = Request(input=[MessageParam(role="system", content="A"), empty, ASKED, late, ASKED])
     body, losses = send(request, wire)
@@ -193,7 +193,7 @@ def test_system_text_stands_where_the_server_has_a_place_for_it(wire: GeminiWire
     assert [loss.path for loss in losses] == ["input[3]"]
 
 
-def test_empty_texts_are_left_out() -> None:
+def test_empty_texts_are_omitted() -> None:
     """Issue 7, point 3: the API refuses empty parts and contents."""
     empty = MessageParam(role="user", content=[InputText(text=""), InputText(text="x")])
     assert contents(MessageParam(role="user", content=""), assistant_message(""), empty) == [
@@ -201,7 +201,7 @@ def test_empty_texts_are_left_out() -> None:
     ]
 
 
-def test_items_and_fields_without_a_place_are_losses() -> None:
+def test_unsupported_items_and_fields_are_losses() -> None:
     """F-4, ITEM-5."""
     message = MessageParam(role="user", content="x", extra={"cache_control": Raw(b'{"type":"ephemeral"}')})
     items: list[ItemParam] = [
@@ -248,13 +248,13 @@ def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ],
 )
 def test_signed_parts_return_to_their_server_unchanged(answer: list[dict[str, Any]]) -> None:
-    """RSN-2: signatures stand where they stood; on a text in pieces, on the whole of it."""
+    """RSN-2: signatures keep their place; on a text in pieces, on the whole of it."""
     whole = [{"text": "Yes.", "thoughtSignature": "a"}] if len(answer) > 1 and answer[1].get("text") == "" else answer
     assert again(answer) == whole
 
 
-def test_a_thought_that_nobody_signed_is_not_sent_back_and_no_loss() -> None:
-    """RSN-2: it is a telling of what the signature holds, and not part of the conversation."""
+def test_unsigned_thought_is_omitted_without_a_loss() -> None:
+    """RSN-2: it describes the content of the signature, and is not part of the conversation."""
     thought = {"text": "Hmm", "thought": True}
     signed = {**call("get_time", id="t"), "thoughtSignature": "a"}
     assert again([thought, signed]) == [signed]
@@ -269,7 +269,7 @@ def test_a_thought_that_nobody_signed_is_not_sent_back_and_no_loss() -> None:
         ReasoningParam(summary=[], content=[ReasoningText(text="so")]),
     ],
 )
-def test_reasoning_of_others_is_never_sent(reasoning: ReasoningParam) -> None:
+def test_reasoning_of_other_servers_is_never_sent(reasoning: ReasoningParam) -> None:
     """RSN-3, and the note of it."""
     request = Request(input=[ASKED, reasoning, function_call("a"), function_output("a")])
     body, losses = send(request)
@@ -277,11 +277,11 @@ def test_reasoning_of_others_is_never_sent(reasoning: ReasoningParam) -> None:
     assert [loss.path for loss in losses] == ["input[1]"]
 
 
-def test_reasoning_that_holds_nothing_is_no_loss() -> None:
+def test_empty_reasoning_is_no_loss() -> None:
     assert lost(Request(input=[ASKED, ReasoningParam(summary=[]), function_call("a"), function_output("a")])) == []
 
 
-def test_a_signature_before_a_text_is_put_on_it() -> None:
+def test_signature_before_a_text_is_put_on_it() -> None:
     """RSN-2: clients of this dialect put it there."""
     found = contents(ASKED, sealed(on="text", signature="s"), assistant_message("Rain."), ASKED)
     assert found[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
@@ -294,7 +294,7 @@ def test_a_signature_before_a_text_is_put_on_it() -> None:
     assert after_media[1]["parts"][1:] == [{"text": "", "thoughtSignature": "s"}]
 
 
-def test_a_signature_whose_call_is_gone_is_a_loss() -> None:
+def test_signature_without_its_call_is_a_loss() -> None:
     """RSN-3, F-4."""
     assert lost(Request(input=[ASKED, sealed(on="call", signature="s"), assistant_message("Rain."), ASKED])) == [
         "input"
@@ -305,7 +305,7 @@ SIGNED = GeminiWire(missing_signature="skip", signed_models=("gemini-3",))
 
 
 def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
-    """Issue 7, point 4: on the first call of each step since the user spoke, and a loss."""
+    """Issue 7, point 4: on the first call of each step since the last user message, and a loss."""
     history: list[ItemParam] = [
         ASKED,
         function_call("x"),
@@ -398,7 +398,7 @@ def user(*content: Any) -> Request:
         ),
     ],
 )
-def test_content_goes_out_as_parts(part: Any, sent: dict[str, Any]) -> None:
+def test_content_is_sent_as_parts(part: Any, sent: dict[str, Any]) -> None:
     """Issue 7, point 6: by data or by address; nothing is fetched."""
     request = user(part)
     assert send(request)[0]["contents"] == [{"role": "user", "parts": [sent]}]
@@ -433,7 +433,7 @@ def test_urls_are_notes_if_the_server_accepts_none() -> None:
     assert lost(request, GeminiWire(urls=False)) == ["input[0].content[0]"]
 
 
-def test_members_without_a_place_are_losses() -> None:
+def test_unsupported_members_are_losses() -> None:
     """F-4."""
     unknown = {"cache_control": Raw(b'{"type":"ephemeral"}')}
     parts_: list[Any] = [
@@ -459,13 +459,13 @@ def test_members_without_a_place_are_losses() -> None:
     ]
 
 
-def test_the_kind_of_a_file_is_known_by_its_name() -> None:
+def test_media_type_of_a_file_comes_from_its_name() -> None:
     body, losses = send(user(InputFileParam(file_data="aGk=", filename="a.TXT")))
     assert body["contents"][0]["parts"] == [{"inlineData": {"mimeType": "text/plain", "data": "aGk="}}]
     assert [loss.path for loss in losses] == ["input[0].content[0].filename"]
 
 
-def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
+def test_media_in_results_are_kept_or_moved_after_all_results() -> None:
     """TOOL-6, issue 7, point 3."""
     output = [InputText(text="see"), InputImageParam(image_url=PICTURE)]
     items: list[ItemParam] = [
@@ -487,14 +487,14 @@ def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
     assert len(kept) == 2
 
 
-def test_a_system_text_of_parts_is_text_alone() -> None:
+def test_system_message_with_media_becomes_text() -> None:
     system = MessageParam(role="system", content=[InputText(text="A"), InputImageParam(image_url=PICTURE)])
     body, losses = send(Request(input=[system, ASKED]))
     assert body["systemInstruction"]["parts"][0]["text"] == "A\n[image omitted: image/png data]"
     assert [loss.path for loss in losses] == ["input[0].content[1]"]
 
 
-def test_an_answer_that_was_read_twice_is_the_same() -> None:
-    """Ids that were made up depend on the place in the answer alone."""
+def test_decoding_an_answer_is_deterministic() -> None:
+    """Generated ids depend only on the position in the answer."""
     chunks = [parts(call("get_time"), call("get_time"))]
     assert read(*chunks).response == read(*chunks).response

@@ -25,7 +25,7 @@ def of(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
-def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
+def test_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
     """STR-14, law (c)."""
     response, _ = read_whole(path.with_suffix(".json").read_bytes())
     assert read_frames(frames_of(path.read_bytes())).response == response
@@ -41,7 +41,7 @@ def test_recording_contains_its_expected_content(path: Path) -> None:
 
 @pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
 def test_text_runs_equal_single_frames(path: Path) -> None:
-    """The fast way for many frames at once leaves out nothing and tells nothing twice."""
+    """The fast path for many frames at once omits nothing and repeats nothing."""
     frames, to_hub = frames_of(path.read_bytes()), reader()
     deltas, at = 0, 0
     events: list[StreamEvent] = []
@@ -97,7 +97,7 @@ def test_sources_become_citations_of_characters() -> None:
     ]
 
 
-def test_log_probabilities_stand_with_their_text() -> None:
+def test_log_probabilities_are_kept_with_their_text() -> None:
     """STR-12."""
     [message] = read_frames(frames_of(of("logprobs"))).response.output
     assert isinstance(message, Message)

@@ -50,7 +50,7 @@ WIRES = st.builds(
 
 @MANY
 @given(requests(orphans=True), WIRES)
-def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire) -> None:
+def test_sent_body_is_accepted_by_a_strict_server(request: Request, wire: GeminiWire) -> None:
     """Issue 7, point 3: alternation, calls and results in order and number, names, no empty part."""
     body, _ = _sent_if_not_empty(request, wire)
     for name in ("tools", "toolConfig", "generationConfig"):
@@ -65,7 +65,7 @@ def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWir
     body, losses = _sent_if_not_empty(request, wire)
     sent = [text for _, text in _strings(body)]
     for path, text in _strings(json.loads(codec.encode(request))):
-        # Reasoning that only its maker can read is reported if the item held nothing else.
+        # Reasoning that only its maker can read is reported if the item had no other content.
         if marks_of(text) and not path.endswith("encrypted_content"):
             told = [text, *(inner for _, inner in _strings(_as_json(text)))]
             assert any(one in other for one in told for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
@@ -124,7 +124,7 @@ def request_with(**members: Any) -> Request:
     return Request(**{"model": "m", "input": "hi", **members})
 
 
-def test_neither_the_model_nor_the_stream_is_in_the_body() -> None:
+def test_model_and_stream_are_not_in_the_body() -> None:
     body, losses = send(request_with(stream=True, store=False, truncation="auto", instructions="Be brief."))
     assert body == {
         "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
@@ -138,7 +138,7 @@ def test_empty_input_is_refused() -> None:
         send(request_with(input=[MessageParam(role="system", content="Be brief.")]))
 
 
-def test_settings_go_out_under_the_names_of_the_api() -> None:
+def test_settings_are_sent_under_the_names_of_the_api() -> None:
     body, losses = send(
         request_with(
             temperature=0.5,
@@ -162,7 +162,7 @@ def test_settings_go_out_under_the_names_of_the_api() -> None:
     assert not list(losses)
 
 
-def test_settings_that_the_server_has_no_place_for_are_losses() -> None:
+def test_unsupported_settings_are_losses() -> None:
     """REQ-5, REQ-6."""
     request = request_with(
         temperature=0.5,
@@ -196,7 +196,7 @@ def test_settings_that_the_server_has_no_place_for_are_losses() -> None:
     ]
 
 
-def test_fields_of_this_dialects_clients_go_back_where_they_stood() -> None:
+def test_native_fields_of_gemini_clients_are_restored_in_place() -> None:
     """REQ-7."""
     extra = {
         "gemini:topK": Raw(b"40"),
@@ -212,10 +212,10 @@ def test_fields_of_this_dialects_clients_go_back_where_they_stood() -> None:
     assert [loss.path for loss in losses] == ["gemini:contents", "gemini:temperature"]
 
 
-def test_fields_of_other_dialects_that_mean_the_same_are_sent() -> None:
+def test_equivalent_fields_of_other_dialects_are_sent() -> None:
     """REQ-7."""
     extra = {"chat:stop": Raw(b'"END"'), "chat:seed": Raw(b"7"), "messages:top_k": Raw(b"5")}
-    extra["chat:stream_options"] = Raw(b'{"include_usage":true}')  # speaks of the client's own stream
+    extra["chat:stream_options"] = Raw(b'{"include_usage":true}')  # concerns the client's own stream
     body, losses = send(request_with(extra=extra))
     assert judged(body)["generationConfig"] == {"stopSequences": ["END"], "seed": 7, "topK": 5}
     assert not list(losses)
@@ -255,7 +255,7 @@ def test_effort_is_sent_in_the_form_of_the_model(
     assert [loss.path for loss in losses] == ([] if is_exact else ["reasoning.effort"])
 
 
-def test_a_summary_alone_asks_for_thoughts() -> None:
+def test_summary_setting_requests_thoughts() -> None:
     """RSN-4."""
     body, _ = send(request_with(reasoning=ReasoningConfigParam(summary="auto")))
     assert body["generationConfig"] == {"thinkingConfig": {"includeThoughts": True}}
@@ -276,8 +276,8 @@ SCHEMA = {
 BY_SCHEMA = TextParam(format=JsonSchemaFormatParam(name="n", schema=SCHEMA, strict=True))
 
 
-def test_output_by_schema_goes_out_in_the_form_the_server_has() -> None:
-    """REQ-1: as JSON schema, or in the older form; what cannot be said is a loss."""
+def test_output_schema_is_sent_in_the_form_of_the_server() -> None:
+    """REQ-1: as JSON schema, or in the older form; unsupported keywords are losses."""
     body, losses = send(request_with(text=BY_SCHEMA))
     narrow = {**SCHEMA, "properties": {"n": {"type": "integer"}}}
     assert judged(body)["generationConfig"] == {"responseMimeType": "application/json", "responseJsonSchema": narrow}
@@ -301,7 +301,7 @@ def test_format_description_is_in_the_schema() -> None:
     assert lost(request_with(text=TextParam(format=twice))) == ["text.format.description"]
 
 
-def test_json_of_any_kind_and_plain_text() -> None:
+def test_json_object_and_text_formats_are_sent() -> None:
     """REQ-1."""
     body, _ = send(request_with(text=TextParam(format=JsonObjectFormat())))
     assert body["generationConfig"] == {"responseMimeType": "application/json"}
@@ -317,7 +317,7 @@ def test_schema_that_is_not_enforced_is_in_the_system_text_and_a_loss() -> None:
 
 
 @pytest.mark.parametrize("format", [BY_SCHEMA.format, JsonObjectFormat()])
-def test_models_that_take_tools_or_json_get_the_tools(format: Any) -> None:
+def test_tools_have_priority_over_json_output_if_exclusive(format: Any) -> None:
     """REQ-1, REQ-6: the system text describes the format, and the loss is named."""
     request = request_with(
         text=TextParam(format=format), tools=[FunctionToolParam(name="f", strict=False)], instructions="Hi."
@@ -328,7 +328,7 @@ def test_models_that_take_tools_or_json_get_the_tools(format: Any) -> None:
     assert [loss.path for loss in losses] == ["text.format"]
 
 
-def test_a_server_without_json_refuses_to_be_asked_for_it() -> None:
+def test_json_output_is_refused_for_servers_without_json() -> None:
     """REQ-1."""
     with pytest.raises(UnsupportedParameter):
         send(request_with(text=BY_SCHEMA), GeminiWire(json_output="none"))
@@ -336,7 +336,7 @@ def test_a_server_without_json_refuses_to_be_asked_for_it() -> None:
 
 @pytest.mark.parametrize("wire", [GeminiWire(), GeminiWire(schemas="openapi")])
 def test_schema_of_the_deepest_allowed_nesting_is_sent(wire: GeminiWire) -> None:
-    """Faults: what was read can be written again."""
+    """Faults: whatever was decoded can be encoded again."""
     deep: Any = []
     for _ in range(MAX_NESTING):
         deep = [deep]

@@ -20,11 +20,11 @@ from antiphon.dialects.gemini.request_in import normalize_spelling, to_camel_cas
         ("x", "x"),
     ],
 )
-def test_a_name_is_spelled_in_camel_case(name: str, spelled: str) -> None:
+def test_to_camel_case_converts_snake_case(name: str, spelled: str) -> None:
     assert to_camel_case(name) == spelled
 
 
-def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None:
+def test_normalize_spelling_renames_api_fields_but_not_user_json() -> None:
     own: dict[str, Any] = {"my_key": {"top_p": 1}}
     body = {
         "system_instruction": {"parts": [{"text": "say top_p"}]},
@@ -58,8 +58,8 @@ def test_fields_of_the_api_are_respelled_and_the_users_own_json_is_not() -> None
     }
 
 
-def test_a_list_of_one_may_come_without_its_brackets() -> None:
-    """The API's own examples for curl are written so."""
+def test_normalize_spelling_wraps_single_objects_in_lists() -> None:
+    """The API's own examples for curl use this spelling."""
     own: dict[str, Any] = {"parts": {"contents": {}}}
     body = {
         "contents": {"parts": {"functionResponse": {"name": "a", "response": own, "parts": {"text": "b"}}}},

@@ -39,7 +39,7 @@ WITH_IDS = GeminiWire(call_ids=True, images_in_results=True, system="first")
 @settings(max_examples=30)
 @given(requests(orderly=True))
 def test_requests_survive_hub_to_gemini_to_hub(request: Request) -> None:
-    """Law (d): every text, call and result, in order; system texts move to the beginning, which is named as a loss."""
+    """Law (d): every text, call and result, in order; system texts move to the start, which is named as a loss."""
     body, losses = request_from_hub(request, WITH_IDS)
     again, lost = request_to_hub(body)
     assert list(lost) == []
@@ -50,7 +50,7 @@ def test_requests_survive_hub_to_gemini_to_hub(request: Request) -> None:
 
 
 def conversation_of(request: Request) -> list[Any]:
-    """What users and the model said, without the bounds between messages."""
+    """The texts of users and the model, without the boundaries between messages."""
     found: list[Any] = []
     for item in input_items(request):
         match item:
@@ -62,7 +62,7 @@ def conversation_of(request: Request) -> list[Any]:
                 found.append((item.call_id, marks_of(codec.encode(item.output).decode())))
     joined: list[Any] = []
     for entry in found:
-        if entry[1] == []:  # words of ours, where the API wants some
+        if entry[1] == []:  # our own text, where the API requires some
             continue
         if joined and joined[-1][0] == entry[0] and entry[0] in ("user", "assistant"):
             joined[-1] = (entry[0], joined[-1][1] + entry[1])
@@ -85,7 +85,7 @@ IMAGE = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
 
 @st.composite
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """Conversations as a well-behaved client of this dialect holds them; ids everywhere or nowhere."""
+    """Conversations of a well-behaved client of this dialect; ids everywhere or nowhere."""
     has_ids, contents, number = draw(st.booleans()), [], 0
     for _ in range(draw(st.integers(0, 3))):
         contents.append(user({"text": draw(TEXTS)}, *draw(st.lists(st.just(IMAGE), max_size=1))))
@@ -120,7 +120,7 @@ def test_requests_survive_gemini_to_hub_to_gemini(body: dict[str, Any]) -> None:
 
 
 def merged(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Roles in turn, as a server wants them."""
+    """Alternating roles, as a server requires."""
     found: list[dict[str, Any]] = []
     for content in contents:
         if found and found[-1]["role"] == content["role"]:
@@ -131,7 +131,7 @@ def merged(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def unnamed(content: dict[str, Any]) -> Any:
-    """Without the names of tools, which a server may want otherwise."""
+    """Without the names of tools, which a server may require in another form."""
     return json.loads(
         json.dumps(content), object_hook=lambda found: {**found, "name": "x"} if "name" in found else found
     )
@@ -140,8 +140,8 @@ def unnamed(content: dict[str, Any]) -> Any:
 # Settings
 
 
-def test_settings_that_the_hub_knows_are_its_own_and_the_rest_travels_under_the_dialects_name() -> None:
-    """REQ-7, PREV-4: nothing is kept unless it is asked for, and sealed reasoning is always wanted back (RSN-2)."""
+def test_hub_settings_are_decoded_and_others_pass_with_the_dialect_prefix() -> None:
+    """REQ-7, PREV-4: nothing is stored unless requested, and sealed reasoning is always requested (RSN-2)."""
     asked = ask(
         generationConfig={
             "temperature": 0.2,
@@ -179,7 +179,7 @@ def test_settings_that_the_hub_knows_are_its_own_and_the_rest_travels_under_the_
     assert asked.lost == []
 
 
-def test_a_bare_request_asks_for_nothing_more() -> None:
+def test_minimal_request_sets_nothing_else() -> None:
     request = ask().request
     assert codec.encode(request) == (
         b'{"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]}],'
@@ -191,7 +191,7 @@ def test_store_flag_is_translated() -> None:
     assert ask(store=True).request.store is True
 
 
-def test_an_unknown_field_of_the_body_is_a_loss() -> None:
+def test_unknown_body_field_is_a_loss() -> None:
     """REQ-6."""
     assert ask(nonsense={"a": 1}, nothing=None).lost == ["nonsense"]
 
@@ -218,12 +218,12 @@ def test_several_candidates_are_refused() -> None:
         ({"responseSchema": {"type": "STRING"}}, JsonSchemaFormatParam(name="response", schema={"type": "string"})),
     ],
 )
-def test_the_form_of_the_output_is_the_hubs(settings: dict[str, Any], format: Any) -> None:
+def test_output_format_is_decoded(settings: dict[str, Any], format: Any) -> None:
     """REQ-1."""
     assert ask(generationConfig=settings).request.text == TextParam(format=format)
 
 
-def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stays_its_own() -> None:
+def test_plain_text_sets_no_format_and_native_formats_pass_through() -> None:
     """REQ-1."""
     assert not ask(generationConfig={"responseMimeType": "text/plain"}).request.text
     asked = ask(
@@ -252,7 +252,7 @@ def test_plain_text_asks_for_no_form_and_a_form_that_only_the_dialect_knows_stay
 def test_thinking_becomes_effort_where_the_hub_has_a_value(
     thinking: dict[str, Any], reasoning: ReasoningConfigParam
 ) -> None:
-    """RSN-4: and in nothing else, so that no other server has to lose anything."""
+    """RSN-4: and in no other field, so that no other server loses anything."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert asked.request.reasoning == reasoning
     assert asked.own == {}
@@ -269,7 +269,7 @@ def test_thinking_becomes_effort_where_the_hub_has_a_value(
     ],
 )
 def test_thinking_without_hub_value_travels_unchanged(thinking: dict[str, Any], effort: str | None) -> None:
-    """RSN-4: a budget to the token, or left to the model."""
+    """RSN-4: an exact budget, or left to the model."""
     asked = ask(generationConfig={"thinkingConfig": thinking})
     assert (asked.request.reasoning.effort if asked.request.reasoning else None) == effort
     assert asked.own == {"gemini:thinkingConfig": thinking}

@@ -1,4 +1,4 @@
-"""Whole answers for a gemini client: the stream's pieces joined."""
+"""Plain answers for a gemini client: the stream's pieces joined."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ def output_of(response: Response) -> Any:
 def test_whole_answer_equals_its_stream(response: Response) -> None:
     """Law (c), STR-14: a client of this dialect reads both, and both name every loss.
 
-    A seal between two texts of a cut answer is in both. Our reader takes it for the seal of the cut text if both come
-    in one frame.
-    """
+    A seal between two texts of a truncated answer is in both. Our reader assigns it to the truncated text if both are
+    in one frame."""
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
     body, losses = response_from_hub(response, REQUEST)
     whole, _ = response_to_hub(body, REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
@@ -53,7 +52,7 @@ def has_seal_between_texts(response: Response) -> bool:
     return any(kinds[at : at + 3] == [Message, Reasoning, Message] for at in range(len(kinds)))
 
 
-def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
+def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
     life = RecordingWriter()
     life.reasoning("r", "h")
     life.reasoning("r", "m")
@@ -96,7 +95,7 @@ def test_pieces_of_one_text_are_one_part_and_the_rest_stays_apart() -> None:
 
 
 def test_thought_after_a_signed_thought_is_a_new_part() -> None:
-    """RSN-2: a signature closes the thought it stands on."""
+    """RSN-2: a signature closes its thought."""
     life = RecordingWriter()
     for number in (1, 2):
         life.encrypted_content(number, f"seal {number}")
@@ -116,7 +115,7 @@ def test_empty_answer_has_an_empty_part() -> None:
     assert candidate_of(life)["content"]["parts"] == [{"text": ""}]
 
 
-def test_a_signature_at_the_end_keeps_its_part() -> None:
+def test_trailing_signature_keeps_its_part() -> None:
     life = RecordingWriter()
     life.text("t", "Done")
     life.close("t")
@@ -128,7 +127,7 @@ def test_a_signature_at_the_end_keeps_its_part() -> None:
     ]
 
 
-def test_parts_of_the_dialects_own_stand_between_texts() -> None:
+def test_native_parts_keep_their_place_between_texts() -> None:
     own = UnknownItem(kind="gemini:toolCall", raw=Raw(b'{"type":"gemini:toolCall","toolCall":{"id":"1"}}'))
     life = RecordingWriter()
     life.text("a", "x")
@@ -150,7 +149,7 @@ def test_log_probabilities_are_joined() -> None:
     assert len(found["topCandidates"]) == 2
 
 
-def test_a_response_that_failed_is_raised() -> None:
+def test_failed_response_raises_its_error() -> None:
     life = RecordingWriter()
     life.fail(UpstreamFault("slow", code="upstream_timeout"))
     with pytest.raises(ApiError, match="slow") as caught:
@@ -158,7 +157,7 @@ def test_a_response_that_failed_is_raised() -> None:
     assert (caught.value.status, caught.value.code) == (504, "upstream_timeout")
 
 
-def test_a_response_that_has_not_ended_is_no_answer() -> None:
+def test_unfinished_response_is_refused() -> None:
     life = RecordingWriter()
     life.start()
     with pytest.raises(ApiError, match="in_progress"):

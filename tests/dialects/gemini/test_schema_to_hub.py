@@ -20,7 +20,7 @@ from antiphon.protocol.request import JsonSchemaFormatParam
 from antiphon.protocol.tools import FunctionToolParam
 
 TYPES = ["string", "number", "integer", "boolean", "null"]
-#: Names of properties that are keywords too, or are spelled as no keyword is.
+# Names of properties that are keywords too, or have an unusual spelling.
 NAMES = st.sampled_from(["a", "type", "items", "any_of", "nullable", "STRING", "min_items"])
 ONE = (
     "items",
@@ -39,7 +39,7 @@ SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 @st.composite
 def schemas(draw: st.DrawFn, depth: int = 3) -> dict[str, Any]:
-    """JSON schemas with schemas in every place that may hold one, and with values that look like types and are none."""
+    """JSON schemas with subschemas in every place, and with values that only look like types."""
     schema: dict[str, Any] = draw(
         st.fixed_dictionaries(
             {},
@@ -67,7 +67,7 @@ def schemas(draw: st.DrawFn, depth: int = 3) -> dict[str, Any]:
 
 
 def in_capitals(schema: Any) -> Any:
-    """The same with its types in capitals, wherever a schema may stand."""
+    """The same with its types in capitals, wherever a schema is allowed."""
     if not isinstance(schema, dict):
         return schema
     told: dict[str, Any] = {}
@@ -87,14 +87,14 @@ def in_capitals(schema: Any) -> Any:
 
 @given(schemas())
 def test_schema_to_hub_reads_types_in_capitals_at_every_depth(schema: dict[str, Any]) -> None:
-    """And leaves a JSON schema, the user's values and names included, as it is."""
+    """And leaves a JSON schema, the user's values and names included, unchanged."""
     assert schema_to_hub(schema, "s") == schema
     assert schema_to_hub(in_capitals(schema), "s") == schema
 
 
 @given(schemas())
 def test_schema_in_capitals_is_the_same_request_in_every_field(schema: dict[str, Any]) -> None:
-    """`responseSchema`, `responseJsonSchema`, `parameters` and `parametersJsonSchema` take either spelling."""
+    """`responseSchema`, `responseJsonSchema`, `parameters` and `parametersJsonSchema` accept either spelling."""
     schema = {"type": "object", **schema}
     for spelled in (schema, in_capitals(schema)):
         for field in ("responseSchema", "responseJsonSchema"):
@@ -187,8 +187,8 @@ def test_schema_to_hub_reads_the_deepest_allowed_nesting() -> None:
     ],
     ids=["members", "forms", "numbers", "numbers by name", "types", "keywords"],
 )
-def test_schema_to_hub_has_a_bound(schema: dict[str, Any]) -> None:
-    """Faults: the work ends at the bound, and not with the schema."""
+def test_schema_to_hub_has_a_limit(schema: dict[str, Any]) -> None:
+    """Faults: the work ends at the limit, not at the end of the schema."""
 
     def read() -> None:
         with pytest.raises(InvalidValue, match="1,250 nodes") as refused:
@@ -206,7 +206,7 @@ def test_output_schema_of_a_client_is_refused_under_its_own_name(field: str) -> 
 
 
 @pytest.mark.parametrize("field", ["parameters", "parametersJsonSchema"])
-def test_tools_of_a_client_have_a_bound_together(field: str) -> None:
+def test_tools_of_a_client_have_a_common_limit(field: str) -> None:
     functions = [{"name": f"f{number}", field: object_of(900)} for number in range(20)]
     with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         ask(tools=[{"googleSearch": {}}, {"functionDeclarations": functions}])

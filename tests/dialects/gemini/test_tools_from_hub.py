@@ -1,4 +1,4 @@
-"""Tools and their choice, as a gemini server is offered them."""
+"""Tools and their choice for a gemini server."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def test_functions_are_declared_by_json_schema_or_in_the_older_form() -> None:
     assert losses_of(ONE, wire=OLD) == ["tools[0].parameters.additionalProperties"]
 
 
-def test_a_function_without_parameters_has_none() -> None:
-    """Issue 7, point 5: some versions refuse objects of no members."""
+def test_function_without_parameters_has_no_schema() -> None:
+    """Issue 7, point 5: some versions refuse objects without members."""
     for parameters in ({}, {"type": "object", "properties": {}}, None):
         assert offered(FunctionToolParam(name="f", parameters=parameters))["tools"] == [
             {"functionDeclarations": [{"name": "f"}]}
         ]
 
 
-def test_parameters_are_an_object_whatever_they_say() -> None:
+def test_parameters_are_always_an_object() -> None:
     untyped = FunctionToolParam(name="f", parameters={"properties": {"a": {"type": "string"}}})
     assert offered(untyped)["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"]["type"] == "object"
     assert losses_of(untyped) == []
@@ -72,7 +72,7 @@ def test_parameters_are_an_object_whatever_they_say() -> None:
 
 
 @pytest.mark.parametrize("schemas", ["json_schema", "openapi"])
-def test_tools_have_a_bound_each_and_together(schemas: Any) -> None:
+def test_tools_have_a_limit_each_and_a_common_limit(schemas: Any) -> None:
     """Faults."""
     tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000)) for number in range(20)]
     wire = GeminiWire(schemas=schemas)
@@ -118,8 +118,8 @@ def test_custom_tools_are_functions_of_one_string() -> None:
         assert losses_of(grammar, bare, plain, wire=wire) == ["tools[0].format", "tools[1].format"]
 
 
-def test_namespaces_are_flattened_and_names_are_legal() -> None:
-    """Issue 7, point 5; a name may not begin with a digit or a dash."""
+def test_namespaces_are_flattened_and_names_valid() -> None:
+    """Issue 7, point 5; a name may not start with a digit or a dash."""
     space = NamespaceTool(
         name="files", description="Files.", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]
     )
@@ -131,7 +131,7 @@ def test_namespaces_are_flattened_and_names_are_legal() -> None:
     assert losses_of(NamespaceTool(name="n", tools=[FunctionToolParam(name="read")])) == []
 
 
-def test_tools_of_the_history_are_offered_too_and_the_last_one_counts() -> None:
+def test_additional_tools_are_offered_and_the_last_counts() -> None:
     items: list[ItemParam] = [
         MessageParam(role="user", content="hi"),
         AdditionalTools(tools=[FunctionToolParam(name="one")]),
@@ -141,7 +141,7 @@ def test_tools_of_the_history_are_offered_too_and_the_last_one_counts() -> None:
     assert lost(request) == ["input[1].tools[0]"]
 
 
-def test_the_apis_own_tools_pass_and_others_are_losses() -> None:
+def test_native_tools_pass_and_others_are_losses() -> None:
     """Issue 7, point 5."""
     own = UnknownTool(kind="gemini:googleSearch", raw=Raw(b'{"type":"gemini:googleSearch","googleSearch":{}}'))
     body, losses = send(Request(model="m", input="hi", tools=[own, WebSearchTool()], tool_choice="auto"))
@@ -185,7 +185,7 @@ def test_tool_choice_becomes_a_mode_of_the_api(choice: Any, config: dict[str, An
         ),
     ],
 )
-def test_a_choice_that_cannot_be_made_is_a_loss(tools: list[ToolParam], choice: Any) -> None:
+def test_unsupported_tool_choice_is_a_loss(tools: list[ToolParam], choice: Any) -> None:
     """TOOL-2, F-4."""
     assert "toolConfig" not in offered(*tools, tool_choice=choice)
     assert losses_of(*tools, tool_choice=choice) == ["tool_choice"]
@@ -198,7 +198,7 @@ def test_native_tool_config_wins_over_the_tool_choice() -> None:
     assert body["toolConfig"]["functionCallingConfig"] == {"mode": "VALIDATED", "allowedFunctionNames": ["one"]}
 
 
-def test_tools_that_come_again_are_sent_the_same_and_by_each_wire_as_it_wants_them() -> None:
+def test_shared_tools_are_translated_the_same_for_each_wire() -> None:
     """Shared tools are translated once for each wire, with the same result as tools that are not shared."""
     tools: list[ToolParam] = [ONE, TWO, WebSearchTool()]
     shared = ToolList(tools)
@@ -208,7 +208,7 @@ def test_tools_that_come_again_are_sent_the_same_and_by_each_wire_as_it_wants_th
         assert (body, list(losses)) == (fresh, list(fresh_losses))
 
 
-def test_one_call_at_a_time_cannot_be_asked_for() -> None:
+def test_parallel_tool_calls_false_is_a_loss() -> None:
     """TOOL-4: the policy enforces it, and the loss is named."""
     assert losses_of(ONE, parallel_tool_calls=False) == ["parallel_tool_calls"]
     assert losses_of(parallel_tool_calls=False) == []

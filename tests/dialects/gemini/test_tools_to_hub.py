@@ -1,4 +1,4 @@
-"""A gemini client's tools, and how they may be called."""
+"""A gemini client's tools, and their choice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def calling(**members: Any) -> dict[str, Any]:
     return {"functionCallingConfig": members}
 
 
-def test_functions_are_functions_with_either_kind_of_schema() -> None:
+def test_functions_are_decoded_with_either_kind_of_schema() -> None:
     """TOOL-1."""
     asked = ask(
         tools=[
@@ -47,8 +47,8 @@ def test_functions_are_functions_with_either_kind_of_schema() -> None:
     assert asked.lost == []
 
 
-def test_tools_of_the_apis_own_are_one_unknown_tool_each() -> None:
-    """Their kinds and members are what servers of this dialect are sent."""
+def test_native_tools_become_one_unknown_tool_each() -> None:
+    """Servers of this dialect receive their kinds and members."""
     tools = ask(
         tools=[{"google_search": {}, "urlContext": {}}, {"codeExecution": {"a": 1}}, {"functionDeclarations": []}]
     ).request.tools
@@ -75,7 +75,7 @@ def test_other_function_members_travel_in_extra() -> None:
     assert all(isinstance(raw, Raw) for raw in extra.values())
 
 
-def test_no_tools_are_none() -> None:
+def test_empty_tool_list_sets_no_tools() -> None:
     assert not ask(tools=[]).request.tools
 
 
@@ -93,7 +93,7 @@ def test_no_tools_are_none() -> None:
         ),
     ],
 )
-def test_the_mode_and_the_names_are_the_hubs_choice(config: dict[str, Any], choice: Any) -> None:
+def test_mode_and_names_become_the_tool_choice(config: dict[str, Any], choice: Any) -> None:
     """TOOL-2."""
     asked = ask(toolConfig=config)
     assert asked.request.tool_choice == choice

@@ -1,4 +1,4 @@
-"""Parts of messages and tool outputs as blocks: what is sent how, and what becomes a note and a loss."""
+"""Parts of messages and tool outputs as blocks: the form of each, and what becomes a note and a loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = base64.b64encode("wörds".encode()).decode()
 
 
 def sent(*parts: ContentParam, wire: MessagesWire = RICH) -> tuple[list[dict[str, Any]], list[str]]:
-    """The blocks of a user's message, behind a first one, and the paths of what was lost."""
+    """The blocks of a user's message after the first one, and the paths of the losses."""
     content = [InputText(text="see"), *parts]
     body, losses = ask(Request(model="m", input=[MessageParam(role="user", content=content)]), wire)
     return body["messages"][0]["content"][1:], [loss.path.removeprefix("input[0].") for loss in losses]
@@ -47,7 +47,7 @@ def sent(*parts: ContentParam, wire: MessagesWire = RICH) -> tuple[list[dict[str
             InputImageParam(image_url=f"data:image/png;base64,{PNG}"),
             {"type": "base64", "media_type": "image/png", "data": PNG},
         ),
-        # It is what its first bytes say.
+        # Its type follows from its first bytes.
         (
             InputImageParam(image_url=f"data:image/jpeg;base64,{PNG}"),
             {"type": "base64", "media_type": "image/png", "data": PNG},
@@ -55,7 +55,7 @@ def sent(*parts: ContentParam, wire: MessagesWire = RICH) -> tuple[list[dict[str
         (InputImageParam(file_id="file_01"), {"type": "file", "file_id": "file_01"}),
     ],
 )
-def test_an_image_is_sent_by_address_data_or_id(part: InputImageParam, source: dict[str, Any]) -> None:
+def test_image_is_sent_by_url_data_or_id(part: InputImageParam, source: dict[str, Any]) -> None:
     assert sent(part) == ([{"type": "image", "source": source}], [])
 
 
@@ -75,11 +75,11 @@ def test_an_image_is_sent_by_address_data_or_id(part: InputImageParam, source: d
         (InputFileParam(file_id="file_01"), {"type": "file", "file_id": "file_01"}),
     ],
 )
-def test_a_file_is_a_document(part: InputFileParam, source: dict[str, Any]) -> None:
+def test_file_is_sent_as_a_document(part: InputFileParam, source: dict[str, Any]) -> None:
     assert sent(part) == ([{"type": "document", "source": source}], [])
 
 
-def test_a_documents_name_is_its_title_and_what_is_said_besides_goes_with_it() -> None:
+def test_document_has_its_filename_as_title_and_keeps_citations() -> None:
     """E-4."""
     extra = {"citations": Raw(b'{"enabled":true}'), "x": Raw(b"1")}
     blocks, lost = sent(InputFileParam(file_data=PDF, filename="a.pdf", extra=extra))
@@ -113,7 +113,7 @@ def test_unsupported_content_is_a_note_and_a_loss_F4(part: ContentParam) -> None
     assert lost == ["content[1]"]
 
 
-def test_servers_without_media_get_a_note() -> None:
+def test_media_become_notes_for_servers_without_media() -> None:
     """F-4."""
     blind = MessagesWire(images=False, documents=False)
     blocks, lost = sent(
@@ -134,7 +134,7 @@ def test_media_with_two_sources_is_sent_once() -> None:
     assert lost == ["content[1].detail", "content[1].file_id", "content[3].file_url", "content[3].file_id"]
 
 
-def test_a_mark_of_the_cache_stays_with_its_text() -> None:
+def test_cache_control_stays_with_its_text() -> None:
     """E-4."""
     mark = {"cache_control": Raw(b'{"type":"ephemeral","ttl":"1h"}'), "other": Raw(b"1")}
     blocks, lost = sent(InputText(text="x", extra=mark), InputText(text="y", extra={"other": Raw(b"1")}))
@@ -145,7 +145,7 @@ def test_a_mark_of_the_cache_stays_with_its_text() -> None:
     assert lost == ["content[1].other", "content[2].other"]
 
 
-def test_a_marked_system_text_keeps_its_mark_among_the_users_words() -> None:
+def test_moved_system_text_keeps_its_cache_control() -> None:
     """E-4."""
     mark = {"cache_control": Raw(b'{"type":"ephemeral"}')}
     items = [
@@ -187,7 +187,7 @@ def test_assistant_content_is_always_text_F4() -> None:
     ]
 
 
-def test_a_cited_text_keeps_its_mark_too() -> None:
+def test_cited_text_keeps_its_cache_control() -> None:
     """E-4."""
     found = {"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')}
     page = UrlCitationParam(start_index=0, end_index=1, url="https://c", title="t", extra=found)

@@ -1,4 +1,4 @@
-"""Errors as Messages clients read them."""
+"""Errors in the form of Messages clients."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from antiphon.protocol.errors import Error, ErrorPayload
         (UpstreamFault("no", code="overloaded", status=503), 529, "overloaded_error"),
     ],
 )
-def test_every_error_has_the_type_and_the_status_of_this_api(error: ApiError, status: int, type: str) -> None:
+def test_errors_have_the_type_and_the_status_of_this_api(error: ApiError, status: int, type: str) -> None:
     """ERR-1."""
     told, body = error_from_hub(error)
     assert told == status
     assert json.loads(body) == {"type": "error", "error": {"type": type, "message": "no", "code": error.code}}
 
 
-def test_the_field_that_is_wrong_is_named() -> None:
+def test_error_names_its_param() -> None:
     """ERR-3."""
     body = json.loads(error_from_hub(InvalidValue("no", param="messages[0].role"))[1])
     assert body["error"]["param"] == "messages[0].role"
 
 
 def test_thread_that_is_not_served_has_the_details_of_this_api() -> None:
-    """By which its SDKs know that they have to send whole conversations."""
+    """Its SDKs recognise by this that they have to send whole conversations."""
     status, body = error_from_hub(UnsupportedParameter("no", param="thread"))
     error = json.loads(body)["error"]
     assert (status, error["type"]) == (400, "invalid_request_error")
@@ -63,7 +63,7 @@ def test_other_errors_have_no_details(error: ApiError) -> None:
     ],
 )
 def test_context_length_error_has_the_message_that_clients_recognize(message: str, told: str) -> None:
-    """They look for these words to shorten the conversation and go on."""
+    """Clients look for this text to shorten the conversation and continue."""
     body = json.loads(error_from_hub(ClientFault(message, code="context_length_exceeded"))[1])
     assert body["error"]["message"] == told
 
@@ -78,7 +78,7 @@ def test_context_length_error_has_the_message_that_clients_recognize(message: st
         (None, "api_error"),
     ],
 )
-def test_an_error_in_a_stream_has_the_same_form(error: Error | ErrorPayload | None, type: str) -> None:
+def test_stream_error_has_the_same_form(error: Error | ErrorPayload | None, type: str) -> None:
     """STR-8."""
     body = json.loads(error_event_data(error))
     assert body["type"] == "error"

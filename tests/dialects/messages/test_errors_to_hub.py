@@ -1,4 +1,4 @@
-"""Refusals of a Messages server, by their meaning (ERR-4)."""
+"""Errors of a Messages server, by their meaning (ERR-4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_server_errors_are_translated_by_meaning_ERR4(
     assert (error.status, error.code) == meaning
 
 
-def test_how_long_to_wait_is_passed_on() -> None:
+def test_retry_after_is_passed_on() -> None:
     """ERR-4."""
     assert error_to_hub(429, {"retry-after": "7"}, body("rate_limit_error", "slow")).retry_after == 7
 
@@ -54,19 +54,19 @@ def test_url_without_this_dialect_is_an_upstream_fault(page: bytes) -> None:
 
 
 @pytest.mark.parametrize("said", [b'{"error":"no such field"}', b'{"message":"no such field"}', b"no such field"])
-def test_errors_of_other_forms_are_understood(said: bytes) -> None:
+def test_errors_of_other_forms_are_decoded(said: bytes) -> None:
     """ERR-4."""
     error = error_to_hub(400, {}, said)
     assert isinstance(error, ClientFault)
     assert error.message == "no such field"
 
 
-def test_a_page_of_a_proxy_is_not_passed_on() -> None:
+def test_html_page_of_a_proxy_is_not_passed_on() -> None:
     """ERR-5."""
     assert "<" not in error_to_hub(502, {}, b"<html>nginx 1.2 at 10.0.0.1</html>").message
 
 
-def test_the_code_of_a_gateway_like_ours_is_kept() -> None:
+def test_code_of_another_antiphon_gateway_is_kept() -> None:
     """ERR-4."""
     said = {
         "error": {

@@ -57,7 +57,7 @@ DONE = ItemStatus.COMPLETED
 
 
 @given(lives())
-def test_every_stream_obeys_the_order_of_this_api_and_ends_once(events: list[StreamEvent]) -> None:
+def test_messages_stream_has_the_order_of_the_api_and_one_end(events: list[StreamEvent]) -> None:
     """Blocks follow each other with rising indexes although hub items overlap; a second start is a known bug."""
     told = stream_to_client(events)
     message = told.message
@@ -78,7 +78,7 @@ def test_stream_contains_all_content_in_order(events: list[StreamEvent]) -> None
 
 @given(written(("complete", "incomplete")))
 def test_stream_equals_the_whole_answer(life: Written) -> None:
-    """STR-14. Summaries come first in a whole answer, whenever they came in the stream."""
+    """STR-14. Summaries come first in a plain answer, at any time in the stream."""
     body, losses = response_from_hub(life.response, REQUEST)
     told = stream_to_client(life.events)
     whole, streamed = json.loads(body), told.message
@@ -89,7 +89,7 @@ def test_stream_equals_the_whole_answer(life: Written) -> None:
 
 @given(lives(("complete", "incomplete")))
 def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> None:
-    """Law (d): without what `losses` names. Sealed reasoning returns in a new seal: it is the signature here."""
+    """Law (d): except for the `losses`. Sealed reasoning returns in a new seal: it is the signature here."""
     told = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
@@ -193,7 +193,7 @@ def said_in(output: list[Item]) -> list[tuple[str, ...]]:
 # Each kind of event
 
 
-def test_text_goes_out_piece_by_piece_in_one_block() -> None:
+def test_text_is_sent_in_pieces_in_one_block() -> None:
     life = RecordingWriter()
     life.text(1, "Hello")
     life.text(1, " “you”\n")
@@ -278,7 +278,7 @@ def test_interleaved_calls_are_sent_one_after_the_other() -> None:
     assert message["stop_reason"] == "tool_use"
 
 
-def test_text_and_a_call_in_one_turn_are_two_blocks_and_the_turn_ends_in_a_call() -> None:
+def test_text_and_call_in_one_turn_are_two_blocks_with_stop_reason_tool_use() -> None:
     """E-3: a call lost when text and call share a turn is a known bug of peers."""
     life = RecordingWriter()
     life.text("m", "I look.")
@@ -312,7 +312,7 @@ def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
     assert life.client_stream().lost == ["output[0].arguments", "output[1].arguments"]
 
 
-def test_a_custom_call_is_a_call_of_one_string() -> None:
+def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
     life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", '*** "Begin')
@@ -324,7 +324,7 @@ def test_a_custom_call_is_a_call_of_one_string() -> None:
     ]
 
 
-def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
+def test_truncated_custom_call_is_truncated_json() -> None:
     life = RecordingWriter()
     life.custom_call("a", name="patch", call_id="c_a")
     life.custom_input("a", "half")
@@ -335,7 +335,7 @@ def test_a_custom_call_that_was_cut_is_no_whole_json() -> None:
     assert told.message["stop_reason"] == "max_tokens"
 
 
-def test_thinking_has_its_signature_right_before_its_end() -> None:
+def test_thinking_has_its_signature_before_its_end() -> None:
     """RSN-1, RSN-2: the seal of any maker is the signature, unchanged; thinking flattened to text is a known bug."""
     life = RecordingWriter()
     life.reasoning("r", "let me")
@@ -355,7 +355,7 @@ def test_thinking_has_its_signature_right_before_its_end() -> None:
     assert told.lost == []
 
 
-def test_text_that_precedes_thinking_is_closed_before_it() -> None:
+def test_text_before_thinking_is_closed_first() -> None:
     """Overlapping blocks when text precedes thinking are a known bug of peers."""
     life = RecordingWriter()
     life.text("m", "first")
@@ -370,8 +370,8 @@ def test_text_that_precedes_thinking_is_closed_before_it() -> None:
     ]
 
 
-def test_reasoning_without_words_is_a_redacted_block() -> None:
-    """RSN-2: what is only sealed (a signature on a call, a redacted thought) survives as well."""
+def test_reasoning_without_text_is_a_redacted_block() -> None:
+    """RSN-2: content that is only sealed (a signature on a call, a redacted thought) survives as well."""
     life = RecordingWriter()
     life.encrypted_content("r", SIGNATURE)
     life.close("r")
@@ -392,7 +392,7 @@ def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
     ]
 
 
-def test_a_refusal_is_text_and_the_reason_to_stop() -> None:
+def test_refusal_is_text_with_stop_reason_refusal() -> None:
     """STR-11."""
     life = RecordingWriter()
     life.refusal(1, "I will not.")
@@ -431,7 +431,7 @@ def test_citations_follow_their_text() -> None:
     ]
 
 
-def test_blocks_that_only_this_dialect_knows_come_back_as_they_were() -> None:
+def test_native_blocks_are_restored_unchanged() -> None:
     block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
     life = RecordingWriter()
     life.text("m", "I search.")
@@ -453,7 +453,7 @@ def test_blocks_that_only_this_dialect_knows_come_back_as_they_were() -> None:
         ("max_tool_calls", "max_tokens", ["incomplete_details.reason"]),
     ],
 )
-def test_the_stop_reason_says_why_it_ended_early(reason: str, wanted: str, lost: list[str]) -> None:
+def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, lost: list[str]) -> None:
     """REQ-3: `length` reported as a normal end is a known bug of peers."""
     life = RecordingWriter()
     life.incomplete(reason)
@@ -476,7 +476,7 @@ def test_native_stop_reason_and_sequence_are_restored() -> None:
     assert life.client_stream().message["stop_reason"] == "pause_turn"
 
 
-def test_a_failure_is_an_error_event_and_nothing_follows() -> None:
+def test_failure_is_an_error_event_and_the_end() -> None:
     """STR-8."""
     life = RecordingWriter()
     life.text(1, "half")
@@ -486,7 +486,7 @@ def test_a_failure_is_an_error_event_and_nothing_follows() -> None:
     assert told.of_type("message_stop") == []
 
 
-def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
+def test_failure_without_an_error_event_is_sent() -> None:
     life = RecordingWriter()
     life.fail(UpstreamFault("gone", code="upstream_timeout"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
@@ -498,7 +498,7 @@ def test_a_failure_without_an_error_event_is_told_all_the_same() -> None:
     }
 
 
-def test_cut_stream_ends_with_one_error() -> None:
+def test_truncated_stream_ends_with_one_error() -> None:
     life = RecordingWriter()
     life.text(1, "half")
     from_hub = EventsFromHub(REQUEST)
@@ -508,7 +508,7 @@ def test_cut_stream_ends_with_one_error() -> None:
     assert from_hub.finish() == b""
 
 
-def test_items_that_arrive_whole_are_told_whole() -> None:
+def test_items_without_deltas_are_sent_whole() -> None:
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     logprob = LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
@@ -546,8 +546,8 @@ def test_items_that_arrive_whole_are_told_whole() -> None:
     ]
 
 
-def test_events_that_say_nothing_make_no_block() -> None:
-    """Servers refuse empty blocks when they come back."""
+def test_empty_events_give_no_block() -> None:
+    """Servers refuse empty blocks when clients send them back."""
     life = RecordingWriter()
     life.text("m", "")
     life.reasoning("r", "")
@@ -573,7 +573,7 @@ def test_events_that_say_nothing_make_no_block() -> None:
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.booleans())
-def test_a_run_of_deltas_is_the_same_bytes_as_its_deltas(texts: list[str], has_begun: bool) -> None:
+def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_begun: bool) -> None:
     life = RecordingWriter()
     life.text(1, "x")
     life.text(1, "y")
@@ -587,7 +587,7 @@ def test_a_run_of_deltas_is_the_same_bytes_as_its_deltas(texts: list[str], has_b
 
 
 @given(st.text(max_size=5))
-def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
+def test_delta_is_valid_json_for_any_text(text: str) -> None:
     life = RecordingWriter()
     life.text(1, "x")
     life.text(1, text)
@@ -595,7 +595,7 @@ def test_a_delta_is_valid_json_whatever_it_holds(text: str) -> None:
     assert life.client_stream().message["content"] == [{"type": "text", "text": "x" + text}]
 
 
-def test_the_model_has_the_name_that_the_client_knows() -> None:
+def test_model_has_the_name_of_the_request() -> None:
     life = RecordingWriter()
     life.complete()
     assert life.client_stream(Request(model="claude-x")).message["model"] == "claude-x"

@@ -1,4 +1,4 @@
-"""A Messages server's stream, behaviour by behaviour; the recordings show whole ones."""
+"""A Messages server's stream, behaviour by behaviour; the recordings show whole streams."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.nesting import MAX_NESTING
 
 
-def test_text_and_call_in_one_answer_are_both_told() -> None:
+def test_text_and_call_in_one_answer_are_both_delivered() -> None:
     reading = read(
         *text(0, "Look: "), begin(1, type="tool_use", id="t", name="get_time", input={}), stop(1), stop="tool_use"
     )
     assert reading.summary == ["OutputText: Look: ", "t = get_time({})", "completed"]
 
 
-def test_nothing_is_told_after_the_end() -> None:
+def test_events_after_the_end_are_ignored() -> None:
     """STR-7."""
     to_hub = reader()
     for event in ({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}):
@@ -29,7 +29,7 @@ def test_nothing_is_told_after_the_end() -> None:
     assert to_hub.finish() == []
 
 
-def test_a_stream_that_breaks_off_tells_the_given_error() -> None:
+def test_error_passed_to_finish_is_emitted() -> None:
     """ITEM-3."""
     to_hub = reader()
     events = [event for one in text(0, "Half")[:2] for event in to_hub.feed(frame(one))]
@@ -39,7 +39,7 @@ def test_a_stream_that_breaks_off_tells_the_given_error() -> None:
     assert to_hub.error.code == "upstream_timeout"
 
 
-def test_white_space_is_no_event() -> None:
+def test_blank_data_is_ignored() -> None:
     assert read(b"  ", *text(0, "x")).summary == ["OutputText: x", "completed"]
 
 
@@ -50,13 +50,13 @@ def test_invalid_event_fails_the_answer(data: bytes) -> None:
     assert reading.summary == ["failed: upstream_invalid_response"]
 
 
-def test_an_error_that_cannot_be_read_is_an_error_all_the_same() -> None:
+def test_undecodable_error_event_fails_the_response() -> None:
     """ERR-4."""
     assert read_frames([sse.Frame("error", b"nonsense")]).summary == ["failed: upstream_error"]
     assert read_frames([sse.Frame("error", b'{"type":"error"}')]).summary == ["failed: upstream_error"]
 
 
-def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
+def test_text_of_two_open_blocks_stays_separate() -> None:
     reading = read(
         begin(0, type="text", text=""),
         delta(0, type="text_delta", text="a"),
@@ -74,7 +74,7 @@ def test_text_for_two_open_blocks_goes_to_each_of_them() -> None:
     assert reading.summary == ["OutputText: abcd", "OutputText: XY", "completed"]
 
 
-def test_a_run_ends_where_another_block_speaks() -> None:
+def test_text_run_ends_at_a_delta_of_another_block() -> None:
     to_hub = reader()
     pieces = [
         delta(0, type="text_delta", text="a"),
@@ -90,7 +90,7 @@ def test_a_run_ends_where_another_block_speaks() -> None:
     assert to_hub.text_run(frames, 3) == (None, 3)
 
 
-def test_a_citation_of_nothing_and_one_that_is_none_are_losses() -> None:
+def test_citations_without_text_and_invalid_citations_are_losses() -> None:
     """F-4."""
     nothing = read(begin(0, type="text", text="", citations=[{"type": "char_location"}]), stop(0))
     assert (nothing.summary, nothing.lost) == (["completed"], ["content.citations"])
@@ -98,19 +98,19 @@ def test_a_citation_of_nothing_and_one_that_is_none_are_losses() -> None:
     assert (none.summary, none.lost) == (["OutputText: x", "completed"], ["content.citations"])
 
 
-def test_a_citation_may_come_before_its_block() -> None:
+def test_citation_before_its_block_is_accepted() -> None:
     reading = read(
         delta(0, type="citations_delta", citation={"type": "char_location"}), delta(0, type="text_delta", text="x")
     )
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], [])
 
 
-def test_a_block_that_is_begun_twice_is_two() -> None:
+def test_block_that_is_started_twice_gives_two_items() -> None:
     reading = read(begin(0, type="text", text="one"), begin(0, type="thinking", thinking="two"), stop(0))
     assert reading.summary == ["OutputText: one", "ReasoningText: two", "completed"]
 
 
-def test_blocks_that_cannot_be_read_are_losses() -> None:
+def test_undecodable_blocks_are_losses() -> None:
     """F-4."""
     reading = read(
         begin(0, no_type=1), begin(1, type="text", text=7), {"type": "content_block_start", "index": 2}, *text(3, "x")
@@ -118,7 +118,7 @@ def test_blocks_that_cannot_be_read_are_losses() -> None:
     assert (reading.summary, reading.lost) == (["OutputText: x", "completed"], ["content[0]", "content[1]"])
 
 
-def test_a_call_without_a_name_is_a_loss_and_so_are_its_arguments() -> None:
+def test_call_without_a_name_and_its_arguments_are_losses() -> None:
     """TOOL-3."""
     reading = read(
         begin(0, type="tool_use", id="t", input={}), delta(0, type="input_json_delta", partial_json="{}"), stop(0)
@@ -126,7 +126,7 @@ def test_a_call_without_a_name_is_a_loss_and_so_are_its_arguments() -> None:
     assert (reading.summary, reading.lost) == (["completed"], ["content[0]", "content[0]"])
 
 
-def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
+def test_invalid_names_and_ids_are_replaced() -> None:
     """REQ-8."""
     reading = read(
         *(
@@ -147,7 +147,7 @@ def test_names_and_ids_that_could_not_be_sent_back_are_replaced() -> None:
     assert reading.lost == ["tool_use.id", "tool_use.id", "tool_use.name"]
 
 
-def test_caller_of_a_call_travels_with_it() -> None:
+def test_caller_of_a_call_is_kept() -> None:
     """F-4."""
     caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
     reading = read(
@@ -162,7 +162,7 @@ def test_caller_of_a_call_travels_with_it() -> None:
     assert not second.extra
 
 
-def test_a_custom_call_that_says_more_than_its_one_string_is_a_loss() -> None:
+def test_further_arguments_of_a_custom_call_are_a_loss() -> None:
     """TOOL-1, F-4."""
     reading = read(
         begin(0, type="tool_use", id="a", name="apply_patch", input={}),
@@ -172,7 +172,7 @@ def test_a_custom_call_that_says_more_than_its_one_string_is_a_loss() -> None:
     assert (reading.summary, reading.lost) == (["a = apply_patch[x]", "completed"], ["tool_use.input"])
 
 
-def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
+def test_invalid_input_of_a_server_tool_is_a_loss() -> None:
     """F-4."""
     reading = read(
         begin(0, type="server_tool_use", id="s", name="web_search", input={}),
@@ -186,7 +186,7 @@ def test_the_input_of_a_servers_own_tool_that_is_no_json_is_a_loss() -> None:
     )
 
 
-def test_a_delta_for_a_block_of_another_kind_begins_one() -> None:
+def test_delta_of_another_kind_starts_a_new_item() -> None:
     reading = read(
         begin(0, type="text", text="a"),
         delta(0, type="thinking_delta", thinking="b"),
@@ -205,7 +205,7 @@ def test_empty_deltas_are_ignored() -> None:
     assert (reading.summary, reading.lost) == (["OutputText: a", "completed"], [])
 
 
-def test_a_delta_in_a_form_of_its_own_that_is_no_sound_json_is_a_loss() -> None:
+def test_invalid_json_in_a_native_delta_is_a_loss() -> None:
     """F-4."""
     broken = b'{"type":"content_block_delta","index":0,"delta":{"type":"compaction_delta","content":"\\ud83d"}}'
     reading = read(begin(0, type="compaction", content="x"), broken, stop(0))
@@ -213,7 +213,7 @@ def test_a_delta_in_a_form_of_its_own_that_is_no_sound_json_is_a_loss() -> None:
     assert "content[0]" in reading.lost
 
 
-def test_a_refusal_that_interrupts_closes_what_was_open() -> None:
+def test_refusal_closes_open_items() -> None:
     """STR-11, REQ-3."""
     ending = {"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": {"explanation": "No."}}}
     reading = read(begin(0, type="tool_use", id="a", name="get_time", input={}), ending, stop="refusal")
@@ -232,7 +232,7 @@ def test_invalid_utf8_and_numbers_are_repaired() -> None:
 
 
 def test_invalid_utf8_in_a_block_is_repaired() -> None:
-    """A block is read later than the event that brings it, and may hide them."""
+    """A block is decoded later than its event, and may contain invalid bytes."""
     call = b'{"type":"tool_use","id":"t","name":"f","input":{"a":"x\xff"},"caller":{"b":"\xff"}}'
     streamed = read(b'{"type":"content_block_start","index":0,"content_block":' + call + b"}", stop(0), stop="tool_use")
     assert (streamed.summary, streamed.lost) == (['t = f({"a":"x\ufffd"})', "completed"], ["stream"])
@@ -249,13 +249,13 @@ def test_invalid_utf8_in_a_block_is_repaired() -> None:
         b'{"type":"server_tool_use","id":"s","name":"web_search","input":{"a":1e400}}',
     ],
 )
-def test_block_with_unrepresentable_number_is_left_out(block: bytes) -> None:
+def test_block_with_unrepresentable_number_is_omitted(block: bytes) -> None:
     """F-4."""
     reading = read(b'{"type":"content_block_start","index":0,"content_block":' + block + b"}", stop(0), *text(1, "y"))
     assert (reading.summary, reading.lost) == (["OutputText: y", "completed"], ["content[0]"])
 
 
-def test_citation_with_unrepresentable_number_is_left_out() -> None:
+def test_citation_with_unrepresentable_number_is_omitted() -> None:
     """F-4."""
     citation = b'{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":{"a":1e400}}}'
     reading = read(begin(0, type="text", text="x"), citation, stop(0))
@@ -277,7 +277,7 @@ def test_pending_surrogate_is_replaced_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("place", ["top", "message"])
-def test_usage_of_unknown_form_is_left_out(place: str) -> None:
+def test_usage_of_unknown_form_is_omitted(place: str) -> None:
     """REQ-4, F-4."""
     usage = {"usage": {"input_tokens": "many"}}
     event = (
@@ -301,7 +301,7 @@ DEEP_EVENTS = {
 
 
 @pytest.mark.parametrize("name", DEEP_EVENTS)
-def test_event_nesting_is_bounded(name: str) -> None:
+def test_event_nesting_is_limited(name: str) -> None:
     """REQ-8: an event of the deepest allowed nesting is read, one level more fails the answer."""
     first = begin(0, type="compaction", content=None) if name == "delta" else begin(0, type="text", text="x")
     around = level_of(DEEP_EVENTS[name])
@@ -315,12 +315,12 @@ def test_event_nesting_is_bounded(name: str) -> None:
 
 
 def level_of(event: bytes) -> int:
-    """How many brackets are open where the `%s` of a template stands."""
+    """The number of open brackets at the `%s` of a template."""
     before = event[: event.index(b"%s")]
     return sum(map(before.count, (b"[", b"{"))) - sum(map(before.count, (b"]", b"}")))
 
 
-def test_many_brackets_are_not_deep_ones() -> None:
+def test_many_brackets_are_not_deep_nesting() -> None:
     many = [{"url": "]]", "x": [["[["]]} for _ in range(100)]
     reading = read(begin(0, type="web_search_tool_result", tool_use_id="s", content=many), stop(0))
     assert (len(reading.response.output), reading.lost) == (1, [])
@@ -330,13 +330,13 @@ def whole_of_depth(depth: int) -> bytes:
     return b'{"content":[{"type":"text","text":"x"},{"type":"hologram","of":' + b"[" * depth + b"]" * depth + b"}]}"
 
 
-def test_whole_answer_of_the_deepest_allowed_nesting_is_read() -> None:
+def test_plain_answer_of_the_deepest_allowed_nesting_is_decoded() -> None:
     """REQ-8, F-4."""
     assert list(read_whole(whole_of_depth(MAX_NESTING - 3))[1]) == []
 
 
 @pytest.mark.parametrize("depth", [MAX_NESTING - 2, 900, 5000])
-def test_whole_answer_nested_too_deeply_is_invalid(depth: int) -> None:
+def test_plain_answer_nested_too_deeply_is_invalid(depth: int) -> None:
     """REQ-8."""
     with pytest.raises(UpstreamFault) as raised:
         read_whole(whole_of_depth(depth))

@@ -1,4 +1,4 @@
-"""The conversation that a Messages server is sent: turns, calls and results, system texts, thoughts."""
+"""The conversation for a Messages server: turns, calls and results, system texts, thoughts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def thought(text: str, signature: str = "s", maker: str = "messages") -> Reasoni
 
 
 def sent(*items: ItemParam, wire: MessagesWire = RICH) -> tuple[list[str], list[str]]:
-    """A line for each message, and the paths of what was lost."""
+    """A line for each message, and the paths of the losses."""
     body, losses = ask(Request(model="m", input=list(items)), wire)
     return [f"{message['role']}: {', '.join(map(_block, message['content']))}" for message in body["messages"]], [
         loss.path for loss in losses
@@ -89,7 +89,7 @@ def _block(block: dict[str, Any]) -> str:
 # Turns.
 
 
-def test_words_of_one_speaker_are_one_turn() -> None:
+def test_consecutive_messages_of_one_role_are_one_turn() -> None:
     """E-5."""
     assert sent(user("a"), user("b"), assistant("c"), assistant("d"), user("e")) == (
         ["user: a, b", "assistant: c, d", "user: e"],
@@ -97,13 +97,13 @@ def test_words_of_one_speaker_are_one_turn() -> None:
     )
 
 
-def test_parallel_calls_are_one_turn_and_their_results_first_in_the_next() -> None:
-    """E-2: interleaved pairs are regrouped; what the user says next follows."""
+def test_parallel_calls_are_one_turn_and_results_start_the_next() -> None:
+    """E-2: interleaved pairs are regrouped; the next user message follows."""
     lines, lost = sent(user("q"), call("a"), call("b"), output("b", "2"), output("a", "1"), user("and?"))
     assert (lines, lost) == (["user: q", "assistant: a(), b()", "user: a=1, b=2, and?"], [])
 
 
-def test_calls_stand_behind_the_words_of_their_turn() -> None:
+def test_calls_follow_the_text_of_their_turn() -> None:
     """E-2."""
     lines, _ = sent(user("q"), call("a"), assistant("wait"), output("a"))
     assert lines == ["user: q", "assistant: wait, a()", "user: a=ok"]
@@ -128,17 +128,17 @@ def test_empty_input_is_refused() -> None:
         ask(Request(model="m", input=[]))
 
 
-def test_blank_texts_are_left_out_with_a_loss() -> None:
+def test_blank_texts_are_omitted_with_a_loss() -> None:
     """F-4."""
     assert sent(user("a"), assistant(""), user(" \n")) == (["user: a"], ["input[1].content", "input[2].content"])
 
 
-def test_white_space_after_the_assistants_last_words_is_left_out() -> None:
+def test_trailing_white_space_of_the_last_assistant_text_is_removed() -> None:
     """F-4."""
     assert sent(user("a"), assistant("b \n")) == (["user: a", "assistant: b"], ["input"])
 
 
-def test_fields_and_items_without_a_place_are_losses() -> None:
+def test_unsupported_fields_and_items_are_losses() -> None:
     """F-4."""
     said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
     _, lost = sent(
@@ -150,7 +150,7 @@ def test_fields_and_items_without_a_place_are_losses() -> None:
 # System.
 
 
-def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
+def test_leading_system_texts_become_system_blocks() -> None:
     body, losses = ask(
         Request(
             model="m", instructions="I", input=[system("S"), MessageParam(role="developer", content="D"), user("u")]
@@ -172,7 +172,7 @@ def test_leading_system_texts_stand_at_the_top_in_blocks() -> None:
         (TOP, ["user: a", "assistant: b", "user: c"], ["input[1]", "input[2]"]),
     ],
 )
-def test_system_text_in_mid_conversation_stands_where_the_server_takes_it(
+def test_system_text_in_the_middle_is_placed_by_the_wire_option(
     wire: MessagesWire, lines: list[str], lost: list[str]
 ) -> None:
     """E-5, F-4."""
@@ -184,12 +184,12 @@ def test_blank_system_text_is_not_marked() -> None:
     assert lines == ["user: a", "assistant: b", "user: c"]
 
 
-def test_system_message_waits_for_a_user_message() -> None:
-    """It must stand before the assistant's, or at the end."""
+def test_system_message_is_moved_after_the_next_user_message() -> None:
+    """It must precede an assistant message, or be at the end."""
     assert sent(user("a"), system("S"), user("b")) == (["user: a, b", "system: S"], ["input[2]"])
 
 
-def test_a_system_message_that_follows_no_user_is_the_users_text() -> None:
+def test_system_message_without_a_preceding_user_becomes_user_text() -> None:
     """F-4."""
     lines, lost = sent(user("a"), assistant("b"), system("S"), assistant("c"), user("d"))
     assert lines == ["user: a", "assistant: b", "user: <system>\nS\n</system>", "assistant: c", "user: d"]
@@ -199,7 +199,7 @@ def test_a_system_message_that_follows_no_user_is_the_users_text() -> None:
 # Calls and results.
 
 
-def test_ids_that_a_server_refuses_are_mapped_and_their_results_too() -> None:
+def test_unsupported_call_ids_are_mapped_for_calls_and_results() -> None:
     """REQ-8: a pure function of the id."""
     body, losses = ask(Request(model="m", input=[user("q"), call("a:b/c"), output("a:b/c")]))
     id = body["messages"][1]["content"][0]["id"]
@@ -209,7 +209,7 @@ def test_ids_that_a_server_refuses_are_mapped_and_their_results_too() -> None:
     assert len(outgoing_call_id("x" * 70)) <= 64
 
 
-def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
+def test_repeated_call_id_in_a_later_turn_is_replaced() -> None:
     """Ids are unique over the whole conversation there."""
     lines, _ = sent(user("q"), call("a"), output("a", "1"), call("a"), output("a", "2"), call("a"), output("a", "3"))
     results = [line.partition("=")[2] for line in lines if "=" in line]
@@ -218,7 +218,7 @@ def test_an_id_that_comes_again_in_a_later_turn_is_another() -> None:
     assert len(set(calls)) == 3
 
 
-def test_arguments_are_an_object_whatever_they_were() -> None:
+def test_arguments_are_always_an_object() -> None:
     """F-4."""
     items: list[ItemParam] = [
         user("q"),
@@ -233,14 +233,14 @@ def test_arguments_are_an_object_whatever_they_were() -> None:
     assert lost == ["input[3].arguments", "input[4].arguments"]
 
 
-def test_a_custom_call_is_one_of_one_string() -> None:
+def test_custom_call_has_one_string_as_input() -> None:
     """TOOL-1."""
     custom = CustomToolCallParam(call_id="a", name="patch", input="text")
     lines, lost = sent(user("q"), custom, CustomToolCallOutputParam(call_id="a", output="done"))
     assert (lines[1:], lost) == (["assistant: a({'input': 'text'})", "user: a=done"], [])
 
 
-def test_images_stay_in_results() -> None:
+def test_images_in_results_are_kept() -> None:
     """TOOL-6."""
     lines, lost = sent(
         user("q"), call("a"), output("a", [InputText(text="see"), InputImageParam(image_url="https://i/1.png")])
@@ -261,19 +261,19 @@ def test_images_stay_in_results() -> None:
     ],
 )
 def test_failed_tool_is_marked_by_the_field_or_in_the_text(given: Any, is_error: bool | None, content: Any) -> None:
-    """F-4: servers refuse the field beside more than text, and beside nothing."""
+    """F-4: servers refuse the field together with other content than text, and without content."""
     body, losses = ask(Request(model="m", input=[user("q"), call("a"), output("a", given, extra=ERROR_MARK)]))
     [block] = body["messages"][2]["content"]
     assert (block.get("is_error"), block["content"]) == (is_error, content)
     assert list(losses) == []
 
 
-def test_a_result_of_nothing_has_no_content() -> None:
+def test_empty_result_has_no_content() -> None:
     body, _ = ask(Request(model="m", input=[user("q"), call("a"), output("a", [])]))
     assert body["messages"][2]["content"] == [{"type": "tool_result", "tool_use_id": "a"}]
 
 
-def test_marks_on_calls_and_results_go_back() -> None:
+def test_cache_control_of_calls_and_results_is_sent() -> None:
     """E-4."""
     mark = {"cache_control": Raw(b'{"type":"ephemeral"}'), "note": Raw(b"1")}
     body, losses = ask(Request(model="m", input=[user("q"), call("a", extra=mark), output("a", extra=mark)]))
@@ -305,18 +305,18 @@ def test_reasoning_of_this_server_is_unsealed_in_place_RSN2() -> None:
         ReasoningParam(summary=[], encrypted_content=UNSET),
     ],
 )
-def test_foreign_or_unsigned_reasoning_is_left_out_RSN3(foreign: ReasoningParam) -> None:
+def test_foreign_or_unsigned_reasoning_is_omitted_RSN3(foreign: ReasoningParam) -> None:
     assert sent(user("q"), foreign, assistant("b"), user("c")) == (["user: q", "assistant: b", "user: c"], ["input[1]"])
 
 
-def test_unsigned_thoughts_go_back_to_a_server_that_takes_them_RSN2() -> None:
+def test_unsigned_thoughts_are_returned_if_supported_RSN2() -> None:
     wire = MessagesWire(unsigned_thinking=True)
     body, losses = _unjudged(Request(model="m", input=[user("q"), thought("x", signature=""), assistant("b")]), wire)
     assert body["messages"][1]["content"][0] == {"type": "thinking", "thinking": "x", "signature": ""}
     assert losses == []
 
 
-def test_thoughts_without_following_block_are_left_out_RSN3() -> None:
+def test_thoughts_without_a_following_block_are_omitted_RSN3() -> None:
     """Servers refuse them at the end of a turn."""
     assert sent(user("q"), thought("x"), user("r"), assistant("b"), thought("y")) == (
         ["user: q, r", "assistant: b"],

@@ -52,14 +52,14 @@ def user_parts(*blocks: dict[str, Any]) -> Any:
     return message.content
 
 
-def test_system_text_that_is_a_string_becomes_instructions() -> None:
+def test_system_string_becomes_instructions() -> None:
     """E-4."""
     assert read(system="be brief")[0].instructions == "be brief"
     assert read(system="")[0].instructions is UNSET
 
 
-def test_system_blocks_keep_their_marks() -> None:
-    """E-4: a mark for the cache goes to a server of this dialect as it came."""
+def test_system_blocks_keep_their_cache_control() -> None:
+    """E-4: cache marks are sent unchanged to a server of this dialect."""
     first, _ = items_of(
         [{"role": "user", "content": "x"}],
         system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}],
@@ -67,7 +67,7 @@ def test_system_blocks_keep_their_marks() -> None:
     assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=KEPT)])
 
 
-def test_system_messages_in_mid_conversation_stay_in_their_place() -> None:
+def test_system_messages_in_the_middle_keep_their_place() -> None:
     """E-5."""
     added = {"type": "tool_addition", "tool": {"name": "t"}}
     items = items_of(
@@ -83,8 +83,8 @@ def test_system_messages_in_mid_conversation_stay_in_their_place() -> None:
     assert middle.content == [UnknownContent(kind="messages:tool_addition", raw=Raw(json.dumps(added).encode()))]
 
 
-def test_an_assistants_turn_comes_apart_in_its_order() -> None:
-    """E-1, RSN-1: thoughts, words and calls, each an item of its own; interleaved thinking keeps its places."""
+def test_assistant_message_is_split_into_items_in_order() -> None:
+    """E-1, RSN-1: thoughts, text and calls, each a separate item; interleaved thinking keeps its place."""
     items = assistant_items(
         {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
         {"type": "redacted_thinking", "data": "sealed"},
@@ -106,15 +106,15 @@ def test_an_assistants_turn_comes_apart_in_its_order() -> None:
     ]
 
 
-def test_thinking_that_nobody_signed_has_no_seal() -> None:
+def test_unsigned_thinking_has_no_seal() -> None:
     """RSN-3."""
     assert assistant_items({"type": "thinking", "thinking": "hm", "signature": ""}) == [
         ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
     ]
 
 
-def test_results_come_apart_from_what_the_user_said() -> None:
-    """E-2: several in one message, in their order, images kept, and whether the tool failed."""
+def test_tool_results_are_separated_from_user_text() -> None:
+    """E-2: several in one message, in order, images kept, with the mark of a failed tool."""
     items = items_of(
         [
             {
@@ -164,7 +164,7 @@ def test_results_come_apart_from_what_the_user_said() -> None:
         ({"type": "file", "file_id": "file_1"}, InputImageParam(file_id="file_1")),
     ],
 )
-def test_images_come_from_three_places(source: dict[str, Any], part: InputImageParam) -> None:
+def test_images_are_decoded_from_three_sources(source: dict[str, Any], part: InputImageParam) -> None:
     assert user_parts({"type": "image", "source": source}) == [part]
 
 
@@ -185,11 +185,11 @@ def test_images_come_from_three_places(source: dict[str, Any], part: InputImageP
         ({"type": "file", "file_id": "file_1"}, InputFileParam(file_id="file_1", filename="t")),
     ],
 )
-def test_documents_come_from_four_places(source: dict[str, Any], part: InputFileParam) -> None:
+def test_documents_are_decoded_from_four_sources(source: dict[str, Any], part: InputFileParam) -> None:
     assert user_parts({"type": "document", "source": source, "title": "t"}) == [part]
 
 
-def test_document_members_travel_with_the_document() -> None:
+def test_document_members_are_kept_with_the_document() -> None:
     (part,) = user_parts(
         {
             "type": "document",
@@ -212,15 +212,15 @@ def test_document_members_travel_with_the_document() -> None:
         {"type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "x"}]}, "title": "t"},
     ],
 )
-def test_native_blocks_travel_unchanged(block: dict[str, Any]) -> None:
+def test_native_blocks_are_passed_through(block: dict[str, Any]) -> None:
     """ITEM-5."""
     (part,) = user_parts(block)
     assert isinstance(part, UnknownContent)
     assert (part.kind, json.loads(bytes(part.raw))) == (f"messages:{block['type']}", block)
 
 
-def test_blocks_of_hosted_tools_are_items_in_their_place() -> None:
-    """ITEM-5: what the server ran itself, between what the model said before and after."""
+def test_blocks_of_hosted_tools_become_items_in_place() -> None:
+    """ITEM-5: calls that the server ran itself, between the model's texts before and after."""
     used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     before, use, result, after = assistant_items(

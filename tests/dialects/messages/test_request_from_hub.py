@@ -34,12 +34,12 @@ from antiphon.protocol.tools import FunctionToolParam
 MANY = settings(max_examples=30)
 
 
-# The laws. Hints about caching are made up in these conversations, and no server would take them.
+# The laws. Cache hints are random in these conversations, and no server would accept them.
 
 
 @MANY
 @given(requests(orphans=True), wires())
-def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: MessagesWire) -> None:
+def test_sent_body_is_accepted_by_servers_of_every_habit_E5(request: Request, wire: MessagesWire) -> None:
     _ask_if_not_empty(_without_hints(request), wire)
 
 
@@ -50,13 +50,13 @@ def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: Mes
     body, losses = _ask_if_not_empty(request, wire)
     sent = [text for _, text in _strings(body)]
     for path, text in _strings(json.loads(codec.encode(request))):
-        # Reasoning that is all sealed is reported as a whole.
+        # Reasoning that is only sealed is reported as a whole.
         if marks_of(text):
             assert any(text.strip() in other for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
 
 def _ask_if_not_empty(request: Request, wire: MessagesWire) -> tuple[dict[str, Any], Losses]:
-    """Empty messages alone are refused, which is no matter of these laws."""
+    """Requests with only empty messages are refused, which these laws do not cover."""
     try:
         return ask(request, wire)
     except InvalidValue:
@@ -67,7 +67,7 @@ def _ask_if_not_empty(request: Request, wire: MessagesWire) -> tuple[dict[str, A
 
 
 def sent(wire: MessagesWire = RICH, **fields: Any) -> tuple[dict[str, Any], list[str]]:
-    """The settings of the body that is sent, and the paths of what was lost."""
+    """The settings of the sent body, and the paths of the losses."""
     body, losses = ask(Request(**{"model": "m", "input": "q", **fields}), wire)
     return {name: value for name, value in body.items() if name not in ("model", "messages")}, [
         loss.path for loss in losses
@@ -114,13 +114,13 @@ def test_max_tokens_is_always_sent() -> None:
         ({"reasoning": ReasoningConfigParam(extra={"x": Raw(b"1")})}, {}, ["reasoning.x"]),
     ],
 )
-def test_a_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(
+def test_setting_is_sent_or_named_as_a_loss_REQ5_REQ6(
     fields: dict[str, Any], settings: dict[str, Any], lost: list[str]
 ) -> None:
     assert sent(**fields) == ({"max_tokens": 32_000, **settings}, lost)
 
 
-def test_a_server_without_a_place_for_a_setting_is_not_sent_it_REQ6() -> None:
+def test_unsupported_settings_are_not_sent_REQ6() -> None:
     bare = MessagesWire(fields=())
     asked = {"temperature": 1, "top_p": 1, "user": "u", "service_tier": "auto", "prompt_cache_key": "k"}
     body, lost = sent(bare, **asked, extra={"chat:stop": raw("x"), "messages:top_k": raw(4)})
@@ -128,7 +128,7 @@ def test_a_server_without_a_place_for_a_setting_is_not_sent_it_REQ6() -> None:
     assert lost == ["temperature", "top_p", "messages:top_k", "chat:stop", "user", "service_tier", "prompt_cache_key"]
 
 
-def test_servers_that_sample_by_both_are_sent_both() -> None:
+def test_temperature_and_top_p_are_both_sent_if_supported() -> None:
     body, _ = request_from_hub(Request(model="m", input="q", temperature=0.5, top_p=0.5), MessagesWire())
     assert (json.loads(body)["temperature"], json.loads(body)["top_p"]) == (0.5, 0.5)
 
@@ -148,7 +148,7 @@ def test_servers_that_sample_by_both_are_sent_both() -> None:
         ({"messages:context_management": {"edits": []}}, {"context_management": {"edits": []}}, []),
     ],
 )
-def test_fields_of_clients_of_this_dialect_go_out_under_their_own_names_REQ7(
+def test_native_fields_are_sent_under_their_own_names_REQ7(
     extra: dict[str, Any], settings: dict[str, Any], lost: list[str]
 ) -> None:
     given = {name: raw(value) for name, value in extra.items()}
@@ -167,7 +167,7 @@ def test_stream_options_of_chat_clients_are_no_loss() -> None:
     assert sent(extra={"chat:stream_options": raw({"include_usage": True})}) == ({"max_tokens": 32_000}, [])
 
 
-def test_unknown_fields_pass_where_the_profile_says_so() -> None:
+def test_unknown_fields_pass_if_the_profile_allows() -> None:
     """REQ-7."""
     body, losses = request_from_hub(
         Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",))
@@ -176,13 +176,13 @@ def test_unknown_fields_pass_where_the_profile_says_so() -> None:
 
 
 @pytest.mark.parametrize("name", ["context_management", "mcp_servers", "compaction"])
-def test_fields_of_features_in_test_are_a_loss_where_no_header_asks_for_them(name: str) -> None:
-    """REQ-7: a server that is not told of a feature refuses its fields."""
+def test_beta_fields_without_their_header_are_a_loss(name: str) -> None:
+    """REQ-7: a server refuses the fields of a feature without its header."""
     body, lost = sent(MessagesWire(), extra={f"messages:{name}": raw({})})
     assert (body, lost) == ({"max_tokens": 32_000}, [f"messages:{name}"])
 
 
-def test_words_for_effort_are_a_loss_where_the_server_has_none() -> None:
+def test_effort_is_a_loss_if_the_server_has_no_levels() -> None:
     """RSN-4."""
     body, lost = sent(MessagesWire(), extra={"messages:output_config": raw({"effort": "max"})})
     assert (body, lost) == ({"max_tokens": 32_000}, ["output_config.effort"])
@@ -213,11 +213,11 @@ SCHEMA: dict[str, Any] = {
         ),
     ],
 )
-def test_the_form_of_the_output_reaches_the_server_REQ1(format: Any, settings: dict[str, Any], lost: list[str]) -> None:
+def test_output_format_is_sent_REQ1(format: Any, settings: dict[str, Any], lost: list[str]) -> None:
     assert sent(text=TextParam(format=format)) == ({"max_tokens": 32_000, **settings}, lost)
 
 
-def test_the_older_place_for_the_form_of_the_output_is_used_where_it_is_the_only_one_REQ1() -> None:
+def test_output_format_field_is_used_if_configured_REQ1() -> None:
     wire = MessagesWire(json_output="output_format")
     body, lost = sent(wire, text=TextParam(format=JsonSchemaFormatParam(schema=SCHEMA)))
     assert (body["output_format"], lost) == ({"type": "json_schema", "schema": SCHEMA}, [])

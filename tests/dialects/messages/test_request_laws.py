@@ -172,7 +172,7 @@ def texts_in(value: Any) -> set[str]:
 
 
 @given(bodies())
-def test_a_messages_server_gets_what_a_messages_client_sent(body: dict[str, Any]) -> None:
+def test_request_of_a_messages_client_reaches_a_messages_server_unchanged(body: dict[str, Any]) -> None:
     """Law (d), RSN-2, E-4: cache marks, signatures, hosted blocks and settings are unchanged, and nothing is lost."""
     request, losses = request_to_hub(json.dumps(body).encode())
     sent, more = request_from_hub(request, WIRE)
@@ -200,7 +200,7 @@ def test_other_servers_get_every_text_or_a_loss_names_it(body: dict[str, Any]) -
 
 @given(requests())
 def test_server_body_survives_reading_and_writing(request: Request) -> None:
-    """Law (d), hub → messages → hub → messages: the second time there is nothing left to lose."""
+    """Law (d), hub → messages → hub → messages: the second time nothing is left to lose."""
     try:
         body, _ = request_from_hub(request, WIRE)
     except ApiError:

@@ -1,4 +1,4 @@
-"""A Messages client's request, read: the settings, and what an agent really sends."""
+"""A Messages client's request, decoded: the settings, and the request of a real agent."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def extra_in(request: Request) -> dict[str, Any]:
     return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
 
 
-def test_the_smallest_request() -> None:
-    """RSN-2: what is sealed is always to be told, since it lives in the client's history; nothing is stored."""
+def test_minimal_request_is_decoded() -> None:
+    """RSN-2: sealed reasoning is always requested, since the client's history contains it; nothing is stored."""
     request, losses = read()
     assert request == Request(
         model="m",
@@ -32,7 +32,7 @@ def test_the_smallest_request() -> None:
     assert list(losses) == []
 
 
-def test_settings_have_their_places() -> None:
+def test_settings_are_decoded() -> None:
     """REQ-5."""
     request, losses = read(
         temperature=0.5,
@@ -50,17 +50,17 @@ def test_settings_have_their_places() -> None:
 
 @pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}, {}])
 def test_thread_is_refused(thread: Any) -> None:
-    """REQ-6: without the server's memory of it, the request is another one."""
+    """REQ-6: without the server's stored thread, the request would mean something else."""
     with pytest.raises(UnsupportedParameter, match="whole conversation") as caught:
         read(thread=thread)
     assert caught.value.param == "thread"
 
 
-def test_thread_of_null_is_no_thread() -> None:
+def test_null_thread_is_accepted() -> None:
     assert read(thread=None)[0] == read()[0]
 
 
-def test_native_fields_travel_under_their_names() -> None:
+def test_native_fields_are_passed_through_under_their_names() -> None:
     """REQ-7, F-4."""
     edits = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
     request, losses = read(
@@ -84,7 +84,7 @@ def test_native_fields_travel_under_their_names() -> None:
     assert list(losses) == []
 
 
-def test_nulls_set_nothing() -> None:
+def test_null_fields_set_nothing() -> None:
     request, losses = read(
         top_k=None,
         stop_sequences=None,
@@ -136,7 +136,7 @@ def test_nulls_set_nothing() -> None:
         ),
     ],
 )
-def test_thinking_becomes_effort_and_travels_unchanged(
+def test_thinking_becomes_effort_and_is_passed_through(
     members: dict[str, Any], effort: str | None, carried: dict[str, Any] | None
 ) -> None:
     """RSN-4."""
@@ -148,7 +148,7 @@ def test_thinking_becomes_effort_and_travels_unchanged(
 
 
 @pytest.mark.parametrize("place", ["output_config", "output_format"])
-def test_the_form_of_the_output_has_two_places(place: str) -> None:
+def test_output_format_is_decoded_from_both_fields(place: str) -> None:
     """REQ-1."""
     format = {"type": "json_schema", "schema": {"type": "object"}}
     request, losses = read(**{place: {"format": format} if place == "output_config" else format})
@@ -158,7 +158,7 @@ def test_the_form_of_the_output_has_two_places(place: str) -> None:
     assert list(losses) == []
 
 
-def test_unknown_output_format_travels_unchanged() -> None:
+def test_unknown_output_format_is_passed_through() -> None:
     request, losses = read(output_config={"format": {"type": "grammar", "g": 1}})
     assert extra_in(request) == {"messages:output_config": {"format": {"type": "grammar", "g": 1}}}
     assert list(losses) == []

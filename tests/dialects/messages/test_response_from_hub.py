@@ -1,4 +1,4 @@
-"""A response as one whole message."""
+"""A response as one plain message."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def whole(life: RecordingWriter) -> dict[str, Any]:
     return told
 
 
-def test_a_whole_message_has_every_block_in_its_order() -> None:
+def test_plain_message_has_every_block_in_order() -> None:
     """STR-14, E-3, RSN-2."""
     block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     life = RecordingWriter()
@@ -65,7 +65,7 @@ def test_a_whole_message_has_every_block_in_its_order() -> None:
     }
 
 
-def test_an_answer_that_was_cut_by_length_says_so() -> None:
+def test_answer_at_the_token_limit_has_stop_reason_max_tokens() -> None:
     """REQ-3."""
     life = RecordingWriter()
     life.text("m", "half")
@@ -87,13 +87,13 @@ def failed(code: str) -> Response:
         ("tool_not_allowed", 500, "model_error"),
     ],
 )
-def test_a_response_that_failed_is_its_error(code: str, status: int, type: str) -> None:
+def test_failed_response_raises_its_error(code: str, status: int, type: str) -> None:
     """ERR-1."""
     with pytest.raises(ApiError, match="what went wrong") as raised:
         response_from_hub(failed(code), REQUEST)
     assert (raised.value.code, raised.value.status, raised.value.type) == (code, status, type)
 
 
-def test_a_response_that_does_not_say_why_it_has_no_end_is_an_error_too() -> None:
+def test_unfinished_response_without_error_is_refused() -> None:
     with pytest.raises(ApiError, match="the response is cancelled, and does not say why"):
         response_from_hub(replace(RecordingWriter().response, status="cancelled"), REQUEST)

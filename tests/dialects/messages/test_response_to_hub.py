@@ -1,4 +1,4 @@
-"""Whole answers of a Messages server. What they say is held equal to streams by the recordings."""
+"""Plain answers of a Messages server. The recordings show that they equal streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.dialects.messages.reading import read_whole, summary_of
 from antiphon.errors import ApiError, UpstreamFault
 
 
-def test_an_answer_without_a_stop_reason_is_whole() -> None:
+def test_answer_without_a_stop_reason_is_complete() -> None:
     response, losses = read_whole({"content": [{"type": "text", "text": "x"}]})
     assert summary_of(response) == ["OutputText: x", "completed"]
     assert not list(losses)
@@ -39,7 +39,7 @@ def test_body_that_is_not_a_message_is_an_upstream_fault(body: bytes) -> None:
         ({"type": "billing_error", "message": "Your credit is too low"}, 502, "upstream_auth_failed"),
     ],
 )
-def test_an_error_in_place_of_an_answer_is_raised(error: object, status: int, code: str) -> None:
+def test_error_in_place_of_an_answer_is_raised(error: object, status: int, code: str) -> None:
     """ERR-4."""
     with pytest.raises(ApiError) as raised:
         read_whole({"type": "error", "error": error})

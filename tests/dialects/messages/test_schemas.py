@@ -19,7 +19,7 @@ STRING = {"type": "string"}
 CLOSED: dict[str, Any] = {"type": "object", "properties": {"a": STRING}, "additionalProperties": False}
 
 
-def test_what_the_server_knows_is_kept() -> None:
+def test_supported_keywords_are_kept() -> None:
     losses = Losses()
     schema = {
         **CLOSED,
@@ -30,7 +30,7 @@ def test_what_the_server_knows_is_kept() -> None:
     assert not list(losses)
 
 
-def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
+def test_unsupported_keywords_are_removed_with_a_loss() -> None:
     """F-4."""
     losses = Losses()
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}
@@ -64,21 +64,21 @@ def test_what_it_does_not_know_is_left_out_with_a_loss() -> None:
         {"type": "string", "enum": 5},
     ],
 )
-def test_what_leaves_open_what_a_value_is_cannot_be_enforced(schema: dict[str, Any]) -> None:
+def test_schema_without_a_definite_type_is_not_enforceable(schema: dict[str, Any]) -> None:
     losses = Losses()
     assert enforceable_schema(schema, "s", losses) is None
     assert not list(losses)
 
 
-def test_definition_that_many_references_lead_to_is_looked_at_once() -> None:
-    """Faults: thirty definitions that each refer twice to the next one would be looked at a billion times."""
+def test_definition_with_many_references_is_visited_once() -> None:
+    """Faults: thirty definitions that each refer twice to the next one would be visited a billion times."""
     few, many = (calls_of(lambda: enforceable_schema(doubling_references(levels), "s", Losses())) for levels in (8, 16))  # noqa: B023
     assert many < 3 * few
     assert enforceable_schema(doubling_references(30), "s", Losses()) is not None
 
 
 def test_long_chain_of_references_is_followed_to_its_end() -> None:
-    """Faults: six hundred steps, which would be more levels than the interpreter has."""
+    """Faults: six hundred steps, which would exceed the recursion limit."""
     links = {f"d{at}": {"type": "array", "items": {"$ref": f"#/$defs/d{at + 1}"}} for at in range(600)}
     assert enforceable_schema({"$defs": {**links, "d600": STRING}, "$ref": "#/$defs/d0"}, "s", Losses()) is not None
     assert enforceable_schema({"$defs": {**links, "d600": {}}, "$ref": "#/$defs/d0"}, "s", Losses()) is None
@@ -88,12 +88,12 @@ def test_long_chain_of_references_is_followed_to_its_end() -> None:
     )
 
 
-def test_values_of_an_enum_are_looked_at_without_a_call_for_each() -> None:
+def test_enum_values_are_checked_without_a_call_for_each() -> None:
     schema = {"type": "string", "enum": ["x"] * 50_000}
     assert calls_of(lambda: enforceable_schema(schema, "s", Losses())) < 200
 
 
-def test_schemas_of_one_request_have_a_bound_together() -> None:
+def test_schemas_of_one_request_have_a_common_limit() -> None:
     """Faults."""
     budget = SchemaBudget()
     for _ in range(10):

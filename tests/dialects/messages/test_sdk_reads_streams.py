@@ -1,4 +1,4 @@
-"""The API's official SDK reads what we write: streams by its own accumulator, whole answers, errors."""
+"""The API's official SDK reads our output: streams by its own accumulator, plain answers, errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "u
 
 
 def client_of(status: int, body: bytes, kind: str = "application/json") -> anthropic.Anthropic:
-    """A client of a server that gives one answer, whatever it is asked."""
+    """A client of a server with one answer for every request."""
     answer = httpx2.MockTransport(lambda _: httpx2.Response(status, content=body, headers={"content-type": kind}))
     http = httpx2.Client(transport=answer)
     return anthropic.Anthropic(api_key="k", base_url="http://server.invalid", http_client=http, max_retries=0)
@@ -37,7 +37,7 @@ def streamed(events: list[StreamEvent]) -> anthropic.types.Message:
 
 
 def members_of(message: anthropic.types.Message) -> dict[str, Any]:
-    """Without the order of thoughts, which a stream tells as they come."""
+    """Without the order of thoughts, which a stream sends as they arrive."""
     members = message.model_dump(exclude_none=True)
     for block in members["content"]:
         if block["type"] == "thinking":
@@ -46,8 +46,8 @@ def members_of(message: anthropic.types.Message) -> dict[str, Any]:
 
 
 @given(written(("complete", "incomplete")))
-def test_the_sdk_reads_a_stream_to_the_same_message_as_the_whole_answer(life: Written) -> None:
-    """STR-14, law (d). Arguments that are no JSON are the one thing that it refuses."""
+def test_sdk_accumulates_a_stream_to_the_plain_message(life: Written) -> None:
+    """STR-14, law (d). It refuses only arguments that are no JSON."""
     calls = [item for item in life.response.output if isinstance(item, FunctionCall)]
     customs = [item for item in life.response.output if isinstance(item, CustomToolCall)]
     assume(all(is_json_object(call.arguments or "{}") for call in calls))
@@ -56,7 +56,7 @@ def test_the_sdk_reads_a_stream_to_the_same_message_as_the_whole_answer(life: Wr
     assert members_of(streamed(life.events)) == members_of(client_of(200, body).messages.create(**ASKED))
 
 
-def test_the_sdk_finds_thoughts_text_and_calls_where_it_looks_for_them() -> None:
+def test_sdk_reads_thoughts_text_and_calls() -> None:
     """RSN-2, E-3."""
     life = RecordingWriter()
     life.reasoning("r", "hm")
@@ -79,7 +79,7 @@ def test_the_sdk_finds_thoughts_text_and_calls_where_it_looks_for_them() -> None
     assert message.stop_reason == "tool_use"
 
 
-def test_the_sdk_raises_a_failure_in_mid_stream() -> None:
+def test_sdk_raises_a_failure_during_the_stream() -> None:
     """STR-8."""
     life = RecordingWriter()
     life.text("m", "half")
@@ -99,7 +99,7 @@ def test_the_sdk_raises_a_failure_in_mid_stream() -> None:
         (UpstreamFault("no"), anthropic.InternalServerError),
     ],
 )
-def test_the_sdk_knows_our_errors(error: ApiError, raised: type[anthropic.APIStatusError]) -> None:
+def test_sdk_raises_the_class_of_our_errors(error: ApiError, raised: type[anthropic.APIStatusError]) -> None:
     """ERR-1."""
     status, body = error_from_hub(error)
     with pytest.raises(raised, match="no"):

@@ -28,7 +28,7 @@ def of(name: str) -> Path:
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
-def test_a_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
+def test_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
     """STR-14, law (c)."""
     response, _ = read_whole(path.with_suffix(".json").read_bytes())
     assert read_frames(frames_of(path.read_bytes())).response == response
@@ -71,7 +71,7 @@ def test_text_runs_equal_single_frames(path: Path) -> None:
     assert [*told, *to_hub.finish()] == read_frames(frames).events
 
 
-def test_a_run_has_no_end_in_empty_pieces() -> None:
+def test_text_run_declines_empty_deltas() -> None:
     to_hub = reader()
     start, *others = frames_of(of("text").read_bytes())
     empty = frames_of(b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}\n\n')
@@ -84,8 +84,8 @@ def test_a_run_has_no_end_in_empty_pieces() -> None:
 @pytest.mark.parametrize(
     ("name", "counts"), [("usage_with_cache", (3210, 3000, 7)), ("usage_only_at_the_end", (36, 5, 4))]
 )
-def test_cached_tokens_are_counted_once_and_inside(name: str, counts: tuple[int, int, int]) -> None:
-    """REQ-4: this API counts them apart, the hub inside."""
+def test_cached_tokens_are_counted_once_inside_the_input(name: str, counts: tuple[int, int, int]) -> None:
+    """REQ-4: this API counts them separately, the hub inside the input."""
     usage = _usage(name)
     assert (usage.input_tokens, usage.input_tokens_details.cached_tokens, usage.output_tokens) == counts
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
@@ -132,8 +132,8 @@ def test_values_without_hub_field_are_in_extra(name: str, field: str, value: str
     assert {field: msgspec.json.decode(raw) for field, raw in extra.items()} == {field: value}
 
 
-def test_citations_of_the_web_are_annotations_of_their_block() -> None:
-    """STR-11: with what the server wants back beside them."""
+def test_web_citations_are_annotations_of_their_block() -> None:
+    """STR-11: with the members that the server requires back."""
     message = read_frames(frames_of(of("web_search_with_citations").read_bytes())).response.output[3]
     assert isinstance(message, Message)
     cited, plain = message.content
@@ -151,7 +151,7 @@ def test_citations_of_the_web_are_annotations_of_their_block() -> None:
     assert plain.annotations == []
 
 
-def test_citations_of_documents_are_carried() -> None:
+def test_document_citations_are_passed_through() -> None:
     """F-4."""
     message = read_frames(frames_of(of("citations_of_documents").read_bytes())).response.output[0]
     assert isinstance(message, Message)
@@ -162,7 +162,7 @@ def test_citations_of_documents_are_carried() -> None:
     ]
 
 
-def test_thoughts_without_a_signature_are_sealed_for_servers_that_take_them() -> None:
+def test_unsigned_thoughts_are_sealed_if_the_server_accepts_them() -> None:
     """RSN-2."""
     wire = MessagesWire(maker="other", unsigned_thinking=True)
     said = read_frames(frames_of(of("unsigned_thinking").read_bytes()), wire).summary

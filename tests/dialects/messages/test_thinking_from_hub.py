@@ -1,4 +1,4 @@
-"""RSN-4: effort and summary reach a Messages server in its own form; and what thinking excludes."""
+"""RSN-4: effort and summary are sent in the form of a Messages server; and settings that exclude thinking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOST = ("thinking", "reasoning.effort")
 
 
 def sent(wire: MessagesWire, effort: Any = "high", **fields: Any) -> tuple[Any, list[str]]:
-    """`thinking` and `output_config` of the body, and what was lost."""
+    """`thinking` and `output_config` of the body, and the losses."""
     request = Request(**{"model": "m", "input": "q", "reasoning": ReasoningConfigParam(effort=effort), **fields})
     body, losses = ask(request, wire)
     return (body.get("thinking"), body.get("output_config")), [loss.path for loss in losses]
@@ -54,7 +54,7 @@ def test_effort_is_sent_in_the_form_of_the_server_RSN4(
     assert sent(wire, effort) == ((thinking, config), lost)
 
 
-def test_a_budget_fits_the_limit_of_the_answer_RSN4() -> None:
+def test_thinking_budget_fits_the_output_limit_RSN4() -> None:
     assert sent(BUDGET, max_output_tokens=4000) == (
         ({"type": "enabled", "budget_tokens": 3000}, None),
         ["reasoning.effort"],
@@ -62,7 +62,7 @@ def test_a_budget_fits_the_limit_of_the_answer_RSN4() -> None:
     assert sent(BUDGET, max_output_tokens=1024) == ((None, None), ["reasoning.effort"])
 
 
-def test_a_summary_is_asked_for_where_it_can_be_RSN4() -> None:
+def test_summary_is_requested_if_supported_RSN4() -> None:
     shown = ReasoningConfigParam(effort="low", summary="auto")
     assert sent(RICH, reasoning=shown)[0][0] == {"type": "adaptive", "display": "summarized"}
     assert sent(BUDGET, reasoning=shown)[1] == ["reasoning.summary"]
@@ -116,7 +116,7 @@ def test_client_thinking_is_kept_if_the_server_accepts_it_RSN4(
     assert sent(wire, effort, extra=extra) == ((thinking, config), lost)
 
 
-def test_thinking_of_no_known_kind_is_passed_on_for_the_server_to_judge() -> None:
+def test_thinking_of_unknown_kind_is_passed_through() -> None:
     """REQ-7."""
     for written in ('{"type":"dreaming"}', '{"type":7}', "[]"):
         body, _ = request_from_hub(
@@ -125,7 +125,7 @@ def test_thinking_of_no_known_kind_is_passed_on_for_the_server_to_judge() -> Non
         assert json.loads(body)["thinking"] == json.loads(written)
 
 
-def test_a_forced_call_switches_thinking_off() -> None:
+def test_forced_call_switches_thinking_off() -> None:
     """F-4: servers refuse both together."""
     tools = [FunctionToolParam(name="look")]
     assert sent(RICH, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
@@ -133,7 +133,7 @@ def test_a_forced_call_switches_thinking_off() -> None:
     assert sent(LOW, effort="none", tools=tools, tool_choice="required") == (({"type": "between_tools"}, None), [])
 
 
-def test_a_forced_call_leaves_thinking_to_a_model_that_always_thinks() -> None:
+def test_forced_call_cannot_switch_off_a_model_that_always_thinks() -> None:
     """F-4."""
     tools = [FunctionToolParam(name="look")]
     assert sent(ALWAYS, tools=tools, tool_choice="required") == ((None, None), ["thinking"])
@@ -157,8 +157,8 @@ def test_client_effort_is_mapped_to_an_accepted_value_RSN4(
     assert (json.loads(body).get("output_config"), [loss.path for loss in losses]) == (config, lost)
 
 
-def test_effort_beside_a_budget_goes_with_it_RSN4() -> None:
-    """A client of this dialect may say both; where thinking is switched off, both go."""
+def test_effort_beside_a_budget_is_removed_with_it_RSN4() -> None:
+    """A client of this dialect may send both; if thinking is switched off, both are removed."""
     wire = MessagesWire(
         models=(ModelThinking(names=("*",), thinking=("enabled", "disabled"), efforts=("low", "high")),)
     )
@@ -188,15 +188,15 @@ def test_prefilled_answer_switches_thinking_off() -> None:
         (RICH, [user("q"), call("a"), output("a")], False),
     ],
 )
-def test_a_tool_loop_without_its_thoughts_goes_on_without_thinking_RSN3(
+def test_tool_loop_without_its_thoughts_switches_thinking_off_RSN3(
     wire: MessagesWire, items: list[Any], off: bool
 ) -> None:
-    """Real servers refuse it where they are told to think by a budget."""
+    """Real servers refuse it together with a thinking budget."""
     (thinking, _), lost = sent(wire, input=items)
     assert (thinking["type"] == "disabled", "thinking" in lost) == (off, off)
 
 
-def test_sampling_is_left_out_beside_thinking() -> None:
+def test_sampling_settings_are_omitted_with_thinking() -> None:
     """F-4."""
     asked = {"temperature": 0.5, "top_p": 0.9, "extra": {"messages:top_k": Raw(b"5")}}
     assert sent(RICH, **asked)[1] == ["temperature", "top_p", "messages:top_k"]

@@ -1,4 +1,4 @@
-"""A tool loop with a server that knows its own thoughts again and refuses all others (RSN-2, RSN-3), through both halves."""
+"""A tool loop with a server that recognises its own thoughts and refuses all others (RSN-2, RSN-3), in both directions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ QUESTION: ItemParam = MessageParam(role="user", content="What time is it?")
 
 
 class Server:
-    """The fake, without sockets: what it is asked is judged, what it says is read."""
+    """The test server without sockets: its requests are checked, its answers are decoded."""
 
     def __init__(self, wire: MessagesWire) -> None:
         self._wire = wire
@@ -61,7 +61,7 @@ class Server:
 
 
 def history_of(output: list[Item]) -> list[ItemParam]:
-    """What a client sends back: the output as it came, and what its tool gave."""
+    """The history that a client sends back: the output unchanged, and the tool's result."""
     items = [codec.decode_item_param(codec.encode(item)) for item in output]
     calls = [item.call_id for item in items if isinstance(item, FunctionCallParam)]
     return [QUESTION, *items, *(FunctionCallOutputParam(call_id=id, output="noon") for id in calls)]
@@ -69,7 +69,7 @@ def history_of(output: list[Item]) -> list[ItemParam]:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("wire", [ADAPTIVE, BUDGET], ids=lambda wire: wire.thinking)
-def test_a_server_gets_its_thoughts_back_and_knows_them_RSN2(wire: MessagesWire, stream: bool) -> None:
+def test_server_recognises_its_returned_thoughts_RSN2(wire: MessagesWire, stream: bool) -> None:
     server = Server(wire)
     first, _ = server.ask([QUESTION], THINKS, stream=stream)
     second, losses = server.ask(history_of(first.output), turn(text("Noon.")), stream=stream)
@@ -77,7 +77,7 @@ def test_a_server_gets_its_thoughts_back_and_knows_them_RSN2(wire: MessagesWire,
     assert not list(losses)
 
 
-def test_a_client_may_drop_the_text_of_thoughts_and_keep_their_seal_RSN2() -> None:
+def test_thoughts_are_restored_from_their_seal_alone_RSN2() -> None:
     server = Server(BUDGET)
     first, _ = server.ask([QUESTION], THINKS)
     bare = [
@@ -88,7 +88,7 @@ def test_a_client_may_drop_the_text_of_thoughts_and_keep_their_seal_RSN2() -> No
     assert not list(losses)
 
 
-def test_thoughts_of_another_server_stay_here_and_the_loop_goes_on_RSN3() -> None:
+def test_thoughts_of_another_server_are_omitted_and_the_loop_continues_RSN3() -> None:
     first, _ = Server(BUDGET).ask([QUESTION], THINKS)
     second, losses = Server(ANOTHER).ask(history_of(first.output), turn(text("Noon.")))
     assert second.status == "completed"

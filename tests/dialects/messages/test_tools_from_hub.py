@@ -50,7 +50,7 @@ def schema_of(parameters: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return body["tools"][0]["input_schema"], [path.removeprefix("tools[0].parameters") for path in lost]
 
 
-def test_a_function_has_its_schema_under_another_name() -> None:
+def test_function_schema_is_sent_as_input_schema() -> None:
     """TOOL-1."""
     assert sent(LOOK) == (
         {**sent(LOOK)[0], "tools": [{"name": "look", "description": "d", "input_schema": SCHEMA}]},
@@ -58,7 +58,7 @@ def test_a_function_has_its_schema_under_another_name() -> None:
     )
 
 
-def test_a_strict_function_is_strict_where_the_server_can_be() -> None:
+def test_strict_function_is_strict_if_supported() -> None:
     """TOOL-1: with a schema that it can enforce."""
     strict = FunctionToolParam(name="look", parameters=SCHEMA, strict=True)
     body, lost = sent(strict)
@@ -89,7 +89,7 @@ def test_custom_tool_is_a_function_of_one_string_with_its_grammar_described() ->
     assert lost == ["tools[0].format", "tools[1].format"]
 
 
-def test_a_namespace_is_flattened() -> None:
+def test_namespace_is_flattened() -> None:
     """TOOL-2."""
     body, lost = sent(
         NamespaceTool(name="files", description="d", tools=[FunctionToolParam(name="read")]),
@@ -98,7 +98,7 @@ def test_a_namespace_is_flattened() -> None:
     assert ([tool["name"] for tool in body["tools"]], lost) == (["files__read"], ["tools[0].description"])
 
 
-def test_tools_that_this_dialects_servers_run_go_as_they_are_and_others_are_losses() -> None:
+def test_native_server_tools_are_passed_through_and_others_are_losses() -> None:
     """F-4."""
     toolset = UnknownTool(kind="mcp_toolset", raw=Raw(b'{"type":"mcp_toolset"}'))
     body, lost = sent(SEARCH, toolset, WebSearchTool(), UnknownTool(kind="acme", raw=Raw(b'{"type":"acme"}')))
@@ -109,7 +109,7 @@ def test_tools_that_this_dialects_servers_run_go_as_they_are_and_others_are_loss
     assert lost == ["tools[2]", "tools[3]"]
 
 
-def test_the_last_of_two_tools_of_one_name_counts() -> None:
+def test_last_of_two_tools_of_one_name_counts() -> None:
     """F-4."""
     body, lost = sent(LOOK, LOOK, FunctionToolParam(name="look"))
     assert ([tool.get("description") for tool in body["tools"]], lost) == ([None], ["tools[1]"])
@@ -121,7 +121,7 @@ def test_native_tool_fields_are_sent() -> None:
     assert (body["tools"][0]["cache_control"], lost) == ({"type": "ephemeral"}, ["tools[0].note"])
 
 
-def test_a_tool_is_loaded_later_only_where_tools_are_searched() -> None:
+def test_defer_loading_is_sent_only_with_a_tool_search_tool() -> None:
     """F-4."""
     later = FunctionToolParam(name="look", defer_loading=True)
     finder = UnknownTool(
@@ -143,12 +143,12 @@ def test_tools_are_translated_once_for_each_server() -> None:
 # Schemas.
 
 
-def test_a_schema_that_does_not_say_so_is_of_an_object() -> None:
+def test_schema_without_a_type_becomes_an_object() -> None:
     assert schema_of({"properties": {"q": {}}}) == ({"type": "object", "properties": {"q": {}}}, [])
     assert schema_of({"type": ["object", "null"]}) == ({"type": "object", "properties": {}}, [])
 
 
-def test_a_schema_of_something_else_is_a_loss() -> None:
+def test_schema_of_another_type_is_a_loss() -> None:
     """F-4."""
     assert schema_of({"type": "string"}) == ({"type": "object", "properties": {}}, [""])
 
@@ -164,14 +164,14 @@ def test_choice_at_the_top_of_a_schema_is_merged_into_members() -> None:
     assert schema_of({"anyOf": "nonsense"}) == ({"type": "object", "properties": {}}, [".anyOf"])
 
 
-def test_a_parameter_that_the_server_cannot_name_is_a_loss() -> None:
+def test_parameter_with_an_unsupported_name_is_a_loss() -> None:
     """F-4."""
     schema, lost = schema_of({"properties": {"$filter": {}, "q": {}}, "required": ["$filter", "q"]})
     assert (schema, lost) == ({"type": "object", "properties": {"q": {}}, "required": ["q"]}, [".properties"])
 
 
 class ComparedName(str):
-    """A name that counts how often it is compared with another."""
+    """A name that counts its comparisons with others."""
 
     __slots__ = ()
     comparisons = 0
@@ -184,7 +184,7 @@ class ComparedName(str):
 
 
 def test_required_names_of_many_forms_are_not_compared_with_one_another() -> None:
-    """Faults: five thousand forms that each require a member of their own were twelve million comparisons."""
+    """Faults: five thousand forms that each require a member of their own took twelve million comparisons."""
     forms = [{"required": [ComparedName(f"m{number}")]} for number in range(500)]
     request = Request(model="m", input="q", tools=[FunctionToolParam(name="look", parameters={"allOf": forms})])
     tool = tools_from_hub(request, ToolNames.for_request(request), RICH).by_name["look"]
@@ -192,7 +192,7 @@ def test_required_names_of_many_forms_are_not_compared_with_one_another() -> Non
     assert ComparedName.comparisons < 1000
 
 
-def test_members_of_all_forms_have_a_bound_together() -> None:
+def test_members_of_all_forms_have_a_common_limit() -> None:
     """Faults: for one tool, and for all tools of a request."""
     assert len(schema_of(many_forms(600))[0]["required"]) == 600
     choice: dict[str, Any] = {"anyOf": [{}] * (MAX_NODES + 1)}
@@ -207,15 +207,15 @@ def test_members_of_all_forms_have_a_bound_together() -> None:
     assert len(sent(*tools[:12])[0]["tools"]) == 12
 
 
-def test_strict_tools_have_a_bound_together() -> None:
-    """Faults: looked at for their members and for what the server enforces."""
+def test_strict_tools_have_a_common_limit() -> None:
+    """Faults: checked for their members and for the enforceable schema."""
     tools = [FunctionToolParam(name=f"f{number}", parameters=object_of(1000), strict=True) for number in range(20)]
     with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         sent(*tools)
     assert refused.value.param == "tools[6].parameters"
 
 
-def test_required_names_are_strings_and_each_stands_once() -> None:
+def test_required_names_are_unique_strings() -> None:
     schema, lost = schema_of({"properties": {"q": {}}, "required": ["q", 5, "q", ["q"]]})
     assert (schema["required"], lost) == (["q"], [".required"])
     wrong: list[Any] = [[5], True]
@@ -259,7 +259,7 @@ def test_tool_choice_is_translated_TOOL4(choice: ToolChoiceParam, made: dict[str
     assert (body.get("tool_choice"), found) == (made, lost)
 
 
-def test_only_the_allowed_tools_are_offered() -> None:
+def test_allowed_tools_limit_the_offered_tools() -> None:
     """TOOL-3, F-4."""
     unknown = UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"web_search"}'))
     allowed = AllowedToolsParam(tools=[SpecificFunction(name="look"), unknown], mode="required")
@@ -271,7 +271,7 @@ def test_only_the_allowed_tools_are_offered() -> None:
     )
 
 
-def test_a_forced_call_without_tools_is_a_loss() -> None:
+def test_forced_call_without_tools_is_a_loss() -> None:
     """F-4."""
     assert sent(tool_choice="required")[1] == ["tool_choice"]
     assert sent(tool_choice="auto") == sent()

@@ -1,4 +1,4 @@
-"""A Messages client's tools, and its choice among them."""
+"""A Messages client's tools and tool choice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LOOK = {"name": "look", "input_schema": {"type": "object"}}
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
 
 
-def test_the_clients_own_tools_are_functions() -> None:
-    """TOOL-1: `strict` is said, since servers do not agree on what it means to be silent."""
+def test_client_tools_become_functions() -> None:
+    """TOOL-1: `strict` is set explicitly, since its default differs between servers."""
     request, losses = read(
         tools=[
             LOOK,
@@ -57,7 +57,7 @@ def test_the_clients_own_tools_are_functions() -> None:
         {"type": "mcp_toolset", "mcp_server_name": "s"},
     ],
 )
-def test_server_tools_travel_unchanged(tool: dict[str, Any]) -> None:
+def test_server_tools_are_passed_through(tool: dict[str, Any]) -> None:
     request, losses = read(tools=[tool])
     assert request.tools
     (found,) = request.tools

@@ -1,4 +1,4 @@
-"""`messages/wire`: what a model takes of thinking, and what is left of that once the server has refused a form."""
+"""`messages/wire`: the thinking forms that a model accepts, and those that remain after the server refused one."""
 
 from __future__ import annotations
 

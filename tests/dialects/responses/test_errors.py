@@ -13,14 +13,14 @@ from antiphon.dialects.responses import error_from_hub, error_to_hub
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 
 
-def test_llama_cpps_overflow_is_known_for_what_it_is() -> None:
+def test_llama_cpp_context_overflow_is_mapped() -> None:
     """ERR-4"""
     error = error_to_hub(400, {}, recording("llama_cpp_error_context_overflow.json"))
     assert (error.status, error.code) == (400, "context_length_exceeded")
     assert "1055 tokens" in error.message
 
 
-def test_llama_cpps_refusal_keeps_its_words() -> None:
+def test_llama_cpp_refusal_keeps_its_message() -> None:
     error = error_to_hub(400, {}, recording("llama_cpp_error_bad_request.json"))
     assert (error.status, error.code, error.message) == (
         400,
@@ -61,18 +61,18 @@ def test_llama_cpps_refusal_keeps_its_words() -> None:
         (b"\xff\xfe", "\ufffd\ufffd", "invalid_value", None),
     ],
 )
-def test_an_error_is_found_wherever_a_server_puts_it(body: bytes, message: str, code: str, param: str | None) -> None:
+def test_error_is_decoded_from_any_place(body: bytes, message: str, code: str, param: str | None) -> None:
     error = error_to_hub(400, {}, body)
     assert (error.message, error.code, error.param) == (message, code, param)
 
 
-def test_a_rate_limit_says_when_to_come_back() -> None:
+def test_rate_limit_has_retry_after() -> None:
     """ERR-2, ERR-4"""
     error = error_to_hub(429, {"retry-after": "3"}, b"{}")
     assert (error.status, error.code, error.retry_after) == (429, "rate_limit_exceeded", 3.0)
 
 
-def test_a_client_is_told_type_code_message_and_param() -> None:
+def test_error_body_has_type_code_message_and_param() -> None:
     """ERR-1, B-6"""
     status, body = error_from_hub(ClientFault("no", code="invalid_value", param="input[3]"))
     assert status == 400

@@ -1,4 +1,4 @@
-"""What clients of this API read: frames or messages, in the specification's spelling or the older one."""
+"""The output for clients of this API: frames or messages, in the spelling of the specification or the older one."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def type_of(event: Event | UnknownEvent) -> str:
 
 @given(st.lists(DELTAS, max_size=4))
 @settings(max_examples=40)
-def test_the_templates_write_what_the_general_way_would(
+def test_template_encoder_equals_the_general_encoder(
     deltas: list[OutputTextDelta | ReasoningDelta | ArgumentsDelta],
 ) -> None:
     from_hub, on_websocket = (
@@ -92,7 +92,7 @@ def test_the_templates_write_what_the_general_way_would(
 
 
 @given(lives())
-def test_every_event_has_its_name_and_its_data_in_one_line(life: list[StreamEvent]) -> None:
+def test_frame_has_the_event_name_and_one_data_line(life: list[StreamEvent]) -> None:
     """HTTP-3, HTTP-5"""
     from_hub = EventsFromHub(REQUEST, style="standard")
     for event in life:
@@ -101,18 +101,18 @@ def test_every_event_has_its_name_and_its_data_in_one_line(life: list[StreamEven
         assert lines[0] == b"event: " + type_of(event).encode()
         data = json.loads(lines[1].removeprefix(b"data: "))
         assert data["type"] == type_of(event)
-        assert data == json.loads(codec.encode(event))  # by whatever short cut it was written
+        assert data == json.loads(codec.encode(event))  # by any fast path
         assert lines[2:] == [b"", b""]
 
 
-def test_the_last_thing_on_a_stream_is_the_end_mark() -> None:
+def test_stream_ends_with_the_end_mark() -> None:
     """HTTP-4"""
     assert EventsFromHub(REQUEST).finish() == b"data: [DONE]\n\n"
 
 
 @given(lives())
-def test_numbers_rise_by_one_from_zero_whatever_the_framing(life: list[StreamEvent]) -> None:
-    """STR-5, WS-3: also where an error event is left out."""
+def test_sequence_numbers_rise_by_one_in_every_framing(life: list[StreamEvent]) -> None:
+    """STR-5, WS-3: also where an error event is omitted."""
     for framing in ("sse", "websocket"):
         from_hub = EventsFromHub(REQUEST, framing=framing)
         written = [data for event in life if (data := from_hub.feed(event))]
@@ -121,7 +121,7 @@ def test_numbers_rise_by_one_from_zero_whatever_the_framing(life: list[StreamEve
 
 
 @given(lives(endings=("fail",)))
-def test_on_a_websocket_a_failure_is_told_once(life: list[StreamEvent]) -> None:
+def test_websocket_failure_is_sent_once(life: list[StreamEvent]) -> None:
     """WS-3: `response.failed` alone, with the error in it; no frames, no end mark."""
     from_hub = EventsFromHub(REQUEST, framing="websocket")
     messages = [json.loads(data) for event in life if (data := from_hub.feed(event))]
@@ -143,7 +143,7 @@ EVENT_STYLES: list[EventStyle] = ["default", "standard", "older"]
     [("default", "response.reasoning_text"), ("standard", "response.reasoning"), ("older", "response.reasoning_text")],
 )
 def test_style_names_reasoning_events(style: EventStyle, name: str) -> None:
-    """STR-10, API-6: by the template and by the general way."""
+    """STR-10, API-6: by the template and by the general encoder."""
     assert told(THOUGHT, style) == (
         b"event: %b.delta\n"
         b'data: {"type":"%b.delta","sequence_number":4,"item_id":"rs_1","output_index":0,"content_index":1,"delta":"Hm"}\n\n'
@@ -197,7 +197,7 @@ def test_style_changes_nothing_else(life: list[StreamEvent]) -> None:
 
 
 @pytest.mark.parametrize("framing", ["sse", "websocket"])
-def test_line_endings_in_somebodys_raw_bytes_make_no_second_line(framing: Framing) -> None:
+def test_line_endings_in_raw_bytes_give_no_second_line(framing: Framing) -> None:
     """HTTP-3, ITEM-5: an extension event that came with line breaks between its members."""
     raw = Raw(b'{"type":"acme:note",\r\n "sequence_number":3,\n "text":"a\\nb"}')
     written = told(UnknownEvent(kind="acme:note", raw=raw, sequence_number=3), framing=framing)

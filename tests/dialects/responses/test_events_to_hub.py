@@ -1,4 +1,4 @@
-"""Other servers' streams, good, poor and older: whatever comes in, what comes out is conformant and says the same."""
+"""Streams of other servers, complete, incomplete and older: the output is always conformant and has the same content."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ from antiphon.protocol.response import initial_response
 
 
 @pytest.mark.parametrize("name", sorted(set(PAIRS) - {"good_failed"}))
-def test_a_stream_says_the_same_as_the_plain_answer(name: str) -> None:
-    """STR-14. What was streamed before a failure is not in a plain answer: that pair is not one."""
+def test_stream_equals_the_plain_answer(name: str) -> None:
+    """STR-14. Items streamed before a failure are not in a plain answer: that pair is excluded."""
     streamed = read_stream(recording(f"{name}_stream.sse"))
     opening = initial_response(REQUEST, id="resp_2", created_at=5)
     plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, opening, counting_stamps())
@@ -83,7 +83,7 @@ def test_stream_of_our_own_server_reads_back_unchanged(life: Life, style: EventS
 
 @given(one_by_one(), habits())
 @settings(max_examples=40)
-def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habit]) -> None:
+def test_stream_of_an_incomplete_server_is_normalized(rich: Rich, chosen: list[Habit]) -> None:
     read = read_events(apply(chosen, as_json(rich.events)))
     assert find_violations(read.events) == []
     assert stable_fields(read.response) == stable_fields(rich.response)
@@ -92,22 +92,22 @@ def test_a_poor_server_is_understood_as_a_rich_one(rich: Rich, chosen: list[Habi
 
 @given(written(endings=("complete", "incomplete", "fail")), habits(where=(), who=(), parts=()))
 @settings(max_examples=40)
-def test_items_side_by_side_are_kept_apart_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
-    """STR-9: habits that keep ids, indexes and announcements, because the order of items depends on them."""
+def test_interleaved_items_are_separated_by_id_and_index(life: Life, chosen: list[Habit]) -> None:
+    """STR-9: habits that keep ids, indexes and `added` events, because the order of items depends on them."""
     read = read_events(apply([habit for habit in chosen if habit is not without_added], as_json(life.events)))
     assert find_violations(read.events) == []
     assert normalized(stable_fields(read.response)) == normalized(stable_fields(life.response))
 
 
 @given(one_by_one())
-def test_an_answer_that_comes_only_in_the_terminal_event_is_streamed_after_all(rich: Rich) -> None:
+def test_answer_in_the_terminal_event_is_streamed(rich: Rich) -> None:
     read = read_events(only_the_end(as_json(rich.events)))
     assert find_violations(read.events) == []
     assert stable_fields(read.response) == stable_fields(rich.response)
 
 
 @given(st.lists(st.sampled_from(STREAMS), min_size=2, max_size=2), st.randoms())
-def test_frames_in_any_order_from_any_servers_come_out_conformant(names: list[str], random: st.DataObject) -> None:
+def test_frames_in_any_order_give_conformant_events(names: list[str], random: st.DataObject) -> None:
     mixed = [frame for name in names for frame in frames(recording(f"{name}.sse"))]
     random.shuffle(mixed)  # type: ignore[attr-defined]
     assert find_violations(read_frames(mixed).events) == []
@@ -122,8 +122,8 @@ JUNK: st.SearchStrategy[Any] = st.sampled_from(
     st.sampled_from(STREAMS), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12), JUNK), min_size=1, max_size=6)
 )
 @settings(max_examples=40)
-def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
-    """Whatever stands where, also inside items, parts and responses."""
+def test_members_of_any_type_give_valid_events(name: str, spoiled: list[tuple[int, int, Any]]) -> None:
+    """At any place, also inside items, parts and responses."""
     given = [
         frame
         for frame in frames(recording(f"{name}.sse"))
@@ -138,12 +138,12 @@ def test_members_of_any_type_never_break_it(name: str, spoiled: list[tuple[int, 
         _spoil(event, place, junk)
         given[at % len(given)] = frame_of(event)
     rows = {violation.row for violation in find_violations(read_frames(given).events)}
-    # An item or event that is not as it should be is carried all the same, and the grammar says so.
+    # An invalid item or event is passed through, and the grammar reports it.
     assert rows <= {"ITEM-5", "STR-4"}
 
 
 def _spoil(members: dict[str, Any], place: int, junk: Any) -> None:
-    """Puts junk in the place of the nth member, counted through all objects."""
+    """Replaces the nth member, counted through all objects, by junk."""
     objects, waiting = [members], [members]
     while waiting:
         for member in waiting.pop().values():
@@ -157,13 +157,13 @@ def _spoil(members: dict[str, Any], place: int, junk: Any) -> None:
 
 
 def _types(events: list[StreamEvent]) -> list[str]:
-    """In order, where no item is incomplete: how those end is known, and told, at the very end (ITEM-3)."""
+    """In order, where no item is incomplete: their status is known, and sent, only at the end (ITEM-3)."""
     types = [type(event).__name__ for event in events]
     return types if isinstance(events[-1], ResponseCompleted) else sorted(types)
 
 
 def _comes_whole(event: StreamEvent) -> bool:
-    """A message or reasoning that the writer was given whole: read back, it is streamed piece by piece."""
+    """A message or reasoning that the writer was given whole: decoded again, it is streamed in pieces."""
     return isinstance(event, ItemAdded) and (
         (isinstance(event.item, Message) and event.item.content != [])
         or (isinstance(event.item, Reasoning) and event.item.summary != [])
@@ -180,7 +180,7 @@ def _unknown(events: list[StreamEvent]) -> list[dict[str, Any]]:
 # Ends
 
 
-def test_a_stream_without_an_end_fails_unless_the_server_ends_so() -> None:
+def test_stream_without_an_end_fails_unless_configured() -> None:
     """STR-7"""
     events = [frame for frame in frames(recording("poor_no_terminal_event.sse")) if frame.data != sse.DONE]
     assert read_frames(events).response.status == "failed"
@@ -189,7 +189,7 @@ def test_a_stream_without_an_end_fails_unless_the_server_ends_so() -> None:
     assert read_frames([], wire=ResponsesWire(end="items")).response.status == "failed"
 
 
-def test_an_end_mark_does_not_make_an_open_item_complete() -> None:
+def test_end_mark_does_not_complete_an_open_item() -> None:
     """STR-7"""
     cut = [*frames(recording("good_text_stream.sse"))[:5], sse.Frame("", sse.DONE)]
     response = read_frames(cut).response
@@ -197,8 +197,8 @@ def test_an_end_mark_does_not_make_an_open_item_complete() -> None:
     assert response.error.code == "upstream_disconnected"
 
 
-def test_finish_takes_the_error_that_ended_the_stream() -> None:
-    """STR-8: a timeout, say; but what the server itself said counts more."""
+def test_error_passed_to_finish_fails_the_response() -> None:
+    """STR-8: for example a timeout; but the server's own error counts more."""
     timeout = UpstreamFault("too slow", code="upstream_timeout", status=504)
     to_hub = reader()
     to_hub.feed(frame_of({"type": "response.output_text.delta", "delta": "a"}))
@@ -214,7 +214,7 @@ def test_finish_takes_the_error_that_ended_the_stream() -> None:
     assert failed.response.error.message == "boom"
 
 
-def test_after_the_end_nothing_comes() -> None:
+def test_frames_after_the_end_are_ignored() -> None:
     """STR-7"""
     to_hub = reader()
     delta = frame_of({"type": "response.output_text.delta", "item_id": "msg_1", "delta": "a"})
@@ -227,7 +227,7 @@ def test_after_the_end_nothing_comes() -> None:
     assert to_hub.finish() == []
 
 
-# Odd events
+# Unusual events
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_after_the_end_nothing_comes() -> None:
         ),
     ],
 )
-def test_unreadable_events_are_losses(frame: sse.Frame, what: str) -> None:
+def test_undecodable_events_are_losses(frame: sse.Frame, what: str) -> None:
     """F-4"""
     assert [loss.what for loss in read_frames([frame]).losses] == [what]
 
@@ -259,13 +259,13 @@ def test_keep_alive_events_are_ignored(kind: str) -> None:
     assert list(to_hub.losses) == []
 
 
-def test_the_name_of_a_frame_serves_where_its_data_has_no_type() -> None:
+def test_frame_name_replaces_a_missing_type() -> None:
     to_hub = reader()
     events = to_hub.feed(sse.Frame("response.output_text.delta", b'{"delta":"a"}'))
     assert isinstance(events[-1], OutputTextDelta)
 
 
-def test_a_response_that_is_queued_says_so_first() -> None:
+def test_queued_response_emits_queued_first() -> None:
     """STR-1"""
     to_hub = reader()
     first = to_hub.feed(frame_of({"type": "response.queued", "response": {"status": "queued"}}))
@@ -276,8 +276,8 @@ def test_a_response_that_is_queued_says_so_first() -> None:
     ]
 
 
-def test_the_hot_path_says_the_same_as_any_other() -> None:
-    """A delta that is addressed like the one before it takes a shorter way; logprobs and new places end it."""
+def test_fast_path_gives_the_same_events() -> None:
+    """A delta with the same address as the previous one takes a fast path; logprobs and new addresses end it."""
     logprob = {"token": "c", "logprob": -1}
     deltas: list[dict[str, Any]] = [
         {"delta": "a", "content_index": 0},

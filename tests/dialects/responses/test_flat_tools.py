@@ -1,4 +1,4 @@
-"""Tools beyond the specification on servers that know plain functions only, on the way out and on the way back."""
+"""Tools beyond the specification on servers that support only plain functions, in requests and answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sent(**members: Any) -> tuple[dict[str, Any], list[Loss]]:
 
 
 def answered(request: Request, name: str, *pieces: str, item_done: bool = True) -> ReadResult:
-    """What the hub hears when a flat server calls the function `name`, its arguments in these pieces."""
+    """The hub response when a flat server calls the function `name`, with arguments in these pieces."""
     call = {
         "type": "function_call",
         "id": "fc_1",
@@ -70,7 +70,7 @@ def refs_of(request: Request) -> set[ToolRef]:
 
 @given(requests())
 @settings(max_examples=40)
-def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request: Request) -> None:
+def test_flat_servers_get_only_functions_with_unique_names(request: Request) -> None:
     body, losses = request_from_hub(request, FLAT)
     members = json.loads(body)
     tools = members.get("tools", [])
@@ -98,8 +98,8 @@ def test_only_plain_functions_are_sent_and_each_under_a_name_of_its_own(request:
 
 @given(requests())
 @settings(max_examples=40)
-def test_every_tool_that_is_offered_comes_back_as_itself(request: Request) -> None:
-    """TOOL-1: by name, namespace and kind; a custom tool's input out of its one string."""
+def test_calls_are_mapped_back_to_the_offered_tools(request: Request) -> None:
+    """TOOL-1: by name, namespace and kind; a custom tool's input from its one string."""
     names = ToolNames.for_request(request)
     for ref in refs_of(request):
         read = answered(request, names.wire_name(ref), '{"in', 'put":"a\\n', 'b"}')
@@ -128,24 +128,24 @@ def test_custom_tools_and_groups_become_functions() -> None:
     assert [loss.path for loss in losses] == ["tools[1].description"]
 
 
-def test_a_grammar_is_told_in_words_and_named_as_lost() -> None:
+def test_grammar_is_described_in_words_and_a_loss() -> None:
     body, losses = sent(tools=[GRAMMAR])
     assert "lark grammar:\nstart: /x/" in body["tools"][0]["description"]
     assert [loss.path for loss in losses] == ["tools[0].format"]
 
 
-def test_a_custom_tool_without_a_description_has_none() -> None:
+def test_custom_tool_without_a_description_has_none() -> None:
     assert "description" not in sent(tools=[{"type": "custom", "name": "x"}])[0]["tools"][0]
 
 
-def test_tools_given_as_an_item_join_the_others() -> None:
+def test_additional_tools_join_the_others() -> None:
     body, losses = sent(tools=[PATCH], input=[{"type": "additional_tools", "tools": [FILES["tools"][0]]}])
     assert [tool["name"] for tool in body["tools"]] == ["patch", "read"]
     assert body["input"] == []
     assert losses == []
 
 
-def test_a_tool_that_is_defined_twice_is_offered_once() -> None:
+def test_duplicate_tool_is_offered_once() -> None:
     body, losses = sent(
         tools=[{"type": "function", "name": "a", "description": "one"}, {"type": "function", "name": "a"}]
     )
@@ -171,7 +171,7 @@ def test_hosted_tools_and_their_items_are_losses() -> None:
     assert [loss.path for loss in losses] == ["tools[0]", "tools[1]", "input[0]", "input[1]", "input[2]", "tool_choice"]
 
 
-def test_calls_in_the_history_follow_their_tools() -> None:
+def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
     body, losses = sent(
         tools=[FILES],
         input=[
@@ -220,7 +220,7 @@ def test_calls_in_the_history_follow_their_tools() -> None:
         ({"type": "allowed_tools", "tools": [{"type": "function", "name": "gone"}]}, "auto", ["tool_choice.tools[0]"]),
     ],
 )
-def test_a_choice_follows_its_tool(choice: Any, expected: Any, lost: list[str]) -> None:
+def test_tool_choice_is_renamed_like_its_tool(choice: Any, expected: Any, lost: list[str]) -> None:
     """TOOL-2, TOOL-3"""
     body, losses = sent(tools=[PATCH, {**FILES, "description": None}], tool_choice=choice)
     assert body.get("tool_choice") == expected
@@ -228,7 +228,7 @@ def test_a_choice_follows_its_tool(choice: Any, expected: Any, lost: list[str]) 
 
 
 @pytest.mark.parametrize("item_done", [True, False])
-def test_arguments_besides_the_one_string_are_a_loss(item_done: bool) -> None:
+def test_further_arguments_of_a_custom_call_are_a_loss(item_done: bool) -> None:
     request, _ = request_to_hub(json.dumps({"tools": [PATCH]}).encode())
     read = answered(request, "patch", '{"input":"a","why":"b"}', item_done=item_done)
     item = read.response.output[0]
@@ -237,7 +237,7 @@ def test_arguments_besides_the_one_string_are_a_loss(item_done: bool) -> None:
     assert [loss.path for loss in read.losses] == ["output[0].input"]
 
 
-def test_a_tool_that_nobody_offered_is_a_function_of_its_name() -> None:
+def test_call_of_an_unknown_tool_is_a_function_call() -> None:
     request, _ = request_to_hub(b'{"model":"m"}')
     item = answered(request, "other", "{}").response.output[0]
     assert isinstance(item, FunctionCall)

@@ -1,4 +1,4 @@
-"""Poor servers one by one: each sentence is something a server does, and what becomes of it."""
+"""Incomplete servers one by one: each test shows one behaviour and its normalized result."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def losses(result: ReadResult) -> str:
     return "\n".join(str(loss) for loss in result.losses)
 
 
-def test_an_item_that_ends_as_another_type_is_another_item() -> None:
-    """STR-4: a whole item cannot change its type between announcement and end."""
+def test_item_that_ends_as_another_type_is_another_item() -> None:
+    """STR-4: a whole item cannot change its type between its events."""
     thing = {"type": "acme:thing", "id": "a", "status": "in_progress"}
     search = {"type": "web_search_call", "id": "b", "status": "completed"}
     result = read(CREATED, added(thing), done(search), COMPLETED)
     assert [item["type"] for item in output(result)] == ["acme:thing", "web_search_call"]
 
 
-def test_items_that_come_whole_under_one_index_and_no_id_are_all_there() -> None:
-    """A server that counts every item as the first and names none; only the same again is a repetition."""
+def test_whole_items_with_one_index_and_no_id_are_all_kept() -> None:
+    """A server that numbers every item as the first and sends no ids; only an equal item is a repetition."""
     other = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Ho"}]}
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("c1", "c2")]
@@ -90,7 +90,7 @@ def test_item_event_without_a_type_is_a_loss(event: dict[str, Any]) -> None:
     assert [item["type"] for item in output(result)] == ["message"]
 
 
-def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
+def test_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
     result = read(
         CREATED, {"type": "response.completed", "response": {"status": "completed", "output": [{"id": "x"}, TEXT]}}
     )
@@ -98,22 +98,22 @@ def test_an_item_without_a_type_in_the_terminal_event_is_a_loss() -> None:
     assert len(output(result)) == 1
 
 
-def test_an_item_without_a_type_is_known_by_what_it_holds() -> None:
+def test_item_without_a_type_is_recognised_by_its_members() -> None:
     message = {"role": "assistant", "content": "Hi"}
     call = {"name": "f", "call_id": "c", "arguments": "{}"}
     result = read(CREATED, done(message), done(call, 1), COMPLETED)
     assert [item["type"] for item in output(result)] == ["message", "function_call"]
 
 
-def test_a_name_that_changes_is_a_loss() -> None:
-    """STR-2: a call keeps the name it was announced with."""
+def test_changed_call_name_is_a_loss() -> None:
+    """STR-2: a call keeps the name of its `added` event."""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": ""}
     result = read(CREATED, added(call), done({**call, "name": "two", "arguments": "{}"}), COMPLETED)
     assert output(result)[0]["name"] == "one"
     assert "'two'" in losses(result)
 
 
-def test_arguments_that_come_after_their_call_is_done_are_a_loss() -> None:
+def test_arguments_after_the_end_of_a_call_are_a_loss() -> None:
     """ITEM-4"""
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "one", "arguments": "{}"}
     late = {"type": "response.function_call_arguments.delta", "item_id": "f", "output_index": 0, "delta": "late"}
@@ -129,7 +129,7 @@ def test_unknown_phase_is_a_loss() -> None:
     assert "phase" not in output(result)[0]
 
 
-def test_a_part_no_item_can_hold_is_a_loss() -> None:
+def test_unsupported_part_is_a_loss() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     part = {"type": "response.content_part.added", "item_id": "m", "output_index": 0, "part": {"type": "hologram"}}
     ended = {**part, "type": "response.content_part.done"}
@@ -138,7 +138,7 @@ def test_a_part_no_item_can_hold_is_a_loss() -> None:
     assert output(result)[0]["content"][0]["text"] == "Hi"
 
 
-def test_a_part_an_announced_message_cannot_hold_is_a_loss_in_its_final_form() -> None:
+def test_unsupported_part_in_a_final_message_is_a_loss() -> None:
     item = {"type": "message", "id": "m", "role": "assistant", "content": []}
     final = {**TEXT, "id": "m", "content": [*TEXT["content"], {"type": "hologram"}]}
     result = read(CREATED, added(item), done(final), COMPLETED)
@@ -154,7 +154,7 @@ def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
     assert [loss.path for loss in result.losses] == ["output[0].content[0].parsed"]
 
 
-def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
+def test_part_without_a_type_gets_the_type_of_its_item() -> None:
     item = {"type": "reasoning", "id": "r", "summary": []}
     part = {
         "type": "response.content_part.added",
@@ -168,7 +168,7 @@ def test_a_part_without_a_type_belongs_to_the_item_it_stands_in() -> None:
     assert output(result)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
 
 
-def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
+def test_sealed_form_changed_after_the_end_is_a_loss() -> None:
     """RSN-1, ITEM-4"""
     item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "one"}
     late = {
@@ -181,8 +181,8 @@ def test_a_sealed_form_that_changes_after_the_end_is_a_loss() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
-def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: str) -> None:
-    """ITEM-2, ITEM-3: what follows shows that the response went on."""
+def test_invalid_status_of_a_whole_item_is_replaced(status: str) -> None:
+    """ITEM-2, ITEM-3: the following events show that the response continued."""
     foreign = {
         "type": "message",
         "id": "m",
@@ -196,7 +196,7 @@ def test_a_whole_item_keeps_the_end_it_names_only_where_it_may_have_it(status: s
 
 
 @pytest.mark.parametrize(("name", "other"), [("name", "write"), ("name", None), ("role", "system")])
-def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: str | None) -> None:
+def test_whole_item_keeps_the_names_of_its_added_event(name: str, other: str | None) -> None:
     """STR-4"""
     forms: dict[str, dict[str, Any]] = {
         "name": {
@@ -215,7 +215,7 @@ def test_a_whole_item_keeps_the_names_it_was_announced_with(name: str, other: st
     assert repr(other) in losses(result)
 
 
-def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
+def test_invalid_citation_is_passed_through() -> None:
     """ITEM-5, STR-11"""
     delta = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "Hi"}
     cited = {"type": "response.output_text.annotation.added", "item_id": "m", "output_index": 0, "content_index": 0}
@@ -225,21 +225,21 @@ def test_a_citation_that_is_not_as_it_should_be_is_carried_as_it_came() -> None:
     assert [type(citation) for citation in citations] == [UnknownAnnotation]
 
 
-def test_a_whole_item_that_cannot_be_mended_is_carried_as_it_came() -> None:
-    """ITEM-5: even where a strict judge would not know what to make of it."""
+def test_item_that_cannot_be_normalized_is_passed_through() -> None:
+    """ITEM-5: even where the grammar would report it."""
     odd = {"type": "code_interpreter_call", "id": "c", "status": "completed", "code": 3}
     result = read_events([CREATED, done(odd), COMPLETED])
     assert [violation.row for violation in find_violations(result.events)] == ["ITEM-5"]
     assert output(result) == [{"type": "code_interpreter_call", "status": "completed", "code": 3}]
 
 
-def test_an_event_without_a_type_is_a_loss_and_an_error_without_one_is_an_error() -> None:
+def test_event_without_a_type_is_a_loss_but_an_error_fails_the_response() -> None:
     assert "an event without a type" in losses(read(CREATED, {"hello": 1}, done(TEXT), COMPLETED))
     failed = read(CREATED, {"error": {"message": "no", "code": "server_error"}})
     assert failed.response.status == "failed"
 
 
-def test_an_event_whose_data_is_no_object_is_a_loss() -> None:
+def test_event_with_data_that_is_no_object_is_a_loss() -> None:
     frames = [frame_of(CREATED), sse.Frame("acme:ping", b"[1]"), frame_of(done(TEXT)), frame_of(COMPLETED)]
     result = read_frames(frames)
     assert find_violations(result.events) == []
@@ -254,7 +254,7 @@ def test_any_event_after_an_error_event_ends_the_response() -> None:
 
 
 @pytest.mark.parametrize("half", [0xD83D, 0xDE00])
-def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> None:
+def test_lone_surrogate_is_replaced_and_a_loss(half: int) -> None:
     data = (
         b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"a\\u%04x"}'
         % half
@@ -265,7 +265,7 @@ def test_half_a_character_that_stays_alone_is_replaced_and_named(half: int) -> N
     assert "half of a surrogate pair" in losses(result)
 
 
-def test_a_character_cut_in_two_is_joined() -> None:
+def test_surrogate_halves_are_joined() -> None:
     head = b'{"type":"response.output_text.delta","item_id":"m","output_index":0,"content_index":0,"delta":"'
     frames = [sse.Frame("", head + b'\\ud83d"}'), sse.Frame("", head + b'\\ude00"}')]
     result = read_frames([frame_of(CREATED), *frames, frame_of(COMPLETED)])
@@ -273,7 +273,7 @@ def test_a_character_cut_in_two_is_joined() -> None:
     assert result.losses == []
 
 
-def test_an_unusual_frame_outside_a_delta_is_read_leniently() -> None:
+def test_unusual_frame_outside_a_delta_is_decoded_leniently() -> None:
     """A number out of range in an unused field does not end the stream, but it is not forwarded."""
     data = b'{"type":"response.output_item.done","output_index":0,"item":{"type":"acme:x","id":"a","n":1e999}}'
     to_hub = reader(REQUEST)

@@ -1,4 +1,4 @@
-"""Sealed reasoning of a responses server on its way through a client and back to its maker (RSN-1 … RSN-4)."""
+"""Sealed reasoning of a responses server through a client and back to its server (RSN-1 … RSN-4)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def as_input(item: Item) -> ReasoningParam:
 
 
 def test_encrypted_reasoning_returns_unchanged_to_its_server() -> None:
-    """RSN-2: and its maker's name is on it while it is with the client."""
+    """RSN-2: and it has its maker's name while the client has it."""
     item = read(THOUGHT)
     assert isinstance(item, Reasoning)
     envelope = unseal_reasoning(item.encrypted_content or "")
@@ -47,8 +47,8 @@ def test_encrypted_reasoning_returns_unchanged_to_its_server() -> None:
     assert sent(as_input(item)) == ([{**THOUGHT, "status": "completed"}], [])
 
 
-def test_reasoning_that_is_carried_whole_is_sealed_too() -> None:
-    """RSN-2: what holds parts that nobody knows passes as it is, but for that."""
+def test_passed_through_reasoning_is_sealed() -> None:
+    """RSN-2: reasoning with unknown parts is passed through, except for that."""
     item = read({**THOUGHT, "content": [{"type": "hologram"}]})
     assert isinstance(item, Reasoning)
     assert unseal_reasoning(item.encrypted_content or "") is not None
@@ -57,8 +57,8 @@ def test_reasoning_that_is_carried_whole_is_sealed_too() -> None:
     assert not open_one.encrypted_content
 
 
-def test_it_goes_back_under_the_id_it_was_made_for_or_none() -> None:
-    """RSN-2: such servers refuse what was sealed for another item."""
+def test_sealed_reasoning_is_returned_under_its_original_id() -> None:
+    """RSN-2: such servers refuse reasoning that was sealed for another item."""
     sealed = as_input(read(THOUGHT)).encrypted_content
     renamed = ReasoningParam(id="rs_ours", summary=[], encrypted_content=sealed)
     assert sent(renamed)[0][0]["id"] == "rs_up"
@@ -69,13 +69,13 @@ def test_it_goes_back_under_the_id_it_was_made_for_or_none() -> None:
 
 @pytest.mark.parametrize("content", [{"thinking": "Hm.", "signature": "s"}, {"encrypted_content": "gAAA"}])
 def test_reasoning_of_another_maker_is_dropped(content: dict[str, Any]) -> None:
-    """RSN-3: its open text too."""
+    """RSN-3: its plain text too."""
     foreign = ReasoningParam(summary=[], encrypted_content=seal_reasoning("other", content))
     assert sent(foreign) == ([], ["input[0]"])
 
 
-def test_an_envelope_of_its_own_that_holds_something_else_is_left_out() -> None:
-    """RSN-3: two dialects of one maker have each their own form."""
+def test_envelope_of_another_form_is_omitted() -> None:
+    """RSN-3: each dialect of one maker has its own form."""
     assert sent(ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"thinking": "Hm."}))) == (
         [],
         ["input[0]"],
@@ -83,25 +83,25 @@ def test_an_envelope_of_its_own_that_holds_something_else_is_left_out() -> None:
 
 
 def test_reasoning_without_an_envelope_passes_unchanged() -> None:
-    """RSN-2: a client may have been at that server before it came to us."""
+    """RSN-2: a client may have used that server directly before."""
     assert sent(ReasoningParam(summary=[], encrypted_content="gAAA"))[0][0]["encrypted_content"] == "gAAA"
 
 
-def test_compactions_are_no_reasoning() -> None:
-    """RSN-2: whoever sealed them."""
+def test_compactions_are_not_unsealed_as_reasoning() -> None:
+    """RSN-2: from any maker."""
     sealed = seal_reasoning("other", {"encrypted_content": "x"})
     assert sent(CompactionParam(encrypted_content=sealed))[0][0]["encrypted_content"] == sealed
 
 
-def test_only_servers_that_want_it_have_it_looked_up() -> None:
+def test_wants_reasoning_back_follows_the_wire_option() -> None:
     """RSN-2."""
     assert ResponsesWire(sealed_reasoning=True).wants_reasoning_back
     assert not LAB.wants_reasoning_back
 
 
 @pytest.mark.parametrize("effort", get_args(ReasoningEffort))
-def test_effort_and_summary_reach_the_server_in_its_own_words(effort: ReasoningEffort) -> None:
-    """RSN-4: as they are; an effort that the server does not know becomes the nearest, which is a loss."""
+def test_effort_is_mapped_to_the_levels_of_the_server(effort: ReasoningEffort) -> None:
+    """RSN-4: unchanged; an unsupported effort becomes the nearest, which is a loss."""
     known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort, summary="concise"))
     body, losses = request_from_hub(request)
@@ -111,7 +111,7 @@ def test_effort_and_summary_reach_the_server_in_its_own_words(effort: ReasoningE
     assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
 
 
-def test_an_effort_that_nobody_asked_for_is_not_made_up() -> None:
+def test_unset_effort_is_not_sent() -> None:
     """RSN-4."""
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
     assert json.loads(request_from_hub(request, ResponsesWire(efforts=("low",)))[0])["reasoning"] == {"summary": "auto"}

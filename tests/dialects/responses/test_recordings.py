@@ -1,4 +1,4 @@
-"""Recorded streams, of llama.cpp and by hand after the documentation of others: what each of them says in the end."""
+"""Recorded streams, of llama.cpp and by hand after the documentation of others: the resulting response of each."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FAILED = {
 
 
 @pytest.mark.parametrize("name", COMPLETED)
-def test_recorded_streams_of_all_servers_are_read(name: str) -> None:
+def test_recorded_streams_of_all_servers_are_decoded(name: str) -> None:
     read = read_stream(recording(f"{name}.sse"))
     assert output_of(read) == COMPLETED[name]
     assert read.response.status == "completed"
@@ -82,8 +82,8 @@ def test_recorded_streams_of_all_servers_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAILED)
-def test_a_failure_is_told_as_one_in_whatever_form_it_came(name: str) -> None:
-    """STR-8, ITEM-3, API-6: nested or flat, before `response.failed` or alone; what was open is incomplete."""
+def test_failure_of_any_form_fails_the_response(name: str) -> None:
+    """STR-8, ITEM-3, API-6: nested or flat, before `response.failed` or alone; open items are incomplete."""
     output, code, message = FAILED[name]
     read = read_stream(recording(f"{name}.sse"))
     assert output_of(read) == output
@@ -92,7 +92,7 @@ def test_a_failure_is_told_as_one_in_whatever_form_it_came(name: str) -> None:
     assert [type(event) for event in read.events[-2:]] == [ErrorEvent, ResponseFailed]
 
 
-def test_a_failure_keeps_the_usage_that_response_failed_tells() -> None:
+def test_failed_response_keeps_its_usage() -> None:
     """REQ-4"""
     assert read_stream(recording("good_failed_stream.sse")).response.usage is not None
 
@@ -105,7 +105,7 @@ def test_a_failure_keeps_the_usage_that_response_failed_tells() -> None:
         ("poor_completed_that_was_cut", "max_output_tokens"),
     ],
 )
-def test_an_answer_that_was_cut_says_why(name: str, reason: str) -> None:
+def test_incomplete_answer_has_its_reason(name: str, reason: str) -> None:
     """REQ-3, ITEM-3"""
     response = read_stream(recording(f"{name}.sse")).response
     assert response.status == "incomplete"
@@ -120,8 +120,8 @@ def test_only_the_last_item_can_be_incomplete() -> None:
     assert output[1]["arguments"] == '{"city":"Pa'
 
 
-def test_reasoning_in_the_older_spelling_comes_out_in_the_specifications() -> None:
-    """STR-10, API-6: inside a `reasoning_text` part, summaries in parts of their own."""
+def test_older_reasoning_events_are_converted() -> None:
+    """STR-10, API-6: inside a `reasoning_text` part, summaries in separate parts."""
     kinds = [type(event).__name__ for event in read_stream(recording("older_reasoning_names.sse")).events]
     assert kinds[2:13] == [
         "ItemAdded",
@@ -138,7 +138,7 @@ def test_reasoning_in_the_older_spelling_comes_out_in_the_specifications() -> No
     ]
 
 
-def test_sealed_reasoning_is_kept_though_it_comes_last() -> None:
+def test_sealed_reasoning_at_the_end_is_kept() -> None:
     """RSN-1"""
     output = stable_fields(read_stream(recording("good_reasoning_summaries_sealed_at_the_end_stream.sse")).response)[
         "output"
@@ -147,8 +147,8 @@ def test_sealed_reasoning_is_kept_though_it_comes_last() -> None:
     assert [part["text"] for part in output[0]["summary"]] == ["First.", "Second."]
 
 
-def test_refusals_and_citations_have_events_of_their_own() -> None:
-    """STR-11: also a citation that only the finished part holds."""
+def test_refusals_and_citations_have_their_own_events() -> None:
+    """STR-11: also a citation that only the finished part contains."""
     events = read_stream(recording("good_refusal_stream.sse")).events
     assert [event.delta for event in events if isinstance(event, RefusalDelta)] == ["I can", "not."]
     events = read_stream(recording("good_web_search_with_citations_stream.sse")).events
@@ -157,7 +157,7 @@ def test_refusals_and_citations_have_events_of_their_own() -> None:
     assert [event.annotation_index for event in cited] == [0, 1]
 
 
-def test_logprobs_come_with_the_deltas_and_their_bytes_are_filled_in() -> None:
+def test_logprobs_are_on_deltas_with_their_bytes() -> None:
     """STR-12"""
     events = read_stream(recording("good_logprobs_stream.sse")).events
     told = [event.logprobs[0] for event in events if isinstance(event, OutputTextDelta) and event.logprobs]
@@ -167,14 +167,14 @@ def test_logprobs_come_with_the_deltas_and_their_bytes_are_filled_in() -> None:
     ]
 
 
-def test_phases_survive_also_when_they_are_told_late() -> None:
+def test_late_phases_are_kept() -> None:
     """ITEM-7"""
     output = stable_fields(read_stream(recording("good_phases_stream.sse")).response)["output"]
     assert [item["phase"] for item in output] == ["commentary", "final_answer"]
 
 
-def test_the_progress_of_hosted_tools_keeps_its_place() -> None:
-    """ITEM-5, STR-5: under our numbers."""
+def test_hosted_tool_events_keep_their_place() -> None:
+    """ITEM-5, STR-5: with our numbers."""
     events = read_stream(recording("good_mcp_call_stream.sse")).events
     told = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
     assert [(event["type"].rpartition(".")[2], event["item_id"], event["output_index"]) for event in told] == [
@@ -187,7 +187,7 @@ def test_the_progress_of_hosted_tools_keeps_its_place() -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
 
 
-def test_extension_items_events_and_fields_are_carried_untouched() -> None:
+def test_extension_items_events_and_fields_are_passed_through() -> None:
     """ITEM-5, ITEM-6"""
     read = read_stream(recording("good_extensions_stream.sse"))
     output = json.loads(codec.encode(read.response.output))
@@ -196,7 +196,7 @@ def test_extension_items_events_and_fields_are_carried_untouched() -> None:
     assert read.losses == []
 
 
-def test_the_ids_of_items_are_the_servers_and_that_of_the_response_is_ours() -> None:
+def test_item_ids_are_kept_and_the_response_id_is_ours() -> None:
     """ITEM-6"""
     response = read_stream(recording("good_parallel_calls_interleaved_stream.sse")).response
     assert response.id == "resp_1"
@@ -207,20 +207,20 @@ def test_the_ids_of_items_are_the_servers_and_that_of_the_response_is_ours() -> 
     ]
 
 
-def test_a_contradiction_is_a_loss_and_what_was_streamed_counts() -> None:
+def test_contradicting_final_text_is_a_loss_and_the_stream_counts() -> None:
     """STR-6"""
     read = read_stream(recording("contradicting_final_text.sse"))
     assert output_of(read) == BOTH
     assert [loss.path for loss in read.losses] == ["output[0].content[0]", "output[1].arguments"]
 
 
-def test_a_character_that_was_cut_in_two_is_whole_again() -> None:
+def test_surrogate_halves_are_joined() -> None:
     assert output_of(read_stream(recording("split_character.sse"))) == [
         {**HELLO, "content": [{"type": "output_text", "text": "Hi 😀!"}]}
     ]
 
 
-def test_half_a_character_alone_is_named_as_lost() -> None:
+def test_lone_surrogate_is_a_loss() -> None:
     """F-4"""
     data = b'data: {"type":"response.output_text.delta","delta":"a\\udc00b"}\n\n'
     read = read_stream(data)
@@ -228,7 +228,7 @@ def test_half_a_character_alone_is_named_as_lost() -> None:
     assert [loss.path for loss in read.losses] == ["stream"]
 
 
-def test_tier_and_usage_are_the_servers() -> None:
+def test_service_tier_and_usage_are_read_from_the_server() -> None:
     """REQ-4, REQ-5"""
     response = read_stream(recording("good_text_stream.sse")).response
     assert response.service_tier == "flex"
@@ -239,14 +239,14 @@ def test_tier_and_usage_are_the_servers() -> None:
     assert (poor.input_tokens, poor.output_tokens, poor.total_tokens) == (9, 5, 14)
 
 
-def test_llama_cpps_stream_works_with_clients_that_need_indexes() -> None:
-    """API-6: it has neither indexes nor numbers, and spells reasoning in the older way."""
+def test_llama_cpp_stream_gets_indexes() -> None:
+    """API-6: it has neither indexes nor numbers, and the older spelling of reasoning."""
     read = read_stream(recording("llama_cpp_reasoning_stream.sse"))
     assert [item["type"] for item in stable_fields(read.response)["output"]] == ["reasoning", "message"]
     assert read.losses == []
 
 
-def test_llama_cpps_cut_answer_is_incomplete_where_its_profile_says_so() -> None:
+def test_llama_cpp_answer_at_the_limit_is_incomplete_if_configured() -> None:
     """REQ-3"""
     request = Request(model="m", input="hi", max_output_tokens=16)
     read = read_stream(recording("llama_cpp_length_stream.sse"), request, ResponsesWire(cut="by_usage"))
@@ -255,11 +255,11 @@ def test_llama_cpps_cut_answer_is_incomplete_where_its_profile_says_so() -> None
     assert stable_fields(read.response)["output"][0]["status"] == "incomplete"
 
 
-def test_where_usage_decides_only_the_last_item_can_be_cut() -> None:
+def test_cut_by_usage_makes_only_the_last_item_incomplete() -> None:
     """ITEM-3, REQ-3"""
     request = Request(model="m", input="hi", max_output_tokens=16)
     read = read_stream(recording("poor_empty_output_at_the_end.sse"), request, ResponsesWire(cut="by_usage"))
     assert find_violations(read.events) == []
     assert output_of(read) == BOTH
     kinds = [type(event).__name__ for event in read.events]
-    assert kinds.index("ItemDone") < kinds.index("ArgumentsDelta")  # the message is done before the call begins
+    assert kinds.index("ItemDone") < kinds.index("ArgumentsDelta")  # the message is done before the call starts

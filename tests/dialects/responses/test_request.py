@@ -1,4 +1,4 @@
-"""Requests of this API: from clients into the hub, and from the hub to other servers, poor ones among them."""
+"""Requests of this API: from clients to the hub, and from the hub to other servers, incomplete ones included."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sent_items(*items: ItemParam, wire: ResponsesWire = ResponsesWire()) -> tupl
 
 
 def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every string in a document, with its place."""
+    """Every string in a document, with its path."""
     match value:
         case str():
             yield path, value
@@ -73,7 +73,7 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 @given(requests())
 @settings(max_examples=40)
-def test_a_clients_body_is_the_hubs_request(request: Request) -> None:
+def test_client_body_is_decoded_unchanged(request: Request) -> None:
     """REQ-7"""
     body = codec.encode(request)
     read, losses = request_to_hub(body)
@@ -82,7 +82,7 @@ def test_a_clients_body_is_the_hubs_request(request: Request) -> None:
 
 
 @given(requests(orderly=True))
-def test_a_request_in_good_order_goes_to_a_full_server_as_it_is(request: Request) -> None:
+def test_orderly_request_is_sent_unchanged_to_a_full_server(request: Request) -> None:
     """Hub → this dialect → hub is the identity."""
     body, losses = request_from_hub(request, STATEFUL)
     assert codec.encode(request_to_hub(body)[0]) == codec.encode(request)
@@ -92,7 +92,7 @@ def test_a_request_in_good_order_goes_to_a_full_server_as_it_is(request: Request
 @given(requests(), WIRES)
 @settings(max_examples=40)
 def test_request_from_hub_is_idempotent_for_one_server(request: Request, wire: ResponsesWire) -> None:
-    """Hub → this dialect → hub → this dialect: the second time there is nothing left to change, or to lose."""
+    """Hub → this dialect → hub → this dialect: the second time nothing is left to change or to lose."""
     body, _ = request_from_hub(request, wire)
     again, losses = request_from_hub(request_to_hub(body)[0], wire)
     assert json.loads(again) == json.loads(body)
@@ -101,7 +101,7 @@ def test_request_from_hub_is_idempotent_for_one_server(request: Request, wire: R
 
 @given(requests(), WIRES)
 @settings(max_examples=40)
-def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wire: ResponsesWire) -> None:
+def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: ResponsesWire) -> None:
     """F-4, REQ-6: nothing is lost in silence."""
     body, losses = request_from_hub(request, wire)
     arrived = set(marks_of(json.loads(body) and body.decode()))
@@ -114,8 +114,8 @@ def test_every_text_reaches_the_server_or_is_named_as_lost(request: Request, wir
 
 @given(requests(), WIRES)
 @settings(max_examples=40)
-def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: ResponsesWire) -> None:
-    """C-2: whatever the client wrote."""
+def test_content_types_follow_the_role(request: Request, wire: ResponsesWire) -> None:
+    """C-2: for any client body."""
     body, _ = sent(request, wire)
     messages = (
         [item for item in body["input"] if item["type"] == "message"] if isinstance(body.get("input"), list) else []
@@ -134,7 +134,7 @@ def test_content_types_never_stand_under_the_wrong_role(request: Request, wire: 
 
 @given(requests(), WIRES)
 @settings(max_examples=40)
-def test_nothing_is_sent_that_the_server_has_no_place_for(request: Request, wire: ResponsesWire) -> None:
+def test_unsupported_fields_are_never_sent(request: Request, wire: ResponsesWire) -> None:
     """REQ-6, D-1"""
     body, losses = sent(request, wire)
     items = body["input"] if isinstance(body.get("input"), list) else []
@@ -159,10 +159,10 @@ def _has(request: Request, name: str) -> bool:
     return value is not None
 
 
-# What a server keeps, and what it does not
+# State of servers
 
 
-def test_state_is_kept_by_us_unless_the_server_does_it() -> None:
+def test_state_fields_are_sent_only_to_stateful_servers() -> None:
     request = Request(
         model="m",
         input="hi",
@@ -186,7 +186,7 @@ def test_state_is_kept_by_us_unless_the_server_does_it() -> None:
     }
 
 
-def test_settings_reach_a_server_that_has_a_place_for_them() -> None:
+def test_supported_settings_are_sent() -> None:
     """REQ-5"""
     told = {
         "metadata": {"a": "1"},
@@ -201,7 +201,7 @@ def test_settings_reach_a_server_that_has_a_place_for_them() -> None:
     assert losses == []
 
 
-def test_unknown_fields_are_carried_and_those_of_another_dialect_are_not() -> None:
+def test_unknown_fields_pass_and_those_of_other_dialects_do_not() -> None:
     """REQ-7, REQ-6"""
     extra = {"top_k": Raw(b"5"), "chat:seed": Raw(b"7"), "chat:stream_options": Raw(b"{}")}
     body, losses = sent(Request(model="m", input="hi", extra=extra))
@@ -210,8 +210,8 @@ def test_unknown_fields_are_carried_and_those_of_another_dialect_are_not() -> No
 
 
 @pytest.mark.parametrize("format", ["json_object", "json_schema"])
-def test_json_from_a_server_that_can_only_write_text_is_refused(format: str) -> None:
-    """REQ-1: dropped, it would be an answer of another kind; plain text it can write."""
+def test_json_output_is_refused_for_servers_without_json(format: str) -> None:
+    """REQ-1: without it the answer would be of another kind; a text format can be dropped."""
     wire = ResponsesWire(lacks=["text.format"])
     asked = codec.decode_request(
         json.dumps({"model": "m", "input": "hi", "text": {"format": {"type": format}}}).encode()
@@ -223,7 +223,7 @@ def test_json_from_a_server_that_can_only_write_text_is_refused(format: str) -> 
     assert "format" not in sent(plain, wire)[0]["text"]
 
 
-def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:
+def test_unsupported_field_is_a_loss_at_any_depth() -> None:
     """REQ-6"""
     request, _ = request_to_hub(
         b'{"model":"m","text":{"verbosity":"low","format":{"type":"text"}},"top_k":1,"user":null}'
@@ -234,7 +234,7 @@ def test_a_field_the_server_lacks_is_a_loss_also_inside_another() -> None:
     assert [loss.path for loss in losses] == ["text.verbosity", "top_k"]
 
 
-def test_a_body_that_is_wrong_is_refused_with_its_path() -> None:
+def test_invalid_body_is_refused_with_its_path() -> None:
     """ERR-3"""
     with pytest.raises(InvalidValue, match="max_output_tokens"):
         request_to_hub(b'{"model":"m","max_output_tokens":3}')
@@ -254,10 +254,8 @@ def test_a_body_that_is_wrong_is_refused_with_its_path() -> None:
         ),
     ],
 )
-def test_the_assistants_history_looks_as_the_server_wants_it(
-    wire: ResponsesWire, content: object, lost: list[str]
-) -> None:
-    """D-1, C-2: that words were a refusal is told as a loss where only text can stand."""
+def test_assistant_content_follows_the_wire_option(wire: ResponsesWire, content: object, lost: list[str]) -> None:
+    """D-1, C-2: a refusal becomes text with a loss where only text is allowed."""
     request, _ = request_to_hub(
         b'{"input":[{"role":"assistant","content":[{"type":"input_text","text":"a"},{"type":"refusal","refusal":"b"}]}]}'
     )
@@ -266,7 +264,7 @@ def test_the_assistants_history_looks_as_the_server_wants_it(
     assert [loss.path for loss in losses] == lost
 
 
-def test_a_string_of_the_assistants_becomes_a_part_only_where_parts_are_wanted() -> None:
+def test_assistant_string_becomes_a_part_only_if_configured() -> None:
     """D-1"""
     said = MessageParam(role="assistant", content="a")
     assert sent_items(said)[0][0]["content"] == "a"
@@ -276,7 +274,7 @@ def test_a_string_of_the_assistants_becomes_a_part_only_where_parts_are_wanted()
 
 
 @pytest.mark.parametrize("part", ["output_text", "text", "summary_text", "reasoning_text"])
-def test_a_users_words_are_input_text_whatever_the_client_called_them(part: str) -> None:
+def test_user_text_is_always_input_text(part: str) -> None:
     """C-2"""
     request, _ = request_to_hub(
         json.dumps({"input": [{"role": "user", "content": [{"type": part, "text": "a"}]}]}).encode()
@@ -285,7 +283,7 @@ def test_a_users_words_are_input_text_whatever_the_client_called_them(part: str)
     assert body["input"][0]["content"] == [{"type": "input_text", "text": "a"}]
 
 
-def test_citations_are_a_loss_where_plain_text_is_wanted() -> None:
+def test_citations_are_a_loss_if_plain_text_is_required() -> None:
     """F-4"""
     cited: Any = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
     request, _ = request_to_hub(
@@ -305,7 +303,7 @@ def test_citations_are_a_loss_where_plain_text_is_wanted() -> None:
     assert [loss.path for loss in losses] == ["input[0].content[0]"]
 
 
-def test_images_in_the_assistants_own_turns_are_a_loss() -> None:
+def test_images_in_assistant_turns_are_a_loss() -> None:
     """C-2"""
     request, _ = request_to_hub(
         b'{"input":[{"role":"assistant","content":[{"type":"input_image","image_url":"https://i"}]}]}'
@@ -315,8 +313,8 @@ def test_images_in_the_assistants_own_turns_are_a_loss() -> None:
         assert [loss.path for loss in losses] == ["input[0].content[0]"]
 
 
-def test_tool_blocks_inside_messages_pass_untouched() -> None:
-    """E-2: for the servers that want them there."""
+def test_tool_blocks_inside_messages_are_passed_through() -> None:
+    """E-2: for servers that require them there."""
     use = ToolUse(id="call_1", name="look", input={"q": 1})
     result = ToolResult(tool_use_id="call_1", content="ok", is_error=False)
     items, losses = sent_items(
@@ -328,7 +326,7 @@ def test_tool_blocks_inside_messages_pass_untouched() -> None:
     assert losses == []
 
 
-def test_phases_are_kept_or_named_as_lost() -> None:
+def test_phases_are_kept_or_a_loss() -> None:
     """ITEM-7"""
     said = MessageParam(role="assistant", content="a", phase="final_answer")
     assert sent_items(said)[0][0]["phase"] == "final_answer"
@@ -347,7 +345,7 @@ def test_phases_are_kept_or_named_as_lost() -> None:
         ("encrypted_only", [["encrypted_content", "summary", "type"]], ["input[0]", "input[1].content"]),
     ],
 )
-def test_reasoning_goes_only_where_it_is_taken(wire: Any, kept: list[list[str]], lost: list[str]) -> None:
+def test_reasoning_is_sent_by_the_wire_option(wire: Any, kept: list[list[str]], lost: list[str]) -> None:
     """RSN-1, RSN-3"""
     request, _ = request_to_hub(
         b'{"input":[{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"a"}]},'
@@ -358,8 +356,8 @@ def test_reasoning_goes_only_where_it_is_taken(wire: Any, kept: list[list[str]],
     assert [loss.path for loss in losses] == lost
 
 
-def test_bookkeeping_can_be_left_out() -> None:
-    """Some servers refuse statuses in what they are given."""
+def test_ids_and_statuses_can_be_dropped() -> None:
+    """Some servers refuse statuses in their input."""
     request, _ = request_to_hub(
         b'{"input":[{"role":"assistant","id":"msg_1","status":"completed","content":"a"},{"type":"item_reference","id":"msg_2"},'
         b'{"type":"function_call","id":"fc_1","status":"completed","call_id":"c","name":"n","arguments":"{}"},'
@@ -371,8 +369,8 @@ def test_bookkeeping_can_be_left_out() -> None:
     assert sent(request)[0]["input"] == json.loads(codec.encode(request))["input"]
 
 
-def test_output_can_be_sent_back_untouched() -> None:
-    """ITEM-6, RSN-1: what a server gave is what it gets, ids, statuses and sealed reasoning included."""
+def test_output_items_are_sent_back_unchanged() -> None:
+    """ITEM-6, RSN-1: a server gets back its own items, ids, statuses and sealed reasoning included."""
     output = [
         {
             "type": "reasoning",
@@ -397,7 +395,7 @@ def test_output_can_be_sent_back_untouched() -> None:
     assert losses == []
 
 
-def test_unknown_items_are_carried_or_named_as_lost() -> None:
+def test_unknown_items_pass_or_are_a_loss() -> None:
     """ITEM-5"""
     request, _ = request_to_hub(b'{"input":[{"type":"acme:thing","x":1}]}')
     assert sent(request)[0]["input"] == [{"type": "acme:thing", "x": 1}]
@@ -406,21 +404,21 @@ def test_unknown_items_are_carried_or_named_as_lost() -> None:
     assert [loss.what for loss in losses] == ["an item of type acme:thing"]
 
 
-def test_reasoning_without_its_open_text_needs_no_loss() -> None:
+def test_encrypted_only_reasoning_without_text_has_no_loss() -> None:
     sealed = ReasoningParam(summary=[], encrypted_content="s")
     assert sent_items(sealed, wire=ResponsesWire(reasoning="encrypted_only"))[1] == []
 
 
 @pytest.mark.parametrize("dialect", ["chat", "gemini", "messages"])
-def test_settings_of_other_dialects_are_named_as_lost(dialect: str) -> None:
+def test_settings_of_other_dialects_are_losses(dialect: str) -> None:
     """REQ-6: a server of this API would refuse a field of that name."""
     body, losses = sent(Request(model="m", input="hi", extra={f"{dialect}:seed": Raw(b"7")}))
     assert body.keys() == {"model", "input", "store"}
     assert [loss.path for loss in losses] == ["seed"]
 
 
-def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
-    """F-4: only servers of the dialect it came from take it, and its text says the same."""
+def test_result_object_of_a_tool_is_not_sent_beside_its_text() -> None:
+    """F-4: only servers of its own dialect accept it, and its text has the same content."""
     extra = {"gemini:response": Raw(b'{"result":"x"}')}
     items, losses = sent_items(
         FunctionCallOutputParam(call_id="c", output="x", extra=extra),
@@ -433,11 +431,11 @@ def test_the_object_that_a_tool_gave_is_not_sent_beside_its_text() -> None:
     assert losses == []
 
 
-# What belongs to another API alone.
+# Types of another API.
 
 
 @pytest.mark.parametrize("kind", ["gemini:googleSearch", "web_search_20250305", "mcp_toolset"])
-def test_the_hosted_tools_of_another_api_are_lost_here_F4(kind: str) -> None:
+def test_hosted_tools_of_another_api_are_losses_F4(kind: str) -> None:
     """REQ-6: a server refuses tools of unknown type. Other extensions pass unchanged (REQ-7)."""
     extension = UnknownTool(kind="acme:search", raw=Raw(b'{"type":"acme:search"}'))
     foreign = UnknownTool(kind=kind, raw=Raw(b'{"type":"%b","name":"search"}' % kind.encode()))
@@ -448,7 +446,7 @@ def test_the_hosted_tools_of_another_api_are_lost_here_F4(kind: str) -> None:
     assert "tools" not in body
 
 
-def test_the_choice_of_a_tool_that_only_another_api_has_is_lost_with_it() -> None:
+def test_choice_of_a_tool_of_another_api_is_a_loss() -> None:
     foreign = UnknownTool(kind="web_search_20250305", raw=Raw(b'{"type":"web_search_20250305","name":"search"}'))
     choice = UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"search"}'))
     body, losses = sent(Request(model="m", input="hi", tools=[foreign], tool_choice=choice))
@@ -462,7 +460,7 @@ def test_the_choice_of_a_tool_that_only_another_api_has_is_lost_with_it() -> Non
 
 
 @pytest.mark.parametrize("prefix", ["messages:", "gemini:"])
-def test_items_and_parts_of_another_api_are_lost_here_F4(prefix: str) -> None:
+def test_items_and_parts_of_another_api_are_losses_F4(prefix: str) -> None:
     item = UnknownItem(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
     part = UnknownContent(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
     said, losses = sent_items(
@@ -482,23 +480,24 @@ SEALING = ResponsesWire(sealed_reasoning=True, no_reasoning_models=("plain-*",))
 @pytest.mark.parametrize(
     ("model", "wire", "asked", "include", "lost"),
     [
-        # RSN-2: a server that keeps nothing takes its reasoning back only encrypted.
+        # RSN-2: a server without storage accepts its reasoning only encrypted.
         ("deep-1", SEALING, None, [SEALED], []),
         ("deep-1", SEALING, [LOGPROBS], [LOGPROBS, SEALED], []),
         ("deep-1", SEALING, [SEALED], [SEALED], []),
         ("deep-1", SEALING, [ENCRYPTED_IF_ANY], [SEALED], []),
-        # A model that does not reason refuses the field, whoever added it; only who asked for it loses something.
+        # A model without reasoning refuses the field, whoever added it; it is a loss only for clients that requested
+        # it.
         ("plain-1", SEALING, None, None, []),
         ("plain-1", SEALING, [LOGPROBS], [LOGPROBS], []),
         ("plain-1", SEALING, [ENCRYPTED_IF_ANY], None, []),
         ("plain-1", SEALING, [LOGPROBS, SEALED], [LOGPROBS], ["include[1]"]),
-        # Other servers are asked for what the client asked for.
+        # Other servers get the client's own `include`.
         ("plain-1", ResponsesWire(), None, None, []),
         ("plain-1", ResponsesWire(), [SEALED], [SEALED], []),
         ("plain-1", ResponsesWire(), [LOGPROBS, ENCRYPTED_IF_ANY], [LOGPROBS, SEALED], []),
     ],
 )
-def test_encrypted_reasoning_is_asked_of_models_that_reason(
+def test_encrypted_reasoning_is_requested_from_models_with_reasoning(
     model: str, wire: ResponsesWire, asked: list[str] | None, include: list[str] | None, lost: list[str]
 ) -> None:
     body, losses = sent(Request(model=model, input="Hi", include=asked or UNSET), wire)

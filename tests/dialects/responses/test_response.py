@@ -1,4 +1,4 @@
-"""Whole answers of other servers, and our own."""
+"""Plain answers of other servers, and our own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_response_replays_as_a_valid_stream(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_response_is_ours_and_what_it_says_is_the_servers(name: str) -> None:
+def test_response_has_our_id_and_the_content_of_the_server(name: str) -> None:
     """HTTP-2: our id and model and echo, the server's output, usage and tier."""
     response, _ = read(recording(f"{name}_plain.json"))
     assert (response.id, response.model, response.created_at) == ("resp_1", "m", 1)
@@ -42,7 +42,7 @@ def test_the_response_is_ours_and_what_it_says_is_the_servers(name: str) -> None
 
 
 @given(responses())
-def test_our_own_answers_are_read_back_as_they_were(response: Response) -> None:
+def test_own_answers_survive_the_round_trip(response: Response) -> None:
     """STR-14, ITEM-6"""
     body, losses = response_from_hub(response, REQUEST)
     assert list(losses) == []
@@ -51,7 +51,7 @@ def test_our_own_answers_are_read_back_as_they_were(response: Response) -> None:
     assert normalized(stable_fields(again)) == normalized(stable_fields(response))
 
 
-def test_a_failed_answer_is_a_failed_response() -> None:
+def test_failed_answer_is_a_failed_response() -> None:
     """STR-8, ERR-4"""
     response, _ = read(recording("good_failed_plain.json"))
     assert response.status == "failed"
@@ -61,13 +61,13 @@ def test_a_failed_answer_is_a_failed_response() -> None:
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_a_failure_without_words_has_some_all_the_same(status: str) -> None:
+def test_failure_without_a_message_gets_one(status: str) -> None:
     response, _ = read(answer(status=status))
     assert response.error is not None
     assert status in response.error.message
 
 
-def test_an_answer_without_a_status_is_complete() -> None:
+def test_answer_without_a_status_is_complete() -> None:
     item = {"type": "message", "role": "assistant", "content": "Hi"}
     response, _ = read(answer(output=[item]))
     assert response.status == "completed"
@@ -87,14 +87,14 @@ def test_an_answer_without_a_status_is_complete() -> None:
         (b'{"status":"completed","output":[{"type":"message","content":"\\ud800"}]}', 502, "upstream_invalid_response"),
     ],
 )
-def test_an_error_in_place_of_an_answer_is_raised(body: bytes, status: int, code: str) -> None:
+def test_error_in_place_of_an_answer_is_raised(body: bytes, status: int, code: str) -> None:
     with pytest.raises(ApiError) as raised:
         read(body)
     assert (raised.value.status, raised.value.code) == (status, code)
 
 
-def test_an_answer_that_reached_the_limit_was_cut_where_a_server_does_not_say() -> None:
-    """REQ-3: llama.cpp calls a cut answer complete; its usage tells."""
+def test_answer_at_the_token_limit_is_incomplete_if_configured() -> None:
+    """REQ-3: llama.cpp reports a truncated answer as completed; its usage shows the truncation."""
     request = Request(model="m", input="hi", max_output_tokens=16)
     wire = ResponsesWire(cut="by_usage")
     cut, _ = read(recording("llama_cpp_length_plain.json"), request, wire)

@@ -1,4 +1,4 @@
-"""Which item a server speaks of, where it does not say so well."""
+"""Which item a server's event belongs to, where the server does not identify it well."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text(delta: str, **where: Any) -> dict[str, Any]:
     return {"type": "response.output_text.delta", "delta": delta, **where}
 
 
-def test_items_that_were_never_announced_are_told_apart_by_their_ids() -> None:
+def test_calls_without_added_events_are_separated_by_their_ids() -> None:
     """STR-9: interleaved, without an index."""
     delta = {"type": "response.function_call_arguments.delta"}
     output, losses = output_of(
@@ -48,13 +48,13 @@ def test_items_that_were_never_announced_are_told_apart_by_their_ids() -> None:
     assert losses == []
 
 
-def test_texts_that_were_never_announced_are_told_apart_by_their_ids() -> None:
+def test_texts_without_added_events_are_separated_by_their_ids() -> None:
     output, _ = output_of(text("a", item_id="m_1"), text("b", item_id="m_2"), text("c", item_id="m_1"))
     assert [item["content"][0]["text"] for item in output] == ["ac", "b"]
 
 
-def test_an_index_that_points_at_another_kind_of_item_is_not_believed() -> None:
-    """Every item is the first for this server, and its deltas have no ids."""
+def test_index_of_an_item_of_another_kind_is_ignored() -> None:
+    """This server numbers every item as the first, and its deltas have no ids."""
     output, losses = output_of(
         added({**THOUGHT, "id": "rs_1"}, output_index=0),
         added({**MESSAGE, "id": "m_1"}, output_index=0),
@@ -66,20 +66,20 @@ def test_an_index_that_points_at_another_kind_of_item_is_not_believed() -> None:
     assert losses == []
 
 
-def test_an_item_that_is_announced_twice_is_one_item() -> None:
+def test_item_that_is_added_twice_is_one_item() -> None:
     """ITEM-6"""
     output, _ = output_of(added({**MESSAGE, "id": "m_1"}), text("a", item_id="m_1"), added({**MESSAGE, "id": "m_1"}))
     assert [item["content"][0]["text"] for item in output] == ["a"]
 
 
-def test_an_item_that_is_announced_late_is_the_one_that_was_spoken_of() -> None:
+def test_late_added_event_belongs_to_the_open_item() -> None:
     output, _ = output_of(
         text("a", output_index=0), added({**MESSAGE, "id": "m_1"}, output_index=0), text("b", item_id="m_1")
     )
     assert [item["content"][0]["text"] for item in output] == ["ab"]
 
 
-def test_an_item_that_is_done_twice_is_done_once() -> None:
+def test_item_that_is_done_twice_is_done_once() -> None:
     """ITEM-4"""
     final = {**MESSAGE, "content": [{"type": "output_text", "text": "a"}]}
     output, losses = output_of(done({**final, "id": "m_1"}), done({**final, "id": "m_1"}), done(final, output_index=0))
@@ -87,8 +87,8 @@ def test_an_item_that_is_done_twice_is_done_once() -> None:
     assert losses == []
 
 
-def test_a_final_form_without_an_id_is_the_open_items_even_if_it_contradicts_it() -> None:
-    """STR-6: better one item and a loss than two items."""
+def test_final_item_without_an_id_belongs_to_the_open_item() -> None:
+    """STR-6: one item with a loss is better than two items."""
     output, losses = output_of(
         text("a", item_id="m_1"), done({**MESSAGE, "content": [{"type": "output_text", "text": "b"}]})
     )
@@ -96,8 +96,8 @@ def test_a_final_form_without_an_id_is_the_open_items_even_if_it_contradicts_it(
     assert losses == ["output[0].content[0]"]
 
 
-def test_an_id_that_comes_again_for_another_item_is_another_item() -> None:
-    """ITEM-6: the second has an id of its own."""
+def test_repeated_id_of_another_item_is_another_item() -> None:
+    """ITEM-6: the second gets its own id."""
     one = {**MESSAGE, "id": "x", "content": [{"type": "output_text", "text": "a"}]}
     read = read_events(
         [added({**one, "content": []}), done(one), added({**one, "content": []}), text("b", item_id="x"), COMPLETED]
@@ -148,7 +148,7 @@ def test_output_after_the_end_of_a_part_is_a_loss(late: dict[str, Any]) -> None:
     assert losses == ["output[0].content[0]"]
 
 
-def test_parts_that_are_all_the_first_are_several_parts() -> None:
+def test_parts_with_the_same_index_are_several_parts() -> None:
     """STR-3"""
     part = {"item_id": "m_1", "content_index": 0, "part": {"type": "output_text"}}
     begin, end = {"type": "response.content_part.added", **part}, {"type": "response.content_part.done", **part}
@@ -170,20 +170,20 @@ def test_parts_that_are_all_the_first_are_several_parts() -> None:
     assert losses == []
 
 
-def test_sealed_reasoning_may_come_with_the_announcement() -> None:
+def test_sealed_reasoning_in_the_added_event_is_kept() -> None:
     """RSN-1"""
     output, _ = output_of(added({**THOUGHT, "id": "rs_1", "encrypted_content": "sealed"}))
     assert output[0]["encrypted_content"] == "sealed"
 
 
-def test_a_call_without_a_call_id_is_known_by_its_id() -> None:
+def test_call_without_a_call_id_uses_its_id() -> None:
     call = {name: member for name, member in CALL.items() if name != "call_id"}
     read = read_events([added({**call, "id": "fc_1"}), done({**call, "id": "fc_1", "arguments": "{}"}), COMPLETED])
     assert find_violations(read.events) == []
     assert [getattr(item, "call_id", None) for item in read.response.output] == ["fc_1"]
 
 
-def test_a_final_form_under_another_id_belongs_to_the_call_it_goes_on_from() -> None:
+def test_final_call_under_another_id_belongs_to_the_call_with_its_prefix() -> None:
     """STR-9: two calls are open, there is no index, and the ends name neither id nor call id."""
     delta = {"type": "response.function_call_arguments.delta"}
     nameless = {"type": "function_call", "name": "look"}
@@ -199,8 +199,8 @@ def test_a_final_form_under_another_id_belongs_to_the_call_it_goes_on_from() -> 
     assert losses == []
 
 
-def test_a_call_that_never_gets_a_name_cannot_be_delivered_and_holds_nothing_up() -> None:
-    """TOOL-3: what came after it comes all the same, and in order."""
+def test_call_without_a_name_is_dropped_and_blocks_no_other_item() -> None:
+    """TOOL-3: later items are delivered anyway, and in order."""
     output, losses = output_of(
         {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": "{}"}, text("a", item_id="m_1")
     )
@@ -208,7 +208,7 @@ def test_a_call_that_never_gets_a_name_cannot_be_delivered_and_holds_nothing_up(
     assert losses == ["output"]
 
 
-def test_a_call_whose_end_never_came_gets_a_call_id() -> None:
+def test_unfinished_call_gets_a_call_id() -> None:
     call = {name: member for name, member in CALL.items() if name != "call_id"}
     read = read_events([added(call), COMPLETED])
     assert find_violations(read.events) == []

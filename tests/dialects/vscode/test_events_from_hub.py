@@ -1,4 +1,4 @@
-"""Hub events → an editor's lines: laws over generated lives of a response, then each kind of event by itself."""
+"""Hub events → an editor's lines: laws over generated responses, then each kind of event."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def written_lines(events: list[StreamEvent]) -> tuple[list[dict[str, Any]], list
 
 
 def lines_of_items(*items: Item) -> tuple[list[dict[str, Any]], list[str]]:
-    """What an editor is told of whole items, without the end."""
+    """The lines for whole items, without the end."""
     events = [ItemDone(sequence_number=at, output_index=at, item=item) for at, item in enumerate(items)]
     lines, loss_paths = written_lines(list(events))
     return lines[:-1], loss_paths
@@ -113,8 +113,8 @@ def assistant_message(*content: Any) -> Message:
 
 @settings(max_examples=30)
 @given(lives())
-def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]) -> None:
-    """C-4, STR-7: what was cut never looks whole."""
+def test_stream_ends_with_one_done_or_error_line(events: list[StreamEvent]) -> None:
+    """C-4, STR-7: a truncated answer never looks complete."""
     lines, _ = written_lines(events)
     ends = [line["type"] for line in lines if line["type"] in ("done", "error")]
     assert ends == [lines[-1]["type"]]
@@ -123,7 +123,7 @@ def test_every_stream_ends_with_one_line_that_says_how(events: list[StreamEvent]
 
 @settings(max_examples=30)
 @given(responses(("complete", "incomplete")))
-def test_a_stream_says_what_the_whole_answer_says(response: Response) -> None:
+def test_stream_equals_the_plain_answer(response: Response) -> None:
     """A-8, STR-14."""
     lines, _ = written_lines(replay(response))
     answer = whole(response)
@@ -141,8 +141,8 @@ def _text_of(parts: list[dict[str, Any]], kind: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["plain", "zwei\nZeilen", "\u2028 \u2029 \x85", ""])
-def test_a_run_of_deltas_is_written_as_its_events_are(text: str) -> None:
-    """C-4: and a line is one line, whatever it says."""
+def test_text_run_is_encoded_like_its_events(text: str) -> None:
+    """C-4: and a line is one line, for any content."""
     run = TextRun(3, "msg_1", 0, 0, [text, "b"])
     out = EventsFromHub(REQUEST).text_run(run)
     assert out == b"".join(map(EventsFromHub(REQUEST).feed, run.events()))
@@ -152,7 +152,7 @@ def test_a_run_of_deltas_is_written_as_its_events_are(text: str) -> None:
 # Parts
 
 
-def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assembled() -> None:
+def test_text_is_sent_in_pieces_and_calls_whole() -> None:
     """A-8, A-4, C-4."""
     collector = EventCollector()
     writer = ResponseWriter(initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
@@ -185,7 +185,7 @@ def test_text_comes_piece_by_piece_and_calls_whole_with_their_arguments_assemble
     ]
 
 
-def test_thinking_comes_with_its_id_and_its_seal_and_goes_back_as_it_came() -> None:
+def test_thinking_has_id_and_seal_and_survives_the_round_trip() -> None:
     """A-8, RSN-2."""
     item = reasoning(
         summary=[SummaryText(text="One."), SummaryText(text="Two.")],
@@ -217,7 +217,7 @@ def test_streamed_thinking_is_sent_once() -> None:
     ("arguments", "input"),
     [("", {}), (' {"a":1} ', {"a": 1}), ("[1]", {"arguments": "[1]"}), ("{", {"arguments": "{"})],
 )
-def test_a_calls_input_is_always_an_object(arguments: str, input: Any) -> None:
+def test_call_input_is_always_an_object(arguments: str, input: Any) -> None:
     """A-4."""
     [line], loss_paths = lines_of_items(call(arguments))
     assert line["input"] == input
@@ -225,12 +225,12 @@ def test_a_calls_input_is_always_an_object(arguments: str, input: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", '{"a":'])
-def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
+def test_truncated_call_is_not_delivered(arguments: str) -> None:
     """C-4: the editor would run it."""
     assert lines_of_items(call(arguments, ItemStatus.INCOMPLETE)) == ([], ["output[0]"])
 
 
-def test_images_and_files_in_an_answer_are_data() -> None:
+def test_images_and_files_in_an_answer_become_data_parts() -> None:
     """A-8."""
     lines, loss_paths = lines_of_items(
         ImageGenerationCall(id="ig_1", result="aGk="),
@@ -247,14 +247,14 @@ def test_images_and_files_in_an_answer_are_data() -> None:
     assert loss_paths == ["output[1].content", "output[2]"]
 
 
-def test_words_of_every_kind_are_text() -> None:
+def test_text_parts_of_every_kind_become_text() -> None:
     """A-8."""
     parts = [OutputText(text="a", annotations=[]), Text(text="b"), InputText(text="c"), Refusal(refusal="d")]
     lines, loss_paths = lines_of_items(assistant_message(*parts))
     assert ([line["value"] for line in lines], loss_paths) == (["a", "b", "c", "d"], [])
 
 
-def test_output_that_an_editor_cannot_hold_is_a_loss() -> None:
+def test_unsupported_output_is_a_loss() -> None:
     """F-4."""
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
     odd = UnknownContent(kind="hologram", raw=Raw(b'{"type":"hologram"}'))
@@ -268,7 +268,7 @@ def test_output_that_an_editor_cannot_hold_is_a_loss() -> None:
     ]
 
 
-def test_log_probabilities_and_events_that_nobody_knows_are_reported() -> None:
+def test_log_probabilities_and_unknown_events_are_losses() -> None:
     """F-4."""
     logprob = LogProb(token="a", logprob=0, bytes=[97], top_logprobs=[])
     delta = OutputTextDelta(
@@ -280,13 +280,13 @@ def test_log_probabilities_and_events_that_nobody_knows_are_reported() -> None:
     assert loss_paths == ["output[0].logprobs", "events"]
 
 
-def test_citations_in_a_stream_are_reported() -> None:
+def test_citations_in_a_stream_are_losses() -> None:
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
     _, loss_paths = written_lines(replay(response_with(assistant_message(cited), status="completed")))
     assert loss_paths == ["output[0].annotations"]
 
 
-def test_an_answer_that_is_not_whole_says_why() -> None:
+def test_incomplete_answer_has_its_reason() -> None:
     """REQ-3."""
     response = response_with(status="incomplete", incomplete_details=IncompleteDetails(reason="max_output_tokens"))
     end = whole(response)["end"]
@@ -307,7 +307,7 @@ def test_an_answer_that_is_not_whole_says_why() -> None:
         (UpstreamFault("down"), 502, None),
     ],
 )
-def test_errors_have_the_editors_own_name_where_it_has_one(error: ApiError, status: int, name: str | None) -> None:
+def test_errors_have_the_name_of_the_editor_if_it_has_one(error: ApiError, status: int, name: str | None) -> None:
     """ERR-1, ERR-2."""
     error_status, body = vscode.error_from_hub(error)
     error_object = json.loads(body)["error"]

@@ -38,7 +38,7 @@ def test_roles_are_numbers_and_content_is_a_string_or_parts() -> None:
 
 
 @pytest.mark.parametrize("role", [0, 7, "robot", None])
-def test_a_role_that_nobody_knows_is_the_users(role: Any) -> None:
+def test_unknown_role_is_the_user_role(role: Any) -> None:
     """A-1."""
     request, loss_paths = read(message(role, "hi"))
     [item] = input_items(request)
@@ -46,14 +46,14 @@ def test_a_role_that_nobody_knows_is_the_users(role: Any) -> None:
     assert (item.role, loss_paths) == ("user", ["messages[0].role"])
 
 
-def test_a_name_is_dropped_with_a_note() -> None:
+def test_name_is_dropped_with_a_loss() -> None:
     """A-1."""
     request, loss_paths = read({**message(USER, "hi"), "name": "ann"})
     assert loss_paths == ["messages[0].name"]
     assert b"ann" not in repr(request).encode()
 
 
-def test_data_of_the_users_is_an_image_text_or_a_file_by_its_media_type() -> None:
+def test_user_data_becomes_image_text_or_file_by_its_media_type() -> None:
     """A-3."""
     pdf = base64.b64encode(b"%PDF").decode()
     [item] = items_of(
@@ -72,7 +72,7 @@ def test_data_of_the_users_is_an_image_text_or_a_file_by_its_media_type() -> Non
 
 
 @pytest.mark.parametrize("mime_type", ["application/json", "application/ld+json", "Application/JSON"])
-def test_json_is_text_or_a_file_by_choice(mime_type: str) -> None:
+def test_json_data_is_text_or_a_file_by_choice(mime_type: str) -> None:
     """A-3."""
     part = message(USER, data(b'{"a":1}', mime_type))
     file = base64.b64encode(b'{"a":1}').decode()
@@ -81,7 +81,7 @@ def test_json_is_text_or_a_file_by_choice(mime_type: str) -> None:
     assert item["content"] == [{"type": "input_file", "file_data": f"data:{mime_type};base64,{file}"}]
 
 
-def test_data_of_the_assistants_is_text_or_a_note() -> None:
+def test_assistant_data_becomes_text_or_a_note() -> None:
     """A-3."""
     request, loss_paths = read(
         message(USER, "draw"),
@@ -94,29 +94,29 @@ def test_data_of_the_assistants_is_text_or_a_note() -> None:
 
 
 @pytest.mark.parametrize("form", [[104, 105], {"0": 104, "1": 105}, {"type": "Buffer", "data": [104, 105]}, "aGk="])
-def test_bytes_come_as_base64_or_as_javascript_writes_an_array_of_them(form: Any) -> None:
+def test_data_bytes_are_decoded_from_base64_or_javascript_arrays(form: Any) -> None:
     """A-3."""
     [item] = items_of(message(USER, {"mimeType": "text/plain", "data": form}))
     assert item["content"] == [{"type": "input_text", "text": "hi"}]
 
 
 @pytest.mark.parametrize("form", ["a", "%%%%", [256], ["a"], {"1": 1}, 5, None])
-def test_bytes_that_are_none_are_refused_by_their_path(form: Any) -> None:
+def test_invalid_data_bytes_are_refused_with_their_path(form: Any) -> None:
     """ERR-3."""
     with pytest.raises(InvalidValue) as caught:
         read(message(USER, {"mimeType": "text/plain", "data": form}))
     assert caught.value.param == "messages[0].content[0].data"
 
 
-def test_text_that_is_no_utf8_is_reported() -> None:
+def test_invalid_utf8_text_is_a_loss() -> None:
     """A-3, F-4."""
     request, loss_paths = read(message(USER, data(b"a\xffb", "text/plain"), data("\ufffd".encode(), "text/plain")))
     assert loss_paths == ["messages[0].content[0].data"]
     assert "a\ufffdb" in repr(request.input)
 
 
-def test_a_call_is_an_item_whose_arguments_are_the_text_of_its_input() -> None:
-    """A-4: and what was said around it keeps its place."""
+def test_call_becomes_an_item_with_its_input_as_arguments() -> None:
+    """A-4: and the text around it keeps its place."""
     call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"path":"a.py"}'}
     assert items_of(message(USER, "x"), message(ASSISTANT, "before", CALL, "after", {**CALL, "input": None})) == [
         message_item("user", "x"),
@@ -127,7 +127,7 @@ def test_a_call_is_an_item_whose_arguments_are_the_text_of_its_input() -> None:
     ]
 
 
-def test_a_server_that_takes_no_calls_reads_them_as_text() -> None:
+def test_calls_become_text_for_servers_without_calls() -> None:
     """A-4, D-2: the same conversation, prepared by a profile."""
     request, _ = read(message(USER, "x"), message(ASSISTANT, "Looking.", CALL), message(USER, RESULT))
     prepared, _ = load_profile("vercel-ai-gateway-2026-01").apply_quirks(request)
@@ -137,15 +137,15 @@ def test_a_server_that_takes_no_calls_reads_them_as_text() -> None:
     assert not any(isinstance(item, FunctionCallParam | FunctionCallOutputParam) for item in input_items(prepared))
 
 
-def test_a_result_is_an_item_of_its_own_between_the_texts_around_it() -> None:
+def test_result_is_a_separate_item_between_the_texts() -> None:
     """A-5."""
     result = {"type": "function_call_output", "call_id": "call_1", "output": "done"}
     items = items_of(message(USER, "x"), message(ASSISTANT, CALL), message(USER, "before", RESULT, "after"))
     assert items[2:] == [message_item("user", "before"), result, message_item("user", "after")]
 
 
-def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
-    """A-5: text, JSON, binary, a tree of prompt-tsx, a plain string, anything at all."""
+def test_result_parts_are_joined_by_their_rules() -> None:
+    """A-5: text, JSON, binary, a tree of prompt-tsx, a plain string, any value."""
     tree = {
         "node": {
             "type": 1,
@@ -183,7 +183,7 @@ def test_the_parts_of_a_result_are_joined_each_by_its_rule() -> None:
     assert loss_paths == ["messages[2].content[0].content[3]"]
 
 
-def test_an_image_in_a_result_stays_one_or_is_noted_by_choice() -> None:
+def test_image_in_a_result_is_kept_or_noted_by_choice() -> None:
     """A-5, TOOL-6."""
     result = {"callId": "call_1", "content": ["a", {"value": "b"}, data(PNG, "image/png"), "c"], "isError": True}
     conversation = (message(USER, "x"), message(ASSISTANT, CALL), message(USER, result))
@@ -208,7 +208,7 @@ def test_deep_tree_is_flattened_without_recursion() -> None:
     assert items_of(message(USER, "x"), message(ASSISTANT, CALL), message(USER, result))[2]["output"] == "leaf"
 
 
-def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> None:
+def test_thinking_pieces_are_one_item_with_their_seal() -> None:
     """RSN-2: pieces of one id are one thought."""
     items = items_of(
         message(USER, "x"),
@@ -243,8 +243,8 @@ def test_thinking_is_one_item_with_the_seal_that_came_with_any_piece_of_it() -> 
     ]
 
 
-def test_a_mark_for_caching_stands_on_what_came_before_it() -> None:
-    """E-4: servers that know it are told, others not."""
+def test_cache_mark_is_put_on_the_preceding_part() -> None:
+    """E-4: only servers that support it receive it."""
     mark = data(b"ephemeral", "cache_control")
     items = items_of(message(USER, "a", "b", mark), message(ASSISTANT, "c", CALL, mark))
     assert items[0]["content"][1]["cache_control"] == EPHEMERAL
@@ -252,7 +252,7 @@ def test_a_mark_for_caching_stands_on_what_came_before_it() -> None:
     assert items[2]["cache_control"] == EPHEMERAL
 
 
-def test_marks_of_the_editors_own_are_reported() -> None:
+def test_unsupported_editor_marks_are_losses() -> None:
     """F-4."""
     marks = [data(b"x", "stateful_marker"), data(b"forever", "cache_control"), data(b"ephemeral", "cache_control")]
     _, loss_paths = read(message(USER, *marks), message(USER, {"type": "thinking", "value": "t"}, marks[2]))
@@ -272,7 +272,7 @@ def test_unknown_parts_are_losses_with_their_paths() -> None:
     assert loss_paths == ["body.future", "choices.odd", *expected, "messages[0].content[3]", "options.odd"]
 
 
-def test_a_part_that_calls_itself_text_is_text() -> None:
+def test_part_with_type_text_is_text() -> None:
     assert items_of(message(USER, {"type": "text", "value": {"a": 1}}, "")) == [message_item("user", '{"a":1}')]
 
 
@@ -295,7 +295,7 @@ def test_missing_members_of_parts_are_refused_with_their_paths(part: Any, path: 
     assert caught.value.param == f"messages[0].content[0].{path}"
 
 
-def test_data_of_the_assistants_must_have_bytes() -> None:
+def test_assistant_data_without_bytes_is_refused() -> None:
     """ERR-3."""
     for part in ({"mimeType": "text/plain"}, {"mimeType": "cache_control"}):
         with pytest.raises(MissingField):
@@ -308,8 +308,8 @@ PROMPT = "You are an expert programmer.\nFollow the instructions."
 TURN = message(USER, "hi")
 
 
-def test_messages_of_the_systems_role_become_instructions() -> None:
-    """A-6, C-1: all that stand at the beginning, joined."""
+def test_leading_system_messages_become_instructions() -> None:
+    """A-6, C-1: all leading ones, joined."""
     request, loss_paths = read(
         message(SYSTEM, "One ", "prompt."), {"role": 3, "content": ["Two."]}, {"role": 3, "content": "Three."}, TURN
     )
@@ -317,20 +317,20 @@ def test_messages_of_the_systems_role_become_instructions() -> None:
     assert len(input_items(request)) == 1
 
 
-def test_a_message_of_the_systems_further_down_stays_where_it_is() -> None:
+def test_later_system_message_keeps_its_place() -> None:
     """C-1, E-5: the order is kept."""
     request, _ = read(message(SYSTEM, "First."), TURN, message(SYSTEM, "Later."), TURN)
     assert request.instructions == "First."
     assert [getattr(item, "role", "") for item in input_items(request)] == ["user", "system", "user"]
 
 
-def test_a_prompt_that_is_more_than_text_stays_a_message() -> None:
-    """C-1: nothing of it is lost."""
+def test_system_prompt_with_media_stays_a_message() -> None:
+    """C-1: none of its content is lost."""
     items = items_of(message(SYSTEM, "Look:", data(PNG, "image/png")), message(SYSTEM, "First."), TURN)
     assert [item["role"] for item in items] == ["system", "system", "user"]
 
 
-def test_a_mark_in_a_prompt_is_reported_and_the_prompt_is_one() -> None:
+def test_cache_mark_in_a_system_prompt_is_a_loss() -> None:
     """A-6, E-4."""
     request, loss_paths = read(message(SYSTEM, PROMPT, data(b"ephemeral", "cache_control")), TURN)
     assert (request.instructions, loss_paths) == (PROMPT, ["messages[0].content[1]"])
@@ -349,7 +349,7 @@ def test_a_mark_in_a_prompt_is_reported_and_the_prompt_is_one() -> None:
         "Follow the user's requirements carefully.",
     ],
 )
-def test_the_older_habit_of_a_leading_assistant_message_is_known(prompt: str) -> None:
+def test_leading_assistant_message_with_a_prompt_becomes_instructions(prompt: str) -> None:
     """C-1."""
     request, loss_paths = read(message(ASSISTANT, prompt), TURN)
     assert (request.instructions, loss_paths) == (prompt, [])
@@ -380,13 +380,13 @@ def test_real_assistant_turn_is_no_system_prompt(conversation: list[Any]) -> Non
 
 
 @pytest.mark.parametrize("first", [message(ASSISTANT, ""), {"role": 2, "content": ""}])
-def test_a_turn_without_words_is_no_prompt(first: Any) -> None:
+def test_assistant_turn_without_text_is_no_system_prompt(first: Any) -> None:
     """C-1."""
     assert not read(first, TURN, choices={"leadingAssistant": "system"})[0].instructions
 
 
 def test_prompt_detection_is_fast_for_any_text() -> None:
-    """C-1: a pattern that can be tried in many ways would take years over these."""
+    """C-1: a pattern with many possible matches would take years for these."""
     for text in ("##\n" * 5000, "<a>" * 5000, "You are a " + "very " * 5000, "\n" * 5000 + "You are Ann" * 500):
         assert not read(message(ASSISTANT, text), TURN)[0].instructions
 
@@ -406,7 +406,7 @@ PIECES = st.sampled_from(["a", "b", CALL, RESULT, {"value": "t", "id": "rs"}, da
     st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.lists(PIECES, min_size=1, max_size=4)), min_size=1, max_size=6)
 )
 def test_all_content_is_kept_in_order(conversation: list[tuple[int, list[Any]]]) -> None:
-    """E-5, A-5: order kept exactly, no content lost; instructions are what came first."""
+    """E-5, A-5: the order is kept exactly, no content is lost; instructions come from the start."""
     request, loss_paths = read(*(message(role, *parts) for role, parts in conversation))
     assert loss_paths == []
     contents: list[str] = list((request.instructions or "").replace("\n\n", ""))

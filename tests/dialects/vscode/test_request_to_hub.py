@@ -40,7 +40,7 @@ def test_request_streams_without_store_and_includes_encrypted_reasoning() -> Non
 
 
 @pytest.mark.parametrize(("mode", "choice"), [(1, "auto"), (2, "required"), (None, UNSET)])
-def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any) -> None:
+def test_tools_are_flat_and_the_mode_becomes_the_choice(mode: int | None, choice: Any) -> None:
     """A-7."""
     request, loss_paths = read(
         TURN, options={"tools": TOOLS, "toolMode": mode, "justification": "why", "requestInitiator": "who"}
@@ -53,14 +53,14 @@ def test_tools_are_flat_and_the_mode_is_the_choice(mode: int | None, choice: Any
     assert request.tool_choice == choice
 
 
-def test_a_mode_without_tools_says_nothing_and_an_unknown_one_is_auto() -> None:
+def test_mode_without_tools_is_ignored_and_an_unknown_one_is_auto() -> None:
     """A-7: the editor always sends one."""
     assert read(TURN, options={"toolMode": 1})[0].tool_choice is UNSET
     request, loss_paths = read(TURN, options={"tools": [{**TOOLS[0], "cost": 1}], "toolMode": 9})
     assert (request.tool_choice, sorted(loss_paths)) == ("auto", ["options.toolMode", "options.tools[0].cost"])
 
 
-def test_the_models_options_have_the_hubs_names() -> None:
+def test_model_options_are_mapped_to_hub_fields() -> None:
     options = {
         "temperature": 0.5,
         "top_p": 0.9,
@@ -74,7 +74,7 @@ def test_the_models_options_have_the_hubs_names() -> None:
 
 
 def test_unknown_options_pass_and_request_fields_do_not() -> None:
-    """REQ-7: nothing gets around the rest of the body by being called an option."""
+    """REQ-7: an option cannot override the rest of the body."""
     options = {"chat:stop": ["x"], "seed": 1, "previous_response_id": "resp_1", "store": True}
     request, loss_paths = read(TURN, options={"modelOptions": options})
     assert {name: bytes(raw) for name, raw in (request.extra or {}).items()} == {"chat:stop": b'["x"]', "seed": b"1"}
@@ -151,8 +151,8 @@ VALUES = st.recursive(
 
 @settings(max_examples=30)
 @given(st.lists(st.fixed_dictionaries({"role": LEAVES, "content": st.lists(VALUES, max_size=4)}), max_size=3), VALUES)
-def test_any_body_is_read_or_refused(messages: list[Any], options: Any) -> None:
-    """ERR-1: no body is an accident."""
+def test_any_body_is_decoded_or_refused(messages: list[Any], options: Any) -> None:
+    """ERR-1: no body causes an internal error."""
     body = json.dumps({"messages": messages, "options": options}).encode()
     with suppress(ClientFault):
         request_to_hub(body)

@@ -1,4 +1,4 @@
-"""How an assistant's earlier turns look."""
+"""The form of an assistant's earlier turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.profiles.quirk_runs import run_quirk
 CITATION = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "u", "title": "t"}
 
 
-def test_assistant_history_is_a_plain_string() -> None:
+def test_assistant_as_string_sends_a_plain_string() -> None:
     """D-1."""
     sent, losses = run_quirk(
         "assistant_as_string",
@@ -29,7 +29,7 @@ def test_assistant_history_is_a_plain_string() -> None:
     assert losses == {}
 
 
-def test_a_refusal_in_a_string_is_told_as_text() -> None:
+def test_assistant_as_string_sends_a_refusal_as_text() -> None:
     """D-1, F-4."""
     sent, losses = run_quirk(
         "assistant_as_string", input=[{"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}]
@@ -39,7 +39,7 @@ def test_a_refusal_in_a_string_is_told_as_text() -> None:
 
 
 def test_assistant_as_string_reports_losses() -> None:
-    """F-4: citations, unknown members, images; a call inside the message is said in words (D-2)."""
+    """F-4: citations, unknown members, images; a call inside the message is described in words (D-2)."""
     sent, losses = run_quirk(
         "assistant_as_string",
         input=[

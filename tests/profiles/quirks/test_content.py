@@ -13,7 +13,7 @@ def message(role: str, content: Any) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": content}
 
 
-def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
+def test_strings_as_parts_uses_the_part_type_of_the_role() -> None:
     """C-2."""
     parts = [{"type": "input_text", "text": "as it is"}]
     sent, losses = run_quirk(
@@ -29,13 +29,13 @@ def test_strings_become_parts_of_the_kind_that_belongs_to_the_role() -> None:
     assert losses == {}
 
 
-def test_an_input_that_is_a_string_becomes_the_message_that_it_means() -> None:
+def test_strings_as_parts_converts_a_string_input() -> None:
     """ITEM-8."""
     sent, _ = run_quirk("strings_as_parts", input="hi")
     assert sent["input"] == [message("user", [{"type": "input_text", "text": "hi"}])]
 
 
-def test_the_assistants_strings_may_stay() -> None:
+def test_strings_as_parts_can_be_limited_to_roles() -> None:
     """D-1."""
     sent, _ = run_quirk(
         "strings_as_parts",
@@ -45,8 +45,8 @@ def test_the_assistants_strings_may_stay() -> None:
     assert [item["content"] for item in sent["input"]] == ["a", [{"type": "input_text", "text": "b"}]]
 
 
-def test_parts_of_text_become_one_string_and_others_stay() -> None:
-    """F-4: what a string has no room for is told."""
+def test_parts_as_strings_joins_only_text_parts() -> None:
+    """F-4: content that a string cannot contain is reported."""
     text = {"type": "input_text", "text": "see"}
     image = {"type": "input_image", "image_url": "https://e.x/i.png"}
     sent, losses = run_quirk(

@@ -1,4 +1,4 @@
-"""Items as such: ids, kinds, hints about caching."""
+"""Items: ids, types, cache hints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER = {"type": "message", "role": "user", "content": "hi"}
 HINT = {"type": "ephemeral"}
 
 
-def test_items_that_a_server_does_not_take_are_left_out_by_name() -> None:
+def test_only_items_drops_and_reports_other_types() -> None:
     """D-1, F-4, ITEM-5."""
     sent, losses = run_quirk(
         "only_items",
@@ -34,13 +34,13 @@ def test_items_that_a_server_does_not_take_are_left_out_by_name() -> None:
     }
 
 
-def test_a_type_that_no_item_has_is_refused() -> None:
+def test_only_items_refuses_an_unknown_type() -> None:
     with pytest.raises(msgspec.ValidationError, match="'mesage' is no type of item"):
         msgspec.convert({"types": ["mesage"]}, OnlyItemsOptions)
 
 
-def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
-    """Also the ids of items that were output once."""
+def test_drop_item_ids_keeps_the_ids_of_references() -> None:
+    """Also the ids of items that were output before."""
     request = Request(
         input=[
             ItemReference(id="msg_9"),
@@ -66,7 +66,7 @@ def test_item_ids_are_dropped_and_references_keep_theirs() -> None:
     ]
 
 
-def test_ids_of_hosted_items_and_of_items_as_clients_send_them_are_dropped() -> None:
+def test_drop_item_ids_covers_hosted_and_client_items() -> None:
     sent, losses = run_quirk(
         "drop_item_ids", input=[{**USER, "id": "msg_1"}, {"type": "web_search_call", "id": "ws_1"}, USER]
     )
@@ -74,14 +74,14 @@ def test_ids_of_hosted_items_and_of_items_as_clients_send_them_are_dropped() -> 
     assert losses == {}
 
 
-def test_every_sent_item_has_a_taken_form_with_the_same_members() -> None:
+def test_every_item_type_has_a_param_type_with_the_same_members() -> None:
     for sent, taken in PARAM_TYPES.items():
         assert issubclass(sent, taken)
         assert {*taken.__struct_fields__} == {*sent.__struct_fields__}
 
 
-def test_hints_about_caching_are_taken_out_everywhere() -> None:
-    """E-4: and nowhere does a user's own word go."""
+def test_strip_cache_control_removes_hints_everywhere() -> None:
+    """E-4: and no data of the user is removed."""
     block = {"type": "text", "text": "x"}
     parameters = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
     sent, losses = run_quirk(

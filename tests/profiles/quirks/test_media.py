@@ -1,4 +1,4 @@
-"""What is no text, on servers that take text alone."""
+"""Media, for servers that accept only text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.profiles.quirk_runs import run_quirk
 
 
-def test_images_become_notes() -> None:
+def test_images_as_notes_replaces_images() -> None:
     """F-4: in messages and in tool results; other parts and strings stay."""
     image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
     text = {"type": "input_text", "text": "see"}
@@ -43,7 +43,7 @@ def test_images_become_notes() -> None:
         ({"type": "input_video", "video_url": "https://e.x/v.mp4"}, "[video omitted: https://e.x/v.mp4]", "a video"),
     ],
 )
-def test_every_kind_of_media_becomes_a_note_and_a_loss(part: dict[str, object], note: str, loss: str) -> None:
+def test_media_as_notes_replaces_and_reports_every_kind(part: dict[str, object], note: str, loss: str) -> None:
     """F-4."""
     text = {"type": "input_text", "text": "see"}
     sent, losses = run_quirk("media_as_notes", input=[{"role": "user", "content": [part, text]}])
@@ -51,14 +51,14 @@ def test_every_kind_of_media_becomes_a_note_and_a_loss(part: dict[str, object], 
     assert losses == {"input[0].content[0]": f"{loss} is sent as a note"}
 
 
-def test_only_images_are_taken_from_a_server_that_cannot_see() -> None:
+def test_images_as_notes_keeps_files() -> None:
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}
     sent, losses = run_quirk("images_as_notes", input=[{"role": "user", "content": [file]}])
     assert sent["input"][0]["content"] == [file]
     assert losses == {}
 
 
-def test_files_are_taken_from_a_server_that_sees_and_reads_nothing_else() -> None:
+def test_files_as_notes_keeps_images() -> None:
     """F-4."""
     image = {"type": "input_image", "image_url": "https://e.x/i.png"}
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "AAAA"}

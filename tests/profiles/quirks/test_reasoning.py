@@ -19,34 +19,34 @@ SUMMED = {
 USER = {"type": "message", "role": "user", "content": "hi"}
 
 
-def test_reasoning_is_dropped_by_name() -> None:
+def test_drop_reasoning_drops_and_reports_reasoning() -> None:
     """F-4."""
     sent, losses = run_quirk("drop_reasoning", input=[USER, SEALED, OPEN])
     assert sent["input"] == [USER]
     assert losses == {"input[1]": "reasoning is left out", "input[2]": "reasoning is left out"}
 
 
-def test_reasoning_becomes_text_between_marks() -> None:
+def test_reasoning_as_text_wraps_reasoning_in_marks() -> None:
     sent, losses = run_quirk("reasoning_as_text", input=[USER, OPEN, SUMMED])
     assert [item["content"] for item in sent["input"]] == ["hi", "<think>\nlong\n</think>", "<think>\na\n\nb\n</think>"]
     assert [item["role"] for item in sent["input"]] == ["user", "assistant", "assistant"]
     assert losses == {"input[1].summary": "is left out"}
 
 
-def test_the_marks_are_the_profiles_choice() -> None:
+def test_reasoning_as_text_has_configurable_marks() -> None:
     sent, _ = run_quirk("reasoning_as_text", ReasoningAsTextOptions(before="(", after=")"), input=[OPEN])
     assert sent["input"][0]["content"] == "(long)"
 
 
-def test_sealed_reasoning_cannot_become_text() -> None:
+def test_reasoning_as_text_drops_sealed_reasoning() -> None:
     """F-4, RSN-2."""
     sent, losses = run_quirk("reasoning_as_text", input=[USER, SEALED])
     assert sent["input"] == [USER]
     assert losses == {"input[1]": "reasoning is left out", "input[1].encrypted_content": "is left out"}
 
 
-def test_a_summary_stands_in_for_reasoning_that_is_not_open() -> None:
-    """F-4: what has open text is left alone, what is only sealed goes."""
+def test_open_reasoning_sends_summaries_as_reasoning() -> None:
+    """F-4: plain text is kept, content that is only sealed is dropped."""
     sent, losses = run_quirk("open_reasoning", input=[USER, OPEN, SUMMED, SEALED])
     assert sent["input"] == [
         USER,

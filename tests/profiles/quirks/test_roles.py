@@ -1,4 +1,4 @@
-"""Where system text stands, and which roles are known."""
+"""The place of system text, and supported roles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from antiphon.profiles.quirks.roles import InstructionsToSystemOptions, SystemTo
 from antiphon.protocol.losses import Losses
 
 
-def test_system_messages_at_the_beginning_join_the_instructions() -> None:
+def test_system_to_instructions_moves_leading_system_messages() -> None:
     """D-1, E-4."""
     sent, losses = run_quirk(
         "system_to_instructions",
@@ -31,7 +31,7 @@ def test_system_messages_at_the_beginning_join_the_instructions() -> None:
     assert losses == {}
 
 
-def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
+def test_system_to_instructions_can_move_all_and_reports_them() -> None:
     """D-1, F-4."""
     sent, losses = run_quirk(
         "system_to_instructions",
@@ -43,7 +43,7 @@ def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
     assert losses == {"input[1]": "a system message is moved to instructions"}
 
 
-def test_an_image_in_a_system_message_is_lost_by_name() -> None:
+def test_system_to_instructions_reports_images() -> None:
     """F-4."""
     sent, losses = run_quirk(
         "system_to_instructions",
@@ -58,7 +58,7 @@ def test_an_image_in_a_system_message_is_lost_by_name() -> None:
     assert losses == {"input[0].content[0]": "input_image is left out"}
 
 
-def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:
+def test_system_to_instructions_drops_empty_messages() -> None:
     sent, _ = run_quirk(
         "system_to_instructions", input=[{"role": "system", "content": ""}, {"role": "user", "content": "hi"}]
     )
@@ -66,7 +66,7 @@ def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:
     assert len(sent["input"]) == 1
 
 
-def test_instructions_become_the_first_message() -> None:
+def test_instructions_to_system_adds_a_first_message() -> None:
     sent, losses = run_quirk("instructions_to_system", instructions="Be brief.", input="hi")
     assert "instructions" not in sent
     assert sent["input"] == [
@@ -76,14 +76,14 @@ def test_instructions_become_the_first_message() -> None:
     assert losses == {}
 
 
-def test_instructions_become_a_developer_message_where_that_is_wanted() -> None:
+def test_instructions_to_system_can_use_the_developer_role() -> None:
     sent, _ = run_quirk(
         "instructions_to_system", InstructionsToSystemOptions(role="developer"), instructions="Be brief.", input=[]
     )
     assert sent["input"] == [{"type": "message", "role": "developer", "content": "Be brief."}]
 
 
-def test_one_system_message_is_the_two_quirks_after_each_other() -> None:
+def test_system_quirks_combine_to_one_system_message() -> None:
     from antiphon.protocol.codec import decode_request
 
     request = decode_request(
@@ -98,7 +98,7 @@ def test_one_system_message_is_the_two_quirks_after_each_other() -> None:
     assert [(item.role, item.content) for item in items] == [("system", "c\n\nb"), ("user", "a")]
 
 
-def test_roles_are_renamed_both_ways() -> None:
+def test_role_quirks_rename_system_and_developer() -> None:
     history = [{"role": role, "content": role} for role in ("system", "developer", "user", "assistant")]
     for quirk, wanted in [
         ("developer_as_system", ["system", "system", "user", "assistant"]),

@@ -20,7 +20,7 @@ CALL = {"type": "function_call", "call_id": "call_123", "name": "get_time", "arg
 OUTPUT = {"type": "function_call_output", "call_id": "call_123", "output": "The current time is 3:00 PM"}
 
 
-def test_a_call_and_its_result_are_told_in_exactly_these_words() -> None:
+def test_tool_history_as_text_has_the_documented_wording() -> None:
     """D-2."""
     sent, losses = run_quirk(
         "tool_history_as_text", input=[{"role": "assistant", "content": "Let me check the time."}, CALL, OUTPUT]
@@ -36,8 +36,8 @@ def test_a_call_and_its_result_are_told_in_exactly_these_words() -> None:
     assert losses == {}
 
 
-def test_a_call_that_no_text_came_before_is_a_message_of_its_own() -> None:
-    """D-2: and a second one stands below it."""
+def test_tool_history_as_text_adds_a_message_for_a_call_without_text() -> None:
+    """D-2: and a second one is added below it."""
     second = {"type": "function_call", "call_id": "call_2", "name": "f", "arguments": '{"arg": "value"}'}
     sent, _ = run_quirk("tool_history_as_text", input=[{"role": "user", "content": "hi"}, CALL, second])
     assert sent["input"][1:] == [
@@ -62,7 +62,7 @@ def test_a_call_that_no_text_came_before_is_a_message_of_its_own() -> None:
         ),
     ],
 )
-def test_a_call_joins_whatever_the_assistant_said(before: Any, after: Any) -> None:
+def test_tool_history_as_text_appends_a_call_to_the_assistant_message(before: Any, after: Any) -> None:
     """D-2: string or parts."""
     sent, _ = run_quirk("tool_history_as_text", input=[{"role": "assistant", "content": before}, CALL])
     note = "[Tool Call: get_time({}) -> call_id: call_123]"
@@ -75,7 +75,7 @@ def _filled(content: Any, note: str) -> Any:
     return [{name: value.replace("NOTE", note) for name, value in part.items()} for part in content]
 
 
-def test_custom_calls_groups_and_missing_arguments_have_their_words_too() -> None:
+def test_tool_history_as_text_covers_custom_calls_and_namespaces() -> None:
     """D-2."""
     sent, losses = run_quirk(
         "tool_history_as_text",
@@ -96,7 +96,7 @@ def test_custom_calls_groups_and_missing_arguments_have_their_words_too() -> Non
     assert losses == {"input[1].note": "is left out"}
 
 
-def test_a_result_of_parts_keeps_what_is_no_text_beside_the_words() -> None:
+def test_tool_history_as_text_keeps_media_of_results() -> None:
     """D-2, TOOL-6: texts alone are joined with line breaks (A-5)."""
     text, image = {"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}
     for output, wanted in [
@@ -112,7 +112,7 @@ def test_a_result_of_parts_keeps_what_is_no_text_beside_the_words() -> None:
         assert losses == {}
 
 
-def test_calls_and_results_inside_messages_are_told_likewise() -> None:
+def test_tool_history_as_text_converts_blocks_inside_messages() -> None:
     """D-2, E-1."""
     use = {"type": "tool_use", "id": "c", "name": "f", "input": {"x": 1}}
     results: list[dict[str, Any]] = [
@@ -138,7 +138,7 @@ def test_calls_and_results_inside_messages_are_told_likewise() -> None:
     assert losses == {}
 
 
-def test_results_that_follow_each_other_are_one_user_message() -> None:
+def test_tool_results_in_user_messages_joins_consecutive_results() -> None:
     """E-2: in their order, each with the id of its call."""
     other = {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "x"}]}
     sent, losses = run_quirk(
@@ -158,8 +158,8 @@ def test_results_that_follow_each_other_are_one_user_message() -> None:
     assert losses == {}
 
 
-def test_a_result_with_an_image_is_a_block_of_its_parts() -> None:
-    """E-2, TOOL-6: also with members nobody knows."""
+def test_tool_results_in_user_messages_keeps_parts() -> None:
+    """E-2, TOOL-6: also with unknown members."""
     parts = [{"type": "input_text", "text": "x"}, {"type": "input_image", "image_url": "u", "mark": 1}]
     output = {"type": "function_call_output", "call_id": "c", "output": parts}
     sent, _ = run_quirk("tool_results_in_user_messages", input=[output])
@@ -168,7 +168,7 @@ def test_a_result_with_an_image_is_a_block_of_its_parts() -> None:
 
 @settings(max_examples=40)
 @given(request_=requests())
-def test_every_result_becomes_one_block_and_none_is_left(request_: Request) -> None:
+def test_tool_results_in_user_messages_converts_every_result(request_: Request) -> None:
     """E-2, E-5."""
     changed = QUIRKS["tool_results_in_user_messages"].apply(request_, Losses(), NoOptions())
     before = [item.call_id for item in input_items(request_) if isinstance(item, OUTPUTS)]

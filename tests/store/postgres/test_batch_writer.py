@@ -1,4 +1,4 @@
-"""What waits together is written together, and each is told what came of its own."""
+"""Entries that wait together are written together, and each submitter gets its own result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Entry(Struct, frozen=True):
 
 
 class Database:
-    """It takes what it is let, batch by batch."""
+    """Writes the batches that it is allowed to write."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -34,7 +34,7 @@ class Database:
         return [f"{entry.name} is kept" for entry in entries]
 
 
-def test_what_comes_meanwhile_is_the_next_batch() -> None:
+def test_batch_writer_writes_entries_that_arrive_meanwhile_as_the_next_batch() -> None:
     async def go() -> None:
         database = Database()
         batches = BatchWriter(database.write)
@@ -46,14 +46,14 @@ def test_what_comes_meanwhile_is_the_next_batch() -> None:
         assert [len(batch) for batch in database.batches] == [
             MAX_BATCH_ENTRIES,
             4,
-        ]  # all of them asked before the first was written
+        ]  # all of them submitted before the first was written
         await batches.stop()
         assert await batches.submit(Entry("later")) == "later is kept"
 
     asyncio.run(go())
 
 
-def test_no_row_is_written_twice_by_one_statement() -> None:
+def test_batch_writer_writes_no_row_twice_in_one_batch() -> None:
     async def go() -> None:
         database = Database()
         database.open.set()
@@ -64,7 +64,7 @@ def test_no_row_is_written_twice_by_one_statement() -> None:
     asyncio.run(go())
 
 
-def test_what_is_large_is_written_with_few_others() -> None:
+def test_batch_writer_limits_the_bytes_of_a_batch() -> None:
     async def go() -> None:
         database = Database()
         database.open.set()
@@ -78,7 +78,7 @@ def test_what_is_large_is_written_with_few_others() -> None:
 @pytest.mark.parametrize(
     ("failure", "spared"), [(asyncpg.DataError("too large"), True), (asyncpg.PostgresConnectionError("gone"), False)]
 )
-def test_what_does_not_fit_takes_no_other_along_and_what_fails_fails_for_all(failure: Exception, spared: bool) -> None:
+def test_batch_writer_isolates_invalid_entries_and_fails_all_on_other_errors(failure: Exception, spared: bool) -> None:
     async def go() -> None:
         database = Database()
         database.failure = failure

@@ -1,7 +1,6 @@
-"""The bad days of PostgreSQL, and what only PostgreSQL has; what holds of every store is in `test_laws.py`.
+"""Failures of PostgreSQL, and what only PostgreSQL has; the laws of every store are in `test_laws.py`.
 
-All of it on the event loop that the gateway runs on, which notices lost connections at other moments than asyncio's own.
-"""
+All tests run on the event loop of the gateway, which notices lost connections at other moments than asyncio's own."""
 
 from __future__ import annotations
 
@@ -32,14 +31,14 @@ from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.work import EventsAfter
 
 IMPATIENT = ConnectionLimits(reconnect_timeout=0.0)
-#: No server is ever this slow, so a test that uses it ends for another reason.
+# No server is ever this slow, so a test that uses it ends for another reason.
 NEVER = 600.0
 
 
-# The server goes and comes back
+# The server stops and restarts
 
 
-def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
+def test_store_reconnects_after_a_server_restart() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url(), IMPATIENT) as store:
             await store.save("anna", record("resp_1"), ["msg_1"], [])
@@ -58,7 +57,7 @@ def test_a_server_that_was_stopped_and_started_is_used_again() -> None:
     uvloop.run(story())
 
 
-def test_whoever_asks_during_a_restart_waits_for_its_end() -> None:
+def test_store_calls_during_a_restart_wait_for_its_end() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url(), ConnectionLimits(reconnect_timeout=NEVER)) as store:
             await store.save("anna", record("resp_1"), [], [])
@@ -73,7 +72,7 @@ def test_whoever_asks_during_a_restart_waits_for_its_end() -> None:
     uvloop.run(story())
 
 
-def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> None:
+def test_store_calls_succeed_after_all_backends_were_killed() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store:
@@ -111,7 +110,7 @@ def test_after_the_backends_were_killed_every_question_is_answered_at_once() -> 
     uvloop.run(story())
 
 
-def test_what_a_killed_backend_was_busy_with_is_done_by_another() -> None:
+def test_store_call_of_a_killed_backend_is_repeated_on_another() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store, another(url) as holder:
@@ -132,7 +131,7 @@ def test_what_a_killed_backend_was_busy_with_is_done_by_another() -> None:
     uvloop.run(story())
 
 
-def test_a_server_that_became_read_only_says_so_and_takes_saves_again_afterwards() -> None:
+def test_read_only_server_is_reported_and_recovers() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store:
@@ -149,7 +148,7 @@ def test_a_server_that_became_read_only_says_so_and_takes_saves_again_afterwards
     uvloop.run(story())
 
 
-def test_no_acknowledged_response_is_lost_when_the_process_is_killed() -> None:
+def test_acknowledged_responses_survive_a_killed_process() -> None:
     url = postgres_server.fresh_url()
     uvloop.run(_open_and_close(url))
     acknowledged: list[str] = []
@@ -158,7 +157,7 @@ def test_no_acknowledged_response_is_lost_when_the_process_is_killed() -> None:
             assert child.stdout
             lines = [child.stdout.readline() for _ in range(40)]
             child.kill()
-            # What was told before the end reached it counts as well; a last line may be half.
+            # Ids printed before the kill count as well; the last line may be incomplete.
             lines += [line for line in child.stdout if line.endswith("\n")]
         acknowledged += [line.strip() for line in lines]
     assert len(set(acknowledged)) == len(acknowledged) >= 120
@@ -173,10 +172,10 @@ def test_no_acknowledged_response_is_lost_when_the_process_is_killed() -> None:
     uvloop.run(story())
 
 
-# It takes too long
+# Timeouts
 
 
-def test_a_lock_that_is_held_for_a_moment_is_waited_for() -> None:
+def test_store_waits_for_a_short_lock() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store, another(url) as holder:
@@ -189,7 +188,7 @@ def test_a_lock_that_is_held_for_a_moment_is_waited_for() -> None:
     uvloop.run(story())
 
 
-def test_a_lock_that_is_held_for_too_long_is_told_and_forgotten() -> None:
+def test_long_lock_is_reported_and_the_store_recovers() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with (
@@ -207,7 +206,7 @@ def test_a_lock_that_is_held_for_too_long_is_told_and_forgotten() -> None:
 
 
 @pytest.mark.parametrize("question", ["get", "stats"])
-def test_a_server_that_no_longer_answers_is_given_up_and_the_next_question_takes_another_way(question: str) -> None:
+def test_unresponsive_server_is_abandoned_and_the_next_call_reconnects(question: str) -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(
@@ -230,7 +229,7 @@ def test_a_server_that_no_longer_answers_is_given_up_and_the_next_question_takes
     uvloop.run(story())
 
 
-def test_one_that_finds_no_free_connection_is_told_so() -> None:
+def test_exhausted_connection_pool_is_reported() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with (
@@ -250,7 +249,7 @@ def test_one_that_finds_no_free_connection_is_told_so() -> None:
     uvloop.run(story())
 
 
-def test_what_takes_its_time_may_take_longer_but_not_for_ever() -> None:
+def test_long_statements_have_their_own_timeout() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with (
@@ -265,10 +264,10 @@ def test_what_takes_its_time_may_take_longer_but_not_for_ever() -> None:
     uvloop.run(story())
 
 
-# Those who ask
+# Callers
 
 
-def test_one_who_leaves_while_the_answer_is_awaited_leaves_no_connection_behind() -> None:
+def test_cancelled_call_releases_its_connection() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url, ConnectionLimits(connections=1)) as store, another(url) as holder:
@@ -284,7 +283,7 @@ def test_one_who_leaves_while_the_answer_is_awaited_leaves_no_connection_behind(
     uvloop.run(story())
 
 
-def test_what_was_asked_to_be_saved_is_saved_also_when_whoever_asked_has_left() -> None:
+def test_cancelled_save_is_still_written() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store, another(url) as holder:
@@ -301,7 +300,7 @@ def test_what_was_asked_to_be_saved_is_saved_also_when_whoever_asked_has_left() 
     uvloop.run(story())
 
 
-def test_one_response_that_does_not_fit_takes_no_other_along() -> None:
+def test_invalid_response_does_not_fail_others_of_its_batch() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url()) as store:
             good, too_late, too_long = record("good"), record("bad", at=2**70), record(os.urandom(5000).hex())
@@ -321,7 +320,7 @@ def test_one_response_that_does_not_fit_takes_no_other_along() -> None:
     uvloop.run(story())
 
 
-def test_ids_of_items_may_be_longer_than_an_index_takes() -> None:
+def test_item_ids_may_be_longer_than_an_index_entry() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url()) as store:
             long = os.urandom(50_000).hex()
@@ -335,7 +334,7 @@ def test_ids_of_items_may_be_longer_than_an_index_takes() -> None:
     uvloop.run(story())
 
 
-def test_saves_beyond_what_is_written_at_once_are_written_next() -> None:
+def test_saves_over_the_batch_limit_are_written_in_the_next_batch() -> None:
     async def story() -> None:
         async with opened(postgres_server.fresh_url()) as store:
             big = os.urandom(3 * 1024 * 1024)
@@ -348,7 +347,7 @@ def test_saves_beyond_what_is_written_at_once_are_written_next() -> None:
     uvloop.run(story())
 
 
-def test_nobody_waits_for_a_writer_that_fell_over() -> None:
+def test_saves_fail_if_the_writer_crashes() -> None:
     class Broken(Connections):
         async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
             raise RuntimeError(sql, arguments)
@@ -366,7 +365,7 @@ def test_nobody_waits_for_a_writer_that_fell_over() -> None:
     uvloop.run(story())
 
 
-def test_closing_waits_for_what_was_asked_to_be_saved() -> None:
+def test_close_waits_for_pending_saves() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with another(url) as holder:
@@ -383,7 +382,7 @@ def test_closing_waits_for_what_was_asked_to_be_saved() -> None:
     uvloop.run(story())
 
 
-def test_closing_does_not_wait_for_ever_and_nothing_can_be_asked_afterwards() -> None:
+def test_close_has_a_timeout_and_later_calls_fail() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         store = await PostgresStore.open(url, ConnectionLimits(answer_timeout=0.2, long_timeout=NEVER))
@@ -404,7 +403,7 @@ def test_closing_does_not_wait_for_ever_and_nothing_can_be_asked_afterwards() ->
 # Pruning, verifying
 
 
-def test_what_another_gateway_deletes_is_passed_over_and_not_waited_for() -> None:
+def test_prune_skips_rows_that_another_gateway_has_locked() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url, ConnectionLimits(statement_timeout=NEVER)) as store, another(url) as holder:
@@ -421,7 +420,7 @@ def test_what_another_gateway_deletes_is_passed_over_and_not_waited_for() -> Non
     uvloop.run(story())
 
 
-def test_an_id_that_leads_nowhere_is_found_by_verifying() -> None:
+def test_verify_reports_ids_without_a_response() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store:
@@ -432,7 +431,7 @@ def test_an_id_that_leads_nowhere_is_found_by_verifying() -> None:
     uvloop.run(story())
 
 
-def test_contents_that_cannot_be_read_are_found_by_verifying() -> None:
+def test_verify_reports_unreadable_content() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store:
@@ -452,7 +451,7 @@ def test_contents_that_cannot_be_read_are_found_by_verifying() -> None:
 # Connections
 
 
-def test_a_commit_is_on_the_disk_also_where_the_server_would_not_wait_for_it() -> None:
+def test_synchronous_commit_is_always_enabled() -> None:
     async def story() -> None:
         for given, wanted in {"off": "on", "on": "on", "remote_apply": "remote_apply"}.items():
             url = postgres_server.fresh_url()
@@ -465,7 +464,7 @@ def test_a_commit_is_on_the_disk_also_where_the_server_would_not_wait_for_it() -
     uvloop.run(story())
 
 
-def test_no_more_connections_are_opened_than_were_allowed() -> None:
+def test_store_opens_at_most_the_configured_connections() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with opened(url, ConnectionLimits(connections=2)) as store:
@@ -482,7 +481,7 @@ def test_no_more_connections_are_opened_than_were_allowed() -> None:
 
 
 @pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
-def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_hold(version: int) -> None:
+def test_tables_of_every_earlier_version_are_migrated_with_their_content(version: int) -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with another(url) as early:
@@ -522,7 +521,9 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
                 assert await store.prune(before=None, keep=0) == 0
             if version >= 3:
                 assert await store.get_conversation("anna", "conv_old")
-                assert await store.prune_conversations(before=2**30) == 0  # it counts as changed just now
+                assert (
+                    await store.prune_conversations(before=2**30) == 0
+                )  # its change time is the time of the migration
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
             assert await with_call(store, "anna", "call_new") == turn("resp_new")
             await store.enqueue("anna", record("resp_2"), [], b"{}")
@@ -539,7 +540,7 @@ def test_tables_of_each_earlier_version_are_brought_up_to_date_with_what_they_ho
     uvloop.run(story())
 
 
-def test_of_several_gateways_that_start_together_one_makes_the_tables() -> None:
+def test_concurrent_starts_create_the_tables_once() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         stores = await asyncio.gather(*(PostgresStore.open(url) for _ in range(5)))
@@ -554,7 +555,7 @@ def test_of_several_gateways_that_start_together_one_makes_the_tables() -> None:
     uvloop.run(story())
 
 
-def test_tables_of_a_newer_version_are_refused_and_left_alone() -> None:
+def test_tables_of_a_newer_version_are_refused_unchanged() -> None:
     url = postgres_server.fresh_url()
     uvloop.run(_open_and_close(url))
     postgres_server.sql("INSERT INTO antiphon_schema (version) VALUES (999)", url)
@@ -563,7 +564,7 @@ def test_tables_of_a_newer_version_are_refused_and_left_alone() -> None:
     assert postgres_server.sql("SELECT max(version) FROM antiphon_schema", url) == "999"
 
 
-def test_a_user_who_may_create_nothing_is_told_what_to_grant_and_can_use_tables_that_are_there() -> None:
+def test_user_without_create_right_can_only_use_existing_tables() -> None:
     url = postgres_server.fresh_url()
     poor = postgres_server.url_of(
         postgres_server.database_of(url), f"{postgres_server.GUARDED_ROLE}:{postgres_server.PASSWORD}"
@@ -583,7 +584,7 @@ def test_a_user_who_may_create_nothing_is_told_what_to_grant_and_can_use_tables_
     uvloop.run(story())
 
 
-def test_the_tables_are_made_in_the_first_schema_of_the_search_path() -> None:
+def test_tables_are_created_in_the_first_schema_of_the_search_path() -> None:
     url = postgres_server.fresh_url()
     database = postgres_server.database_of(url)
     postgres_server.sql(f"CREATE SCHEMA elsewhere; ALTER DATABASE {database} SET search_path = elsewhere, public", url)
@@ -597,10 +598,10 @@ def test_the_tables_are_made_in_the_first_schema_of_the_search_path() -> None:
         uvloop.run(_open_and_close(url))
 
 
-# What people are told
+# Error messages
 
 
-def test_a_database_that_cannot_be_used_is_a_clear_error_at_the_start() -> None:
+def test_unusable_database_is_a_config_error_without_secrets() -> None:
     there = postgres_server.url_of("postgres", "guarded:sesame")
     for url, told in {
         there.replace("sesame", "secret-word"): "refused the password",
@@ -615,7 +616,7 @@ def test_a_database_that_cannot_be_used_is_a_clear_error_at_the_start() -> None:
         assert keeps_secrets(caught.value, url)
 
 
-def test_a_server_that_is_not_there_at_the_start_is_told_after_a_moment() -> None:
+def test_unreachable_server_at_startup_is_reported_without_secrets() -> None:
     async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -640,7 +641,7 @@ def test_a_server_that_is_not_there_at_the_start_is_told_after_a_moment() -> Non
     uvloop.run(story())
 
 
-def test_starting_can_be_given_up() -> None:
+def test_open_can_be_cancelled() -> None:
     async def story() -> None:
         opening = asyncio.create_task(
             PostgresStore.open("postgresql://anna@/db?host=/not/there", ConnectionLimits(reconnect_timeout=NEVER))
@@ -668,7 +669,7 @@ def test_starting_can_be_given_up() -> None:
         ("0A000", "the database refused the statement"),
     ],
 )
-def test_what_the_server_reports_is_told_without_its_own_words(state: str, told: str) -> None:
+def test_server_errors_are_mapped_to_our_messages(state: str, told: str) -> None:
     error: BaseException = asyncpg.PostgresError.new(
         {"C": state, "M": "could not extend file base/5/1259 at secret-host"}
     )
@@ -679,7 +680,7 @@ def test_what_the_server_reports_is_told_without_its_own_words(state: str, told:
     assert isinstance(startup_error(error), StorageUnavailable)
 
 
-# Tools
+# Helpers
 
 
 def turn(id: str) -> StoredTurn:
@@ -703,7 +704,7 @@ async def _open_and_close(url: str) -> None:
 
 @asynccontextmanager
 async def another(url: str) -> AsyncIterator[Any]:
-    """A connection of somebody else."""
+    """A connection of another client."""
     connection = await asyncpg.connect(url)
     try:
         yield connection
@@ -713,7 +714,7 @@ async def another(url: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def locked(holder: Any) -> AsyncIterator[None]:
-    """Nobody else can read or write a response meanwhile."""
+    """Blocks every read and write of responses meanwhile."""
     async with holder.transaction():
         await holder.execute("LOCK TABLE antiphon_responses")
         yield
@@ -744,7 +745,7 @@ async def before_long(attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def keeps_secrets(error: AntiphonError, url: str) -> bool:
-    """Whether nothing of an address is told: no name, host or path of it, and no password."""
+    """Whether the message contains nothing of an address: no name, host or path of it, and no password."""
     parts = [
         part
         for part in re.split(r"[^\w-]+", url)
@@ -753,7 +754,7 @@ def keeps_secrets(error: AntiphonError, url: str) -> bool:
     return not any(part in str(error) for part in [*parts, str(Path.home())])
 
 
-# Saves in eight tasks, and tells each id once it is acknowledged.
+# Saves in eight tasks, and prints each id once it is acknowledged.
 SAVES_FOR_EVER = """
 import asyncio, sys, uuid
 from antiphon.store.interface import ResponseRecord
@@ -774,8 +775,8 @@ asyncio.run(main())
 """
 
 
-def test_closing_a_connection_that_is_dead_already_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pool closes some in tasks that nobody looks at, and what they raise would be told in the log."""
+def test_closing_a_dead_connection_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool closes some connections in unobserved tasks, whose exceptions would be logged."""
 
     async def broken(self: object, *, timeout: float | None = None) -> None:
         del self, timeout

@@ -1,5 +1,4 @@
-"""What is PostgreSQL's own about work: that others are told at once, and that whoever listens hears again after bad
-days."""
+"""Background work on PostgreSQL: other gateways are notified at once, and listeners reconnect after failures."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ NEVER = 600.0  # so long that a test which uses it ends for another reason
 
 @pytest.fixture(autouse=True)
 def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not told is not noticed either."""
+    """Changes are noticed by notifications only."""
     monkeypatch.setattr(postgres_work, "LONGEST_WAIT", NEVER)
 
 
@@ -45,9 +44,9 @@ async def two(url: str) -> AsyncIterator[tuple[PostgresStore, PostgresStore]]:
 
 
 async def listening(store: PostgresStore, url: str) -> None:
-    """Until it hears what others say."""
+    """Waits until the store listens to notifications of others."""
     waiting = asyncio.create_task(store.wait_for_change("resp_1", NEVER))
-    await asyncio.wait_for(waiting, 60)  # who begins to listen may have missed something
+    await asyncio.wait_for(waiting, 60)  # a new listener may have missed a notification
     assert listeners(url) == 1
 
 
@@ -61,7 +60,7 @@ def listeners(url: str) -> int:
     )
 
 
-def test_another_gateway_is_told_at_once() -> None:
+def test_change_notifies_another_gateway_at_once() -> None:
     """F-2, of the store: a live tail on another replica."""
 
     async def story() -> None:
@@ -81,14 +80,14 @@ def test_another_gateway_is_told_at_once() -> None:
     uvloop.run(story())
 
 
-def test_what_a_gateway_told_itself_is_old_news() -> None:
+def test_own_notifications_do_not_count_as_changes() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with two(url) as (here, there):
             await listening(here, url)
             moment = here.change_counter
             await here.enqueue("anna", QUEUED, [], b"{}")
-            await there.release("nobody", ["resp_1"])  # nothing was released, so nothing is told
+            await there.release("nobody", ["resp_1"])  # nothing was released, so there is no notification
             await there.cancel("anna", "resp_1", None)
             while here.change_counter < moment + 2:
                 await here.wait_for_change("resp_1", NEVER, here.change_counter)
@@ -97,7 +96,7 @@ def test_what_a_gateway_told_itself_is_old_news() -> None:
     uvloop.run(story())
 
 
-def test_a_connection_that_is_lost_is_made_again() -> None:
+def test_listener_reconnects_after_a_lost_connection() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with two(url) as (here, there):
@@ -107,7 +106,7 @@ def test_a_connection_that_is_lost_is_made_again() -> None:
             waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
             await asyncio.sleep(0)
             assert postgres_server.kill_backends(url) >= 1
-            await asyncio.wait_for(waiting, 60)  # something may have been missed
+            await asyncio.wait_for(waiting, 60)  # a notification may have been missed
             waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
             await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
             await asyncio.wait_for(waiting, 60)
@@ -115,7 +114,7 @@ def test_a_connection_that_is_lost_is_made_again() -> None:
     uvloop.run(story())
 
 
-def test_a_server_that_was_restarted_is_listened_to_again() -> None:
+def test_listener_reconnects_after_a_server_restart() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with two(url) as (here, there):
@@ -124,7 +123,7 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
             await listening(there, url)
             moment = there.change_counter
             async with postgres_server.stopped_aside():
-                await asyncio.sleep(3 * postgres_listener.PAUSE)  # an attempt or two in vain
+                await asyncio.sleep(3 * postgres_listener.PAUSE)  # one or two failed attempts
             await asyncio.wait_for(there.wait_for_change("resp_1", NEVER, moment), 60)
             waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
             assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
@@ -133,7 +132,7 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
     uvloop.run(story())
 
 
-def test_a_way_that_has_fallen_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listener_probes_an_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_listener, "IDLE", 0.01)
 
     async def story() -> None:
@@ -154,7 +153,7 @@ def test_a_way_that_has_fallen_silent_is_found_out(monkeypatch: pytest.MonkeyPat
     uvloop.run(story())
 
 
-def test_a_listener_that_cannot_be_settled_leaves_no_connection_behind() -> None:
+def test_listener_closes_its_connection_if_setup_fails() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
 
@@ -173,8 +172,8 @@ def test_a_listener_that_cannot_be_settled_leaves_no_connection_behind() -> None
     uvloop.run(story())
 
 
-def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
-    """The first attempt is kept, and its answer is lost on the way."""
+def test_repeated_call_after_a_lost_answer_takes_effect_once() -> None:
+    """The first attempt is committed, and its answer is lost."""
 
     class Forgetful(Connections):
         forgets = False
@@ -212,14 +211,14 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
         await store.save("anna", record("resp_2"), [], [], addition=addition)
         page = await store.list_entries("anna", "conv", after=None, order="asc", limit=1000)
         assert page
-        assert [entry.id for entry in page.entries] == ["b"]  # what was finished before adds nothing
+        assert [entry.id for entry in page.entries] == ["b"]  # work that was finished before adds nothing
         await store.close()
 
     uvloop.run(story())
 
 
-def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and_in_its_order() -> None:
-    """One that does not fit takes no other along."""
+def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
+    """An invalid entry does not fail the others."""
 
     class Counting(Connections):
         asked = 0
@@ -257,7 +256,7 @@ def test_work_that_is_asked_for_at_the_same_time_is_kept_by_a_few_statements_and
     uvloop.run(story())
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_invalid_work_is_refused_without_side_effects() -> None:
     async def story() -> None:
         store = await PostgresStore.open(postgres_server.fresh_url())
         await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
@@ -270,7 +269,7 @@ def test_what_does_not_fit_is_told() -> None:
     uvloop.run(story())
 
 
-def test_gaps_between_events_are_found() -> None:
+def test_verify_reports_gaps_between_events() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         store = await PostgresStore.open(url)

@@ -1,4 +1,4 @@
-"""What is SQLite's own: the file, its bad days, and that nothing waits which need not."""
+"""SQLite only: the file, its failures, and that reads do not wait for writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ path = Path(sys.argv[1])
 
 
 def child(code: str, *argv: object) -> subprocess.Popen[str]:
-    """Another process, with a store to open at `path`."""
+    """Another process that opens a store at `path`."""
     repo = Path(__file__).resolve().parents[3]
     command = [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, argv)]
     environ = os.environ | {"PYTHONPATH": f"{repo / 'src'}{os.pathsep}{repo}"}
@@ -58,7 +58,7 @@ def output_of(code: str, *argv: object) -> list[str]:
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Another process writes to the file for as long."""
+    """Another process holds the write lock of the file for as long."""
     process = child(
         "import apsw; db = apsw.Connection(str(path)); db.set_busy_timeout(10_000); "
         "db.execute('BEGIN IMMEDIATE'); print('held', flush=True); input()",
@@ -73,7 +73,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def commits_in_log(path: Path) -> int:
-    """How many transactions are in the log: the last page of each says how large the file is after it."""
+    """The number of transactions in the log: the last page of each has the file size after it."""
     log = Path(f"{path}-wal").read_bytes()
     salt, step = log[16:24], 24 + 4096
     heads = [log[start : start + 24] for start in range(32, len(log), step)]
@@ -83,7 +83,7 @@ def commits_in_log(path: Path) -> int:
 # The file
 
 
-def test_only_the_owner_of_the_files_can_read_them(tmp_path: Path) -> None:
+def test_store_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     async def go() -> None:
         path = tmp_path / "new" / "folder" / "antiphon.db"
         store = await SqliteStore.open(path)
@@ -101,7 +101,7 @@ def test_only_the_owner_of_the_files_can_read_them(tmp_path: Path) -> None:
         os.umask(before)
 
 
-def test_the_settings_are_those_that_lose_nothing(tmp_path: Path) -> None:
+def test_connection_settings_are_durable(tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         assert db.pragma("journal_mode") == "wal"
@@ -112,27 +112,25 @@ def test_the_settings_are_those_that_lose_nothing(tmp_path: Path) -> None:
             db.execute("DELETE FROM responses")
 
 
-def test_a_setting_that_sqlite_does_not_take_is_an_error_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_setting_that_sqlite_ignores_is_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sqlite_file.SETTINGS, "page_size", 3)
     with pytest.raises(ConfigError, match="the SQLite setting page_size is 4096, expected 3"):
         sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
 
 
 @pytest.mark.parametrize("version", ["3.40.1", "3.51.2"])
-def test_an_sqlite_that_can_lose_commits_is_refused(version: str) -> None:
+def test_sqlite_version_that_can_lose_commits_is_refused(version: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"SQLite {version} can lose")):
         sqlite_file.check_version(version)
 
 
-def test_an_sqlite_that_is_mended_is_taken() -> None:
+def test_fixed_sqlite_version_is_accepted() -> None:
     for version in ("3.51.3", "3.54.1", "4.0.0"):
         sqlite_file.check_version(version)
 
 
 @pytest.mark.parametrize("steps", range(len(MIGRATIONS)))
-def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Path) -> None:
+def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(apsw.Connection(str(path))) as db:
         if steps:
@@ -152,7 +150,7 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
             assert await chain_of(store, "anna", "resp_next") == b"[],[1],[2],[3]"
             assert (
                 await chain_of(store, "anna", "resp_early") == b"[],[1],[],[1]"
-            )  # its number is smaller than that of what it continues
+            )  # its row number is smaller than that of the response it continues
         if steps >= 2:
             assert await store.events_after("anna", "resp_old", -1) == EventsAfter(
                 events=[b"{}", b"[0]"], status="in_progress"
@@ -161,7 +159,7 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
             assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
         if steps >= 3:
             assert await store.get_entry("anna", "conv_old", "a")
-            assert await store.prune_conversations(before=2**30) == 0  # it counts as changed just now
+            assert await store.prune_conversations(before=2**30) == 0  # its change time is the time of the migration
         if steps >= 6:
             assert [row.input_tokens for row in await store.get_usage(since=0, until=9)] == [10]
         await store.save("anna", record("resp_1"), ["msg_1"], [])
@@ -177,7 +175,7 @@ def test_a_file_of_each_earlier_version_is_taken_along(steps: int, tmp_path: Pat
     asyncio.run(go())
 
 
-#: What a file of each version may hold, beside what one of the version before does.
+# Content that a file of each version may have, in addition to the version before.
 KEPT_BY_VERSION = (
     """
     INSERT INTO responses (owner, id, created_at, status, head, input, output)
@@ -207,7 +205,7 @@ KEPT_BY_VERSION = (
 )
 
 
-def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_file_of_a_newer_version_is_refused_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
     sqlite_file.prepare_file(path, 1.0)
     with closing(apsw.Connection(str(path))) as db:
@@ -221,7 +219,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("make", ["CREATE TABLE recipes (id)", "PRAGMA application_id = 7", "PRAGMA user_version = 1"])
-def test_a_file_of_another_program_is_refused(make: str, tmp_path: Path) -> None:
+def test_file_of_another_program_is_refused(make: str, tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with closing(apsw.Connection(str(path))) as db:
         db.execute(make)
@@ -229,7 +227,7 @@ def test_a_file_of_another_program_is_refused(make: str, tmp_path: Path) -> None
         asyncio.run(SqliteStore.open(path))
 
 
-def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_migration_leaves_the_file_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "antiphon.store.sqlite.migrations.MIGRATIONS", (*MIGRATIONS, "CREATE TABLE more (id); CREATE TABLE more (id)")
     )
@@ -239,7 +237,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
         assert db.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
 
 
-def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
+def test_concurrent_processes_can_create_the_same_file(tmp_path: Path) -> None:
     code = """
         async def go():
             input()
@@ -259,7 +257,7 @@ def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     assert [each.returncode for each in together] == [0] * 4
 
 
-def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None:
+def test_two_stores_on_one_file_share_their_responses(tmp_path: Path) -> None:
     async def go() -> None:
         stores = [await SqliteStore.open(tmp_path / "a.db") for _ in range(2)]
         await asyncio.gather(*(stores[n % 2].save("anna", record(f"resp_{n}"), [], []) for n in range(100)))
@@ -290,7 +288,7 @@ def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None
         "PREVIOUS",
     ],
 )
-def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
+def test_queries_never_scan_a_whole_table(query: str, tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         statement = getattr(sqlite, query).replace("{ids}", "?, ?")
@@ -308,10 +306,10 @@ def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:
     sorts = [line for line in plan if "TEMP B-TREE" in line]
     assert sorts == (
         ["USE TEMP B-TREE FOR ORDER BY"] if "CHAIN" in query else []
-    )  # numbers of rows, before any of them is read
+    )  # row numbers, before any row is read
 
 
-def test_a_chain_reads_no_heads(tmp_path: Path) -> None:
+def test_chain_query_reads_no_response_heads(tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(turns)")] == ["seq", "before", "input", "output"]
@@ -321,7 +319,7 @@ def test_a_chain_reads_no_heads(tmp_path: Path) -> None:
 # Writing
 
 
-def test_what_waits_is_written_in_one_transaction(tmp_path: Path) -> None:
+def test_waiting_saves_are_written_in_one_transaction(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("first"), [], [])
@@ -330,14 +328,16 @@ def test_what_waits_is_written_in_one_transaction(tmp_path: Path) -> None:
             saves = [asyncio.create_task(store.save("anna", record(f"resp_{n}"), [f"msg_{n}"], [])) for n in range(200)]
             await asyncio.sleep(0)
         await asyncio.gather(*saves)
-        assert commits_in_log(tmp_path / "a.db") - before <= 2  # the first may have set out alone
+        assert commits_in_log(tmp_path / "a.db") - before <= 2  # the first may have been written alone
         assert (await store.stats()).responses == 201
         await store.close()
 
     asyncio.run(go())
 
 
-def test_more_than_fits_one_transaction_is_written_in_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saves_over_the_limit_are_written_in_several_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("antiphon.store.sqlite.writer.MAX_TRANSACTION_SIZE", 10)
 
     async def go() -> None:
@@ -350,7 +350,7 @@ def test_more_than_fits_one_transaction_is_written_in_several(tmp_path: Path, mo
     asyncio.run(go())
 
 
-def test_a_bad_entry_does_not_take_others_along(tmp_path: Path) -> None:
+def test_invalid_entry_does_not_fail_others_of_its_transaction(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         with held(tmp_path / "a.db"):
@@ -366,7 +366,7 @@ def test_a_bad_entry_does_not_take_others_along(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_if_sqlite_takes_everything_back_everybody_is_told(tmp_path: Path) -> None:
+def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path) -> None:
     path = path_of_new_store(tmp_path / "a.db")
 
     def fill_the_disk(cursor: apsw.Cursor) -> None:
@@ -409,7 +409,7 @@ def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_what_a_user_deletes_is_in_no_file_any_more(tmp_path: Path) -> None:
+def test_deleted_response_is_erased_from_the_files(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         secret = b"the secret of the house " * 500
@@ -422,7 +422,7 @@ def test_what_a_user_deletes_is_in_no_file_any_more(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_somebody_who_reads_the_old_state_only_delays_the_cleaning(tmp_path: Path) -> None:
+def test_open_reader_only_delays_the_erasure(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("resp_1", says=b"secret" * 500), [], [])
@@ -439,7 +439,7 @@ def test_somebody_who_reads_the_old_state_only_delays_the_cleaning(tmp_path: Pat
     asyncio.run(go())
 
 
-def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None:
+def test_prune_keeps_a_response_that_was_continued_meanwhile(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("a", at=1), [], [])
@@ -447,7 +447,7 @@ def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None
             continued = asyncio.create_task(store.save("anna", record("b", "a", at=50), [], []))
             await asyncio.sleep(0)
             pruned = asyncio.create_task(store.prune(before=10, keep=None))
-            await asyncio.wait([pruned], timeout=0.2)  # it has looked for what may go, and found it
+            await asyncio.wait([pruned], timeout=0.2)  # it has selected what to delete
         await continued
         assert await pruned == 0
         assert await chain_of(store, "anna", "b")
@@ -456,7 +456,7 @@ def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None
     asyncio.run(go())
 
 
-def test_a_save_is_finished_though_the_loop_is_gone(tmp_path: Path) -> None:
+def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
 
     async def go() -> None:
@@ -483,11 +483,11 @@ def path_of_new_store(path: Path) -> Path:
     return path
 
 
-# Bad days
+# Failures
 
 
-def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
-    """docs/errors.md, "Storage": held for a while, it waits without blocking the loop; readers go on."""
+def test_short_lock_delays_writes_but_not_reads(tmp_path: Path) -> None:
+    """docs/errors.md, "Storage": a short lock delays writes without blocking the loop; readers continue."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -497,7 +497,7 @@ def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits
             for _ in range(20):
                 assert await store.get("anna", "resp_1") == record("resp_1")
             assert not waiting.done()
-            another = await SqliteStore.open(tmp_path / "a.db")  # nothing to write, so it need not wait either
+            another = await SqliteStore.open(tmp_path / "a.db")  # no write, so it need not wait either
             assert await another.get("anna", "resp_2") is None
             await another.close()
         await waiting
@@ -507,8 +507,8 @@ def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits
     asyncio.run(go())
 
 
-def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
-    """docs/errors.md, "Storage": held for longer it is a 503, for each who asked after the same time, and it heals."""
+def test_long_lock_fails_writes_and_the_store_recovers(tmp_path: Path) -> None:
+    """docs/errors.md, "Storage": a longer lock is a 503, for each caller after the same time, and the store recovers."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db", lock_timeout=1.0)
@@ -530,12 +530,12 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
     asyncio.run(go())
 
 
-def test_closing_waits_for_what_another_process_keeps_waiting(tmp_path: Path) -> None:
+def test_close_waits_for_saves_behind_a_lock(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         with held(tmp_path / "a.db"):
             first = asyncio.create_task(store.save("anna", record("resp_1"), [], []))
-            await asyncio.wait([first], timeout=0.05)  # the writer has set out with it
+            await asyncio.wait([first], timeout=0.05)  # the writer has started with it
             second = asyncio.create_task(store.save("anna", record("resp_2"), [], []))
             await asyncio.sleep(0)
             closing_down = asyncio.create_task(store.close())
@@ -546,13 +546,13 @@ def test_closing_waits_for_what_another_process_keeps_waiting(tmp_path: Path) ->
     asyncio.run(go())
 
 
-def test_a_file_that_another_process_holds_at_the_start_is_told(tmp_path: Path) -> None:
+def test_locked_file_at_startup_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.db").touch()
     with held(tmp_path / "a.db"), pytest.raises(StorageUnavailable, match="busy"):
         asyncio.run(SqliteStore.open(tmp_path / "a.db", lock_timeout=0.1))
 
 
-def test_a_full_storage_is_told_and_heals_with_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_storage_is_reported_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 100)
 
     async def go() -> None:
@@ -605,12 +605,12 @@ FULL_DISK = """
 """
 
 
-def test_a_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
-    """docs/errors.md, "Storage": what was not saved is never acknowledged, and what was is there."""
+def test_file_size_limit_is_reported_and_recovers(tmp_path: Path) -> None:
+    """docs/errors.md, "Storage": a failed save is never acknowledged, and an acknowledged one is present."""
     assert output_of(FULL_DISK, tmp_path / "a.db", "limit") == ["the storage cannot be read or written"]
 
 
-def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
+def test_full_disk_is_reported_and_recovers(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = (
@@ -628,7 +628,7 @@ def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path:
     assert told == ["the storage is full" if mounted else "the storage cannot be read or written"]
 
 
-def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+def test_acknowledged_responses_survive_kill_9(tmp_path: Path) -> None:
     """docs/errors.md, "Storage", a few rounds; the soak has many."""
     code = """
         async def go():
@@ -669,7 +669,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
-def test_a_file_that_is_no_database_is_told_with_its_name(tmp_path: Path) -> None:
+def test_file_that_is_no_database_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(b"Dear diary, " * 1000)
     with pytest.raises(ConfigError, match=re.escape(f"{path}: not a valid database")):
@@ -677,7 +677,7 @@ def test_a_file_that_is_no_database_is_told_with_its_name(tmp_path: Path) -> Non
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
-def test_a_damaged_file_is_told_without_a_path(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_without_its_path(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
 
     async def fill() -> None:
@@ -699,11 +699,11 @@ def test_a_damaged_file_is_told_without_a_path(tmp_path: Path) -> None:
 
     asyncio.run(fill())
     whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # the first page has the schema
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # the first page contains the schema
     asyncio.run(look())
 
 
-def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+def test_verify_reports_ids_without_a_response(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("resp_1"), ["msg_1"], [])
@@ -716,7 +716,7 @@ def test_ids_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["DELETE FROM turns WHERE seq = 1", "UPDATE turns SET before = 2 WHERE seq = 1"])
-def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found(damage: str, tmp_path: Path) -> None:
+def test_verify_reports_responses_without_content_or_with_later_predecessors(damage: str, tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.save("anna", record("resp_1"), [], [])
@@ -728,7 +728,7 @@ def test_responses_that_say_nothing_and_those_that_continue_later_ones_are_found
     asyncio.run(go())
 
 
-def test_a_chain_in_its_order_is_walked_by_numbers(tmp_path: Path) -> None:
+def test_chain_in_order_is_read_by_row_numbers(tmp_path: Path) -> None:
     """One after the other, and many in one transaction."""
 
     async def go() -> None:
@@ -749,13 +749,13 @@ def test_a_chain_in_its_order_is_walked_by_numbers(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_a_folder_that_cannot_be_made_is_told_with_its_name(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_refused_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=re.escape(f"{tmp_path / 'file' / 'a.db'}: cannot create the file: ")):
         asyncio.run(SqliteStore.open(tmp_path / "file" / "a.db"))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: cannot be opened for writing")):
         asyncio.run(SqliteStore.open(tmp_path))
 
@@ -786,13 +786,13 @@ READ_ONLY = """
         ),
     ],
 )
-def test_what_is_read_only_is_told_with_its_name(before: str, words: str) -> None:
-    with TemporaryDirectory() as folder:  # that of pytest is closed to other users, which the child becomes
+def test_read_only_file_or_folder_is_refused_with_its_name(before: str, words: str) -> None:
+    with TemporaryDirectory() as folder:  # the folder of pytest is closed to other users, and the child is another user
         path = Path(folder) / "a.db"
         assert output_of(READ_ONLY.replace("{before}", before), path) == [f"ConfigError {path}: {words}"]
 
 
-def test_a_file_that_goes_away_is_told_and_heals_when_it_is_back(tmp_path: Path) -> None:
+def test_missing_file_is_reported_and_recovers(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     sqlite_file.prepare_file(path, 1.0)
 
@@ -811,7 +811,7 @@ def test_a_file_that_goes_away_is_told_and_heals_when_it_is_back(tmp_path: Path)
     asyncio.run(go())
 
 
-def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_response_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def limited(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
         db = sqlite_file.connect(path, lock_timeout, only_reads=only_reads)
         db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
@@ -832,8 +832,8 @@ def test_what_is_too_large_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     asyncio.run(go())
 
 
-def test_a_number_leads_backwards_alone(tmp_path: Path) -> None:
-    """A response that continues itself, or one that came after it, is known by ids: a walk along numbers has an end."""
+def test_chain_numbers_refer_only_to_earlier_rows(tmp_path: Path) -> None:
+    """A response that continues itself, or a later one, is found by ids: a walk along numbers ends."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")

@@ -1,5 +1,4 @@
-"""What is SQLite's own about work and conversations: its queries, its transactions, and what it notices of other
-processes."""
+"""Background work and conversations on SQLite: its queries, its transactions, and changes of other processes."""
 
 from __future__ import annotations
 
@@ -41,19 +40,19 @@ QUEUED = replace(record("resp_1"), status="queued")
         *sqlite_conversations.PAGES.values(),
     ],
 )
-def test_no_query_reads_a_whole_table(statement: str, tmp_path: Path) -> None:
+def test_queries_never_scan_a_whole_table(statement: str, tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         wanted = max([number for number in range(1, 5) if f"?{number}" in statement], default=statement.count("?"))
         plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("[]",) * wanted)]
     tables = ("work", "w", "events", "e", "responses", "r", "conversations", "entries", "work_requests", "q")
     whole = [line for line in plan for table in tables if line == f"SCAN {table}" or line.startswith(f"SCAN {table} ")]
-    # All of the work that is open is a short list, with an index of its own.
+    # All open work is a short list with its own index.
     assert [line for line in whole if not line.endswith("USING INDEX work_open")] == []
     assert not any("TEMP B-TREE" in line for line in plan)
 
 
-def test_appends_that_wait_together_are_one_transaction(tmp_path: Path) -> None:
+def test_waiting_appends_are_written_in_one_transaction(tmp_path: Path) -> None:
     statements: list[str] = []
 
     def note(statement: dict[str, Any]) -> None:
@@ -75,7 +74,7 @@ def test_appends_that_wait_together_are_one_transaction(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_what_does_not_fit_takes_no_other_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_append_does_not_fail_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def limited(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
         db = sqlite_file.connect(path, lock_timeout, only_reads=only_reads)
         db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
@@ -100,7 +99,7 @@ def test_what_does_not_fit_takes_no_other_along(tmp_path: Path, monkeypatch: pyt
     asyncio.run(go())
 
 
-def test_gaps_between_events_are_found(tmp_path: Path) -> None:
+def test_verify_reports_gaps_between_events(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         await store.enqueue("anna", QUEUED, [], b"{}")
@@ -115,7 +114,7 @@ def test_gaps_between_events_are_found(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_what_a_user_deletes_of_a_conversation_is_in_no_file_any_more(tmp_path: Path) -> None:
+def test_deleted_conversation_items_are_erased_from_the_files(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         secret = [ConversationEntry(id=id, item=b"the secret of the house " * 300) for id in ("secret_1", "secret_2")]
@@ -129,7 +128,7 @@ def test_what_a_user_deletes_of_a_conversation_is_in_no_file_any_more(tmp_path: 
     asyncio.run(go())
 
 
-def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_stops_polling_without_waiters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_watch, "POLL_INTERVAL", 0.001)
     monkeypatch.setattr(sqlite_watch, "EXTRA_WATCH_TIME", 0.05)
 
@@ -145,11 +144,11 @@ def test_what_nobody_waits_for_any_more_is_not_looked_at(tmp_path: Path, monkeyp
     asyncio.run(go())
 
 
-def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_wakes_waiters_if_the_file_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_watch, "POLL_INTERVAL", 0.001)
 
     class Readers:
-        """They find nothing new, until they find nothing at all."""
+        """They report no change, until they fail."""
 
         is_ill = False
 
@@ -167,7 +166,7 @@ def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest
         changes = Changes()
         watch = ChangeWatcher(readers, changes)
         watch.watch_key("resp_1", 600)
-        await asyncio.wait_for(changes.wait("resp_1", 600, 0), 60)  # nothing was known of it before
+        await asyncio.wait_for(changes.wait("resp_1", 600, 0), 60)  # it was unknown before
         waiting = asyncio.create_task(changes.wait("resp_1", 600, None))
         await asyncio.wait([waiting], timeout=0.05)
         assert not waiting.done()
