@@ -12,13 +12,14 @@ import httpx2
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.gateway.in_background import HELLO, TOOLS, Lab, Stall, check, events_in, laboratory, told_by
+from tests.gateway.in_background import HELLO, TOOLS, Fails, Lab, Stall, check, events_in, laboratory, told_by
 from tests.running import until
 from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.gateway.background_runner import MAX_PENDING_BYTES, EventLineWriter, _Log
+from antiphon.errors import StorageUnavailable
+from antiphon.gateway.background_runner import MAX_PENDING_BYTES, BackgroundTimings, EventLineWriter, _Log
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -488,3 +489,30 @@ def test_background_requires_a_stored_response(lab: Lab) -> None:
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "background")
     assert msgspec.json.decode(refused.content)["error"]["code"] == "unsupported_parameter"
     assert HELLO.elements
+
+
+def test_new_work_is_run_beside_work_that_is_claimed_again(tmp_path: Path) -> None:
+    """The lease of the first response has expired, so one claim returns it again, before the second response."""
+    timings = BackgroundTimings(lease=0.001, heartbeat=60.0, poll_interval=60.0, flush_interval=0.01)
+    with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=timings) as lab:
+        gate = lab.block(1)
+        assert lab.wait(lab.begin())["status"] == "completed"
+        gate.open()
+        assert lab.asked("block") == 1
+
+
+def test_leases_are_renewed_after_idle_heartbeats(tmp_path: Path) -> None:
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab:
+        until(lambda: store.asked["claim"] > 5)  # polls, which are as frequent as heartbeats
+        lab.block(1)
+        until(lambda: store.asked["renew"] > 1)
+
+
+def test_leases_are_renewed_after_the_storage_was_unavailable(tmp_path: Path) -> None:
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab:
+        store.raises["renew"] = [StorageUnavailable("the storage is unavailable")]
+        lab.block(1)
+        until(lambda: store.asked["renew"] > 2)
+        assert "leases could not be renewed" in lab.gateway.written

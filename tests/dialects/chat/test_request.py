@@ -637,3 +637,10 @@ def _extra(request: Request) -> dict[str, Any]:
 def test_unsupported_includes_are_losses() -> None:
     """REQ-6, F-4."""
     assert sent(include=["file_search_call.results"]) == ({}, ["include[0]"])
+
+
+def test_unknown_field_after_stream_options_is_sent() -> None:
+    extra = {"chat:stream_options": Raw(b'{"include_usage":true}'), "chat:logit_bias": Raw(b'{"5":1}')}
+    body, losses = request_from_hub(Request(model="m", input="hi", extra=extra), ChatWire())
+    assert json.loads(body)["logit_bias"] == {"5": 1}
+    assert list(losses) == []

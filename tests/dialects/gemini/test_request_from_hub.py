@@ -343,3 +343,11 @@ def test_schema_of_the_deepest_allowed_nesting_is_sent(wire: GeminiWire) -> None
     tools = [FunctionToolParam(name="f", parameters={"type": "object", "properties": {"a": {"default": deep}}})]
     body, _ = send(request_with(tools=tools), wire)
     assert json.dumps(body["tools"]).count("[") >= MAX_NESTING
+
+
+def test_field_after_stream_options_is_sent() -> None:
+    """REQ-7."""
+    extra = {"chat:stream_options": Raw(b'{"include_usage":true}'), "chat:stop": Raw(b'"END"')}
+    body, losses = send(request_with(extra=extra))
+    assert body["generationConfig"] == {"stopSequences": ["END"]}
+    assert list(losses) == []

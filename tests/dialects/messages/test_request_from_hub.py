@@ -271,3 +271,9 @@ def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _is_named(path: str, losses: Losses) -> bool:
     return any(path.startswith(loss.path) for loss in losses)
+
+
+def test_field_after_stream_options_is_sent() -> None:
+    """REQ-7."""
+    extra = {"chat:stream_options": raw({"include_usage": True}), "messages:stop_sequences": raw(["END"])}
+    assert sent(extra=extra) == ({"max_tokens": 32_000, "stop_sequences": ["END"]}, [])
