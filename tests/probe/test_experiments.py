@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Any, Final, NamedTuple, get_args
 
@@ -13,6 +13,8 @@ from tests.probe.probing import probe, target_of
 
 from antiphon.probe.samples import EFFORTS
 from antiphon.profiles import Dialect
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer
+from antiphon.testing.harness import FakeServer
 
 #: The quirks of a profile under `quirks`, and its wire options under their names. None in a change: not in the profile.
 Settings = dict[str, Any]
@@ -534,3 +536,65 @@ def test_experiment_without_effect_decides_its_setting(dialect: Dialect, row: Ro
     """D-4: no other setting changes."""
     expected = row.refused if row.ignored is None else row.ignored
     assert probed_settings(dialect, refused=row.beside, ignored=(row.id,)) == changed(dialect, expected)
+
+
+#: Experiments that a strict server of each dialect does not accept, and a word of its error.
+STRICT: Final[dict[Dialect, tuple[Callable[[], FakeServer], dict[str, str]]]] = {
+    "responses": (
+        ResponsesServer,
+        {
+            "result.alone": "'call_probe_1'",
+            "result.after-text": "'call_probe_1'",
+            "assistant.input_text": "'input_text'",
+            "calls.unanswered": "call_probe_1",
+            "calls.blocks": "'tool_result'",
+            "item.unknown": "'antiphon:note'",
+            "limit.call-id": "call_id",
+            "counts": "404",
+        },
+    ),
+    "chat": (
+        ChatServer,
+        {
+            "result.alone": "'call_probe_1'",
+            "result.after-text": "'call_probe_1'",
+            "calls.unanswered": "call_probe_1",
+            "result.image": "'image_url'",
+            "counts": "404",
+        },
+    ),
+    "messages": (
+        MessagesServer,
+        {
+            "result.alone": "toolu_probe_1",
+            "result.after-text": "toolu_probe_1",
+            "system.middle": '"system"',
+            "user.twice": '"user"',
+            "calls.unanswered": "toolu_probe_1",
+            "thinking.unsigned": "`signature`",
+            "format.output_format": "output_format",
+            "samplings": "`top_p`",
+        },
+    ),
+    "gemini": (
+        GeminiServer,
+        {
+            "result.alone": "function response",
+            "result.after-text": "function response",
+            "model.last": "user role",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_strict_server_accepts_the_experiments(dialect: Dialect) -> None:
+    """D-4: the requests have the form of the API, so a strict server refuses only what an experiment does wrong."""
+    make, words = STRICT[dialect]
+    with make() as server:
+        report, findings = probe(target_of(server.base_url, dialect))
+    assert report.stopped == ""
+    ids = experiment_ids(dialect)
+    problems = {id: finding for id, finding in findings.items() if id in ids and finding.verdict != "accepted"}
+    assert problems.keys() == words.keys()
+    assert [id for id, word in words.items() if word not in problems[id].detail] == []
