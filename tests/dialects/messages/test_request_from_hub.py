@@ -275,5 +275,6 @@ def _is_named(path: str, losses: Losses) -> bool:
 
 def test_field_after_stream_options_is_sent() -> None:
     """REQ-7."""
-    extra = {"chat:stream_options": raw({"include_usage": True}), "messages:stop_sequences": raw(["END"])}
-    assert sent(extra=extra) == ({"max_tokens": 32_000, "stop_sequences": ["END"]}, [])
+    caching = {"type": "ephemeral"}
+    extra = {"chat:stream_options": raw({"include_usage": True}), "messages:cache_control": raw(caching)}
+    assert sent(extra=extra) == ({"max_tokens": 32_000, "cache_control": caching}, [])
