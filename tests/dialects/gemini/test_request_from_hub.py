@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.dialects.gemini.sending import judged, lost, send
@@ -31,7 +31,6 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=30)
 WIRES = st.builds(
     GeminiWire,
     system=st.sampled_from(["first", "as_user"]),
@@ -48,7 +47,6 @@ WIRES = st.builds(
 # The laws.
 
 
-@MANY
 @given(requests(orphans=True), WIRES)
 def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire) -> None:
     """Issue 7, point 3: alternation, calls and results in order and number, names, no empty part."""
@@ -58,7 +56,6 @@ def test_a_strict_server_accepts_what_is_sent(request: Request, wire: GeminiWire
     judged(_with_media_that_pass(body), model="gemini-3-x")
 
 
-@MANY
 @given(requests(orphans=True), WIRES)
 def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWire) -> None:
     """F-4, REQ-6."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from msgspec import Raw
 from tests.dialects.messages.asking import RICH, ask, wires
 from tests.generate.conversations import marks_of, requests
@@ -31,19 +31,14 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=30)
-
-
 # The laws. Hints about caching are made up in these conversations, and no server would take them.
 
 
-@MANY
 @given(requests(orphans=True), wires())
 def test_servers_of_every_habit_accept_what_is_sent_E5(request: Request, wire: MessagesWire) -> None:
     _ask_if_not_empty(_without_hints(request), wire)
 
 
-@MANY
 @given(requests(orphans=True), wires())
 def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: MessagesWire) -> None:
     request = _without_hints(request)
