@@ -493,7 +493,7 @@ def test_background_requires_a_stored_response(lab: Lab) -> None:
 
 def test_new_work_is_run_beside_work_that_is_claimed_again(tmp_path: Path) -> None:
     """The lease of the first response has expired, so one claim returns it again, before the second response."""
-    timings = BackgroundTimings(lease=0.001, heartbeat=60.0, poll_interval=60.0, flush_interval=0.01)
+    timings = BackgroundTimings(lease=0.001, heartbeat=3600.0, poll_interval=3600.0, flush_interval=0.01)
     with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=timings) as lab:
         gate = lab.block(1)
         assert lab.wait(lab.begin())["status"] == "completed"
