@@ -12,13 +12,14 @@ import httpx2
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.gateway.in_background import HELLO, TOOLS, Lab, Stall, check, events_in, laboratory, told_by
+from tests.gateway.in_background import HELLO, TOOLS, Fails, Lab, Stall, check, events_in, laboratory, told_by
 from tests.running import until
 from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
-from antiphon.gateway.background_job import MAX_PENDING_BYTES, EventLineWriter, EventLog
+from antiphon.errors import StorageUnavailable
+from antiphon.gateway.background_job import MAX_PENDING_BYTES, BackgroundTimings, EventLineWriter, EventLog
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
@@ -507,3 +508,30 @@ def test_runner_starts_work_that_another_replica_has_queued(tmp_path: Path, stor
         assert second.wait(quick)["status"] == "completed"
         gate.open()
         assert first.wait(slow)["status"] == "completed"
+
+
+def test_new_work_is_run_beside_work_that_is_claimed_again(tmp_path: Path) -> None:
+    """The lease of the first response has expired, so one claim returns it again, before the second response."""
+    timings = BackgroundTimings(lease=0.001, heartbeat=3600.0, poll_interval=3600.0, flush_interval=0.01)
+    with laboratory(f"sqlite:///{tmp_path}/a.db", background_timings=timings) as lab:
+        gate = lab.block(1)
+        assert lab.wait(lab.begin())["status"] == "completed"
+        gate.open()
+        assert lab.asked("block") == 1
+
+
+def test_leases_are_renewed_after_idle_heartbeats(tmp_path: Path) -> None:
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab:
+        until(lambda: store.asked["claim"] > 5)  # polls, which are as frequent as heartbeats
+        lab.block(1)
+        until(lambda: store.asked["renew"] > 1)
+
+
+def test_leases_are_renewed_after_the_storage_was_unavailable(tmp_path: Path) -> None:
+    store = Fails()
+    with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab:
+        store.raises["renew"] = [StorageUnavailable("the storage is unavailable")]
+        lab.block(1)
+        until(lambda: store.asked["renew"] > 2)
+        assert "cannot renew leases" in lab.gateway.written

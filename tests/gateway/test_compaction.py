@@ -256,3 +256,10 @@ def test_media_are_kept_unless_they_are_too_large() -> None:
     assert [fingerprint(item) for item in kept[1:]] == [
         fingerprint(item) for item in small[1:]
     ]  # still calls and outputs
+
+
+def test_compaction_before_one_of_another_server_is_opened() -> None:
+    """The newest compaction is passed on unchanged, and the older one is replaced by its contents."""
+    lenient = CompactionOpener(seal=SEAL, owner="alice", keeps_foreign=True)
+    window = open_compactions([compaction([]), FOREIGN], lenient, path_of, HistoryBudget(NO_LIMIT))
+    assert told(window) == ["sum", FOREIGN]

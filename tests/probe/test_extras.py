@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.cli.network import FakeNetwork
+from tests.cli.network import FakeAnswer, FakeNetwork, says, stream
 from tests.probe.probing import probe, target_of
 from tests.running import one_upstream, running
 
+from antiphon import sse
 from antiphon.config import StoreConfig
-from antiphon.probe.extras import state, websocket
+from antiphon.probe.extras import state, stream_order, websocket
 from antiphon.probe.finding import Evidence, ProbeFinding
 from antiphon.probe.target import ProbeResult, ServerConnection
 from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer, end, exactly, text, turn, whole
@@ -95,3 +96,20 @@ def test_errors_in_an_unreadable_form_are_reported() -> None:
         "refused",
         "400, in no form that clients read",
     )
+
+
+def test_event_after_the_end_marker_of_a_stream_is_a_fault() -> None:
+    """D-4: the marker `[DONE]` does not end the check of the order."""
+
+    async def check(*frames: bytes) -> ProbeFinding:
+        answer = FakeAnswer(*frames, headers={"content-type": "text/event-stream"})
+        network = FakeNetwork(responses=answer)
+        return await stream_order(ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), network), {})
+
+    events = asyncio.run(_body_of(stream(says("Hello."))))
+    assert asyncio.run(check(events, sse.DONE_FRAME)).verdict == "accepted"
+    assert asyncio.run(check(events, sse.DONE_FRAME, events)).verdict == "ignored"
+
+
+async def _body_of(answer: FakeAnswer) -> bytes:
+    return b"".join([piece async for piece in answer.pieces()])

@@ -383,3 +383,21 @@ def test_unknown_fields_of_items_are_losses_E4() -> None:
         "input[3].content[0]",
         "input[3].content[1].cache_control",
     ]
+
+
+def test_refusal_after_a_plain_text_of_the_same_turn_is_sent() -> None:
+    """The text before a call needs no parts; the message between the call and its output is a refusal."""
+    text = MessageParam(role="assistant", content="one")
+    messages, losses = sent([USER, text, call(), message("assistant", Refusal(refusal="no")), output()])
+    assert (messages[1]["content"], messages[1]["refusal"]) == ("one", "no")
+    assert losses == []
+
+
+def test_reasoning_after_reasoning_of_another_server_is_sent() -> None:
+    """RSN-3: only the first item is a loss."""
+    foreign = ReasoningParam(summary=[], encrypted_content="opaque")
+    messages, losses = sent(
+        [USER, foreign, THOUGHT, SAID], ChatWire(reasoning_field="reasoning", reasoning_history="all")
+    )
+    assert messages[1]["reasoning"] == "long"
+    assert losses == ["input[1]", "input[2].summary"]

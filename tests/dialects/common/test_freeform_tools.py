@@ -13,6 +13,7 @@ from msgspec import Raw
 from antiphon.dialects.common.freeform_tools import (
     ARGUMENTS_PREFIX,
     ARGUMENTS_SUFFIX,
+    MAX_BEGIN,
     FreeformInput,
     description,
     schema,
@@ -132,3 +133,12 @@ def test_description_contains_the_unenforced_grammar(tool: CustomTool, told: str
     losses = Losses()
     assert description(tool, "tools[0]", losses) == told
     assert [loss.path for loss in losses] == lost
+
+
+@pytest.mark.parametrize(("length", "streamed"), [(MAX_BEGIN, "a"), (MAX_BEGIN + 1, "")])
+def test_beginning_of_the_arguments_has_a_bound(length: int, streamed: str) -> None:
+    """A longer beginning is not one string; the input is decided at the end."""
+    one = FreeformInput()
+    assert one.feed("{" + " " * (length - 1)) == ""
+    assert one.feed('"input":"a"}') == streamed
+    assert streamed + one.finish() == "a"

@@ -429,3 +429,15 @@ NO_SCHEMAS = st.recursive(
 def test_json_that_is_no_schema_raises_nothing(narrowing: Narrowing, schema: dict[str, Any]) -> None:
     """Faults: it is dropped or sent unchanged."""
     narrow(schema, narrowing)
+
+
+def test_keywords_after_the_definitions_are_kept() -> None:
+    """The references are written out, so the definitions are left out; they come first here."""
+    schema = {
+        "$defs": {"city": {"type": "string"}},
+        "type": "object",
+        "properties": {"city": {"$ref": "#/$defs/city"}},
+        "required": ["city"],
+    }
+    narrowed = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
+    assert narrow(schema) == (narrowed, [])

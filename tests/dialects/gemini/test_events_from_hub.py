@@ -591,3 +591,17 @@ def test_arguments_of_white_space_that_is_not_json_are_a_loss() -> None:
     """F-4: U+2028 is white space for Python and text for JSON."""
     assert arguments_as_json_object("\u2028") is None
     assert arguments_as_json_object(" \t\r\n") == Raw(b"{}")
+
+
+def test_citation_after_an_unknown_annotation_is_sent() -> None:
+    """STR-11."""
+    life = RecordingWriter()
+    life.text("t", "A letter")
+    life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.annotation("t", UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A"))
+    life.complete()
+    stream = life.client_stream()
+    assert stream.answers[-1]["candidates"][0]["citationMetadata"] == {
+        "citationSources": [{"startIndex": 0, "endIndex": 1, "uri": "https://a.example", "title": "A"}]
+    }
+    assert stream.lost == ["annotations"]

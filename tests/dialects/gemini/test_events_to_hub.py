@@ -309,3 +309,11 @@ def test_usage_is_null_only_if_missing() -> None:
     ).response.usage
     assert usage is not None
     assert usage.total_tokens == 5
+
+
+@pytest.mark.parametrize("first", [None, {"index": 1, "content": {"parts": [{"text": "other"}]}}])
+def test_first_answer_after_another_candidate_is_read(first: dict[str, Any] | None) -> None:
+    chosen = {"index": 0, "content": {"role": "model", "parts": [{"text": "Hi"}]}, "finishReason": "STOP"}
+    result = read({"candidates": [first, chosen]})
+    assert result.summary == ["Hi", "completed"]
+    assert paths(result.losses) == ([] if first is None else ["candidates[1]"])

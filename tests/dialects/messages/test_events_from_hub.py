@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
 from tests.generate.events import Life as Written
 from tests.generate.events import counting_stamps, lives, written
@@ -600,3 +601,13 @@ def test_model_has_the_name_of_the_request() -> None:
     life.complete()
     assert life.client_stream(Request(model="claude-x")).message["model"] == "claude-x"
     assert life.client_stream(Request()).message["model"] == "m"
+
+
+def test_block_is_opened_by_the_first_delta_that_is_not_empty() -> None:
+    life = RecordingWriter()
+    life.text(1, "x")
+    life.complete()
+    events = life.collector.events
+    at, first = next((at, event) for at, event in enumerate(events) if isinstance(event, OutputTextDelta))
+    stream = stream_to_client([*events[:at], replace(first, delta=""), *events[at:]])
+    assert stream.message["content"] == [{"type": "text", "text": "x"}]

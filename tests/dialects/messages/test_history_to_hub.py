@@ -271,3 +271,11 @@ def test_message_field_without_message_item_is_a_loss() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": "one"}
     _, losses = read([{"role": "user", "content": [result], "acme": 1}])
     assert [loss.path for loss in losses] == ["messages[0].acme"]
+
+
+def test_item_of_a_native_block_in_the_history_has_no_id() -> None:
+    """Only items of an answer have an id and a status."""
+    used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+    (item,) = assistant_items(used)
+    assert isinstance(item, UnknownItem)
+    assert json.loads(bytes(item.raw)) == {"type": "messages:server_tool_use", "block": used}

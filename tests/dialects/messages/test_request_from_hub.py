@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from msgspec import Raw
 from tests.dialects.messages.asking import RICH, ask, wires
 from tests.generate.conversations import marks_of, requests
@@ -31,19 +31,14 @@ from antiphon.protocol.request import (
 )
 from antiphon.protocol.tools import FunctionToolParam
 
-MANY = settings(max_examples=30)
-
-
 # The laws. Cache hints are random in these conversations, and no server would accept them.
 
 
-@MANY
 @given(requests(orphans=True), wires())
 def test_sent_body_is_accepted_by_servers_of_every_habit_E5(request: Request, wire: MessagesWire) -> None:
     _ask_if_not_empty(_without_hints(request), wire)
 
 
-@MANY
 @given(requests(orphans=True), wires())
 def test_every_text_is_sent_or_named_as_a_loss_E5_F4(request: Request, wire: MessagesWire) -> None:
     request = _without_hints(request)
@@ -271,3 +266,10 @@ def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _is_named(path: str, losses: Losses) -> bool:
     return any(path.startswith(loss.path) for loss in losses)
+
+
+def test_field_after_stream_options_is_sent() -> None:
+    """REQ-7."""
+    caching = {"type": "ephemeral"}
+    extra = {"chat:stream_options": raw({"include_usage": True}), "messages:cache_control": raw(caching)}
+    assert sent(extra=extra) == ({"max_tokens": 32_000, "cache_control": caching}, [])

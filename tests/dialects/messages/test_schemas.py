@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -117,3 +118,13 @@ NO_SCHEMAS = st.recursive(
 def test_json_that_is_no_schema_raises_nothing(schema: dict[str, Any]) -> None:
     """Faults."""
     enforceable_schema(schema, "s", Losses())
+
+
+@pytest.mark.parametrize("order", sorted(set(permutations(("x", "x", "open")))))
+def test_open_definition_beside_a_definition_that_is_used_twice_cannot_be_enforced(order: tuple[str, ...]) -> None:
+    schema = {
+        "$defs": {"x": STRING, "open": {}},
+        "type": "object",
+        "properties": {f"p{at}": {"$ref": f"#/$defs/{name}"} for at, name in enumerate(order)},
+    }
+    assert enforceable_schema(schema, "s", Losses()) is None

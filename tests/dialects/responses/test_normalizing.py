@@ -287,3 +287,12 @@ def test_body_that_is_no_response_is_an_upstream_fault() -> None:
         with pytest.raises(UpstreamFault) as caught:
             response_to_hub(body, REQUEST, begun, counting_stamps())
         assert caught.value.code == "upstream_invalid_response"
+
+
+def test_text_after_a_part_that_a_message_cannot_hold_is_kept() -> None:
+    """STR-6."""
+    item = {"type": "message", "id": "m", "role": "assistant", "content": []}
+    final = {**TEXT, "id": "m", "content": [{"type": "hologram"}, *TEXT["content"]]}
+    result = read(CREATED, added(item), done(final), COMPLETED)
+    assert [part["text"] for part in output(result)[0]["content"]] == ["Hi"]
+    assert "'hologram'" in losses(result)
