@@ -13,7 +13,7 @@ from antiphon.check.stream import judge_stream
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import SseEmitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -22,7 +22,7 @@ def recorded(*pieces: str, fails: bool = False) -> bytes:
     frames: list[bytes] = []
     request = Request(model="m", input="hi", stream=True)
     writer = ResponseWriter(
-        initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
+        make_initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
     )
     for piece in pieces:
         writer.text("m", piece)

@@ -13,15 +13,15 @@ from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ErrorEvent, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
-OPENING = initial_response(Request(model="m", input="hi"), id="resp_1", created_at=1)
+INITIAL_RESPONSE = make_initial_response(Request(model="m", input="hi"), id="resp_1", created_at=1)
 
 
 def _events(write: Callable[[ResponseWriter], None]) -> list[StreamEvent]:
     collector = EventCollector()
-    write(ResponseWriter(OPENING, collector, counting_stamps()))
+    write(ResponseWriter(INITIAL_RESPONSE, collector, counting_stamps()))
     return collector.events
 
 
@@ -83,8 +83,8 @@ def test_a_stream_that_just_stops_broke_off() -> None:
 
 def test_ends_without_a_reason_are_told_as_such() -> None:
     assert (
-        _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault()
+        _outcome([ResponseFailed(sequence_number=0, response=INITIAL_RESPONSE)]).fault()
         == "the answer failed, and no reason was given"
     )
-    cut = _outcome([ResponseIncomplete(sequence_number=0, response=OPENING)])
+    cut = _outcome([ResponseIncomplete(sequence_number=0, response=INITIAL_RESPONSE)])
     assert cut.fault() == "the answer is not complete: no reason was given"

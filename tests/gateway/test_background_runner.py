@@ -30,7 +30,7 @@ from antiphon.protocol.events import (
     TerminalEvent,
 )
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.testing import turn
 from antiphon.trace.reader import read_trace
 
@@ -183,7 +183,7 @@ def test_a_stream_tells_its_id_while_it_waits_and_can_be_left_and_resumed_from_t
 
 def test_queued_events_equal_the_stored_events() -> None:
     """API-2: an upstream may say at once what tier serves; who read the first events before that is not told otherwise later."""
-    queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
+    queued = replace(make_initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")
     for event in (

@@ -33,7 +33,7 @@ from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.reader import read_trace
 from antiphon.trace.writer import Trace, TraceWriter
@@ -254,7 +254,7 @@ class Told:
 
 
 def test_every_kind_of_event_is_counted_on() -> None:
-    response = initial_response(asked(says("user")), id="resp_1", created_at=1)
+    response = make_initial_response(asked(says("user")), id="resp_1", created_at=1)
     unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]
     item = Compaction(id="cmp_1", encrypted_content="x")

@@ -227,7 +227,7 @@ def test_parameters_that_need_a_store_are_refused_without_one(fields: dict[str, 
 def test_store_is_echoed_as_what_it_is() -> None:
     """HTTP-2, REQ-6: nothing is stored, and whoever asked for it is told."""
     turn = begin(store=True)
-    assert turn.opening.store is False
+    assert turn.initial_response.store is False
     assert [loss.path for loss in turn.losses] == ["store"]
     assert list(begin().losses) == []
 

@@ -15,7 +15,7 @@ from tests.generate.shapes import documents
 
 from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
 # What a request means that does not say.
 DEFAULTS: Final[dict[str, Any]] = {
@@ -41,7 +41,7 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 def opened(document: Any) -> Any:
     request = decode_request(json.dumps(document).encode())
-    return json.loads(encode(initial_response(request, id="resp_1", created_at=7)))
+    return json.loads(encode(make_initial_response(request, id="resp_1", created_at=7)))
 
 
 @given(documents(Request))
@@ -223,5 +223,5 @@ def test_the_choice_of_a_tool_is_echoed(choice: Any, echo: Any) -> None:
 
 
 def test_the_model_that_answers_may_be_another_than_the_one_asked_for() -> None:
-    assert initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
-    assert initial_response(Request(model=UNSET), id="r", created_at=0).model == ""
+    assert make_initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
+    assert make_initial_response(Request(model=UNSET), id="r", created_at=0).model == ""

@@ -420,11 +420,11 @@ class _Tap:
 
 def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
     """`generate: false`: stores the input without calling the upstream, so that a client can send input in advance."""
-    opening = turn.opening
-    done = replace(opening, status=ResponseStatus.COMPLETED, completed_at=opening.created_at)
+    initial_response = turn.initial_response
+    done = replace(initial_response, status=ResponseStatus.COMPLETED, completed_at=initial_response.created_at)
     return [
-        ResponseCreated(sequence_number=0, response=opening),
-        ResponseInProgress(sequence_number=1, response=opening),
+        ResponseCreated(sequence_number=0, response=initial_response),
+        ResponseInProgress(sequence_number=1, response=initial_response),
         ResponseCompleted(sequence_number=2, response=done),
     ]
 

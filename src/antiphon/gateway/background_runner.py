@@ -301,7 +301,7 @@ class _Job:
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
         # Strict mode was checked when the request was queued.
         prepared_turn = await prepare_turn(services, request, Losses(), archive, log_entry, trace, strict=False)
-        prepared_turn.turn.opening = queued_response(record)
+        prepared_turn.turn.initial_response = queued_response(record)
         log_entry.response_id = work.id
         self._making = _Making(services, prepared_turn.turn, self._log, log_entry, record)
         return self._making
@@ -314,8 +314,8 @@ class _Job:
             return None  # it was deleted
         queued = queued_response(record)
         # With stored events, the events set the status.
-        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
-        reader = responses.EventsToHub(Request(), opening, self._services.stamps)
+        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
+        reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
         events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(
             why
         )
@@ -346,7 +346,7 @@ class _Making:
         self._services = services
         self._log = log
         self._log_entry = log_entry
-        self._lines = EventLineWriter(turn.opening)
+        self._lines = EventLineWriter(turn.initial_response)
         self._pipe: Pipe = turn.make_pipe(
             self._lines, separator=LINE, on_violation=violation_reporter(services, log_entry.request_id)
         )

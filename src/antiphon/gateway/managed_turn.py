@@ -109,7 +109,7 @@ class ManagedTurn(UpstreamTurn):
     def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
         to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.opening, self._stamps, wire
+            self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits)
 
@@ -125,7 +125,11 @@ class ManagedTurn(UpstreamTurn):
         usage = compaction_usage(compaction, self.losses)
         now = self._stamps.now()
         return replace(
-            self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[compaction.item], usage=usage
+            self.initial_response,
+            status=ResponseStatus.COMPLETED,
+            completed_at=now,
+            output=[compaction.item],
+            usage=usage,
         )
 
     def _prepare(self, request: Request) -> None:

@@ -24,7 +24,7 @@ from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import Violation
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource, Policy
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
@@ -50,7 +50,9 @@ class UpstreamTurn:
     ) -> None:
         self.recorder = recorder  # None: the response is not stored
         self.prepared = prepared
-        self.opening = initial_response(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
+        self.initial_response = make_initial_response(
+            prepared.request, id=stamps.new_id("resp"), created_at=stamps.now()
+        )
         self.losses = prepared.losses
         self.extra_headers: dict[str, str] = {}  # sent besides the upstream's own headers
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
@@ -132,7 +134,7 @@ class UpstreamTurn:
     def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
         to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.opening, self._stamps, wire
+            self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return StreamReader(to_hub, self._limits)
 
@@ -175,7 +177,7 @@ class UpstreamTurn:
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of a response that was not streamed although a stream was requested."""
-        waited = self.opening.status == ResponseStatus.QUEUED
+        waited = self.initial_response.status == ResponseStatus.QUEUED
         return replay(self._read_whole(await self.read_body(answer)), was_queued=waited)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
@@ -237,7 +239,7 @@ class UpstreamTurn:
     def _read_whole(self, body: bytes) -> Response:
         upstream = self.prepared.target.upstream
         response, losses = upstream.server_dialect.response_to_hub(
-            body, self.prepared.upstream_request, self.opening, self._stamps, upstream.profile.wire
+            body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire
         )
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:

@@ -116,10 +116,10 @@ async def prepare_turn(
         else ManagedTurn(prepared, services.stamps, services.pad, trace, recorder, plan, services.output_limits)
     )
     turn.allows_lossy_retry = not strict
-    turn.on_retry = partial(_log_refused_reasoning, services, upstream.name, turn.opening.id)
+    turn.on_retry = partial(_log_refused_reasoning, services, upstream.name, turn.initial_response.id)
     if services.telemetry is not None:
         turn.extra_headers = services.telemetry.start_turn(log_entry)
-    log_entry.response_id = turn.opening.id
+    log_entry.response_id = turn.initial_response.id
     log_entry.losses = len(prepared.losses)
     if trace is not None:
         turn.note_omissions()
@@ -151,7 +151,7 @@ async def finish_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) 
     try:
         stored_turn = await turn.recorder.save(pipe.recorded_response)
     except StorageUnavailable as error:
-        services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be kept", error, response_id=turn.initial_response.id)
         return (pipe.fail(error) if pipe.is_holding_end else b""), None
     return pipe.release(), stored_turn
 
@@ -169,11 +169,13 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
         response = pipe.recorded_response
     if response is None or response.status != ResponseStatus.FAILED:
         error = Error(code=left.code, message=left.message)
-        response = replace(response or turn.opening, status=ResponseStatus.FAILED, completed_at=None, error=error)
+        response = replace(
+            response or turn.initial_response, status=ResponseStatus.FAILED, completed_at=None, error=error
+        )
     try:
         await turn.recorder.save(response)
     except StorageUnavailable as error:
-        services.logger.fault("a response could not be kept", error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be kept", error, response_id=turn.initial_response.id)
 
 
 async def drain_upstream(turn: UpstreamTurn, flow: Flow) -> None:

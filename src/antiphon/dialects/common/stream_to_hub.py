@@ -33,11 +33,11 @@ class StreamToHub(ABC):
 
     _answer: AnswerSink
 
-    def __init__(self, opening: Response, stamps: Stamps) -> None:
+    def __init__(self, initial_response: Response, stamps: Stamps) -> None:
         self.losses = Losses()
         self.error: ApiError | None = None  # the error of a failed response
         self._events: list[StreamEvent] = []
-        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        self._writer = ResponseWriter(initial_response, self._events.append, stamps)
         self._stop_reason = ""  # the server's own value
         self._has_ended = False
 

@@ -34,8 +34,14 @@ class EventsToHub(StreamToHub):
 
     _answer: AnswerToHub
 
-    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: GeminiWire = GeminiWire()) -> None:  # noqa: B008
-        super().__init__(opening, stamps)
+    def __init__(
+        self,
+        request: Request,
+        initial_response: Response,
+        stamps: Stamps,
+        wire: GeminiWire = GeminiWire(),  # noqa: B008
+    ) -> None:
+        super().__init__(initial_response, stamps)
         self._answer = AnswerToHub(self._writer, self.losses, GeminiToolNames(request), stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
         self._finish_message = ""
