@@ -326,8 +326,8 @@ def test_a_long_line_that_comes_byte_by_byte_is_not_copied_again_with_every_byte
 @settings(max_examples=40)
 def test_what_is_written_is_read(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
-    assert fed([sse.encode(event, data)]) == [Frame(event, data)]
-    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [
+    assert fed([sse.encode_frame(event, data)]) == [Frame(event, data)]
+    assert fed([sse.encode_comment(), sse.encode_data(data), sse.encode_comment(text), sse.DONE_FRAME]) == [
         Frame("", data),
         Frame("", sse.DONE),
     ]
@@ -337,7 +337,7 @@ def test_what_is_written_is_read(event: str, text: str) -> None:
 def test_no_text_can_forge_an_event(text: str) -> None:
     """Not in JSON, where a line ending is escaped; not in a comment; not in a name that an upstream made up."""
     data = json.dumps({"delta": text + FORGERY}, ensure_ascii=False).encode()
-    wire = sse.comment(text + FORGERY) + sse.encode("response." + text + FORGERY, data)
+    wire = sse.encode_comment(text + FORGERY) + sse.encode_frame("response." + text + FORGERY, data)
     (frame,) = fed([wire])
     assert frame.data == data
     assert frame.event.startswith("response.")
@@ -347,7 +347,7 @@ def test_no_text_can_forge_an_event(text: str) -> None:
 def test_json_with_line_endings_between_its_tokens_is_written_in_one_line(value: Any) -> None:
     """HTTP-3: the data is one line, though the raw bytes of an unknown item may hold more (ITEM-5)."""
     pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
-    for wire in (sse.encode("x", pretty), sse.encode_data(pretty)):
+    for wire in (sse.encode_frame("x", pretty), sse.encode_data(pretty)):
         (frame,) = fed([wire])
         assert json.loads(frame.data) == value
         assert wire.count(b"data:") == 1
@@ -356,7 +356,7 @@ def test_json_with_line_endings_between_its_tokens_is_written_in_one_line(value:
 
 def test_a_frame_looks_as_the_specification_has_it() -> None:
     """HTTP-3, HTTP-4, HTTP-5, HTTP-7."""
-    assert sse.encode("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
+    assert sse.encode_frame("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
     assert sse.encode_data(b"{}") == b"data: {}\n\n"
     assert sse.DONE_FRAME == b"data: [DONE]\n\n"
-    assert sse.comment("alive") == b": alive\n\n"
+    assert sse.encode_comment("alive") == b": alive\n\n"

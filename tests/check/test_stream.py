@@ -87,7 +87,7 @@ def test_the_older_style_is_found() -> None:
     """HTTP-4, STR-7, STR-8: a flat error, no response.failed after it, and no [DONE]."""
     flat = {"type": "error", "code": "server_error", "message": "no", "param": None, "sequence_number": 2}
     begun = recorded("Hel").split(b"event: response.output_item.added")[0]
-    flaws = judge_stream(begun + sse.encode("error", msgspec.json.encode(flat))).flaws
+    flaws = judge_stream(begun + sse.encode_frame("error", msgspec.json.encode(flat))).flaws
     assert _rows(flaws) == {"HTTP-4", "STR-7", "STR-8"}
     assert any("error is missing" in flaw.message for flaw in flaws)
 
@@ -109,7 +109,7 @@ def test_the_older_style_is_found() -> None:
 )
 def test_an_event_without_its_fields_is_a_flaw_of_its_row(kind: str, row: str) -> None:
     data = msgspec.json.encode({"type": kind, "sequence_number": 0})
-    flaws = judge_stream(sse.encode(kind, data) + sse.DONE_FRAME).flaws
+    flaws = judge_stream(sse.encode_frame(kind, data) + sse.DONE_FRAME).flaws
     assert [flaw for flaw in flaws if flaw.row == row and flaw.message.startswith(f"{kind}: ")]
 
 

@@ -24,7 +24,7 @@ from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, Told, chunked, jso
 
 from antiphon import testing
 from antiphon.config import Timeouts, UpstreamConfig
-from antiphon.sse import MAX_LENGTH
+from antiphon.sse import MAX_EVENT_LENGTH
 from antiphon.testing import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
 from antiphon.testing.script import PlainReply, RawReply, ScriptedTurn
 
@@ -292,7 +292,7 @@ def test_frames_that_say_nothing_complete_nothing(lab: Lab, stream: bool) -> Non
 
 def test_a_gigantic_line_is_given_up(lab: Lab, stream: bool) -> None:
     """Beyond what a decoder holds."""
-    lab.says = faults.gigantic_line(MAX_LENGTH + 1024 * 1024)
+    lab.says = faults.gigantic_line(MAX_EVENT_LENGTH + 1024 * 1024)
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
 

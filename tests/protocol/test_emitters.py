@@ -72,7 +72,7 @@ def test_a_frame_is_spelled_as_in_sse_and_done_is_not_said_before_the_end_HTTP_4
         sent: list[bytes] = []
         SseEmitter(sent.append)(event)
         name = event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
-        assert sent == [sse.encode(name, encode(event))]
+        assert sent == [sse.encode_frame(name, encode(event))]
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])

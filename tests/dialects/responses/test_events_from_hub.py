@@ -87,7 +87,7 @@ def test_the_templates_write_what_the_general_way_would(
     )
     for delta in deltas:
         general = codec.encode(delta)
-        assert from_hub.feed(delta) == sse.encode(type_of(delta), general)
+        assert from_hub.feed(delta) == sse.encode_frame(type_of(delta), general)
         assert on_websocket.feed(delta) == general
 
 
