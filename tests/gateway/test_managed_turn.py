@@ -211,7 +211,7 @@ def test_a_stream_that_breaks_off_keeps_the_compaction() -> None:
 def test_the_trace_says_what_was_done_and_what_was_sent(tmp_path: Any) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
-    trace.client_request("POST", "/v1/responses", [], b"{}")
+    trace.record_client_request("POST", "/v1/responses", [], b"{}")
     made = turn(*(says("user", f"{at} {LONG}") for at in range(9)), compacts=True, truncates=True, trace=trace)
     asyncio.run(whole(made, answers("Notes."), too_long(), answers("Hello.")))
     trace.finish()

@@ -351,7 +351,7 @@ def test_a_trace_says_that_reasoning_was_refused(tmp_path: Path) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
     trace = traces.start_trace("req_1")
-    trace.client_request("POST", "/v1/responses", [], b"{}")
+    trace.record_client_request("POST", "/v1/responses", [], b"{}")
     turn = UpstreamTurn(
         prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace
     )

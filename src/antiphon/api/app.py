@@ -142,7 +142,7 @@ class App:
             exchange.log_entry.client_disconnected = exchange.is_disconnected
             services.logger.request(exchange.log_entry)
             if exchange.trace is not None:
-                exchange.trace.note("error", exchange.log_entry.error)
+                exchange.trace.record_note("error", exchange.log_entry.error)
                 exchange.trace.finish()
 
     async def _serve(self, exchange: Exchange) -> None:

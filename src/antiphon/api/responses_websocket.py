@@ -170,7 +170,9 @@ class ResponsesConnection:
             if isinstance(message, ApiError):
                 raise message.without_traceback()
             if trace is not None:
-                trace.client_request("WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message)
+                trace.record_client_request(
+                    "WEBSOCKET", self._socket.scope["path"], self._socket.scope["headers"], message
+                )
             style = requested_style(self._socket.scope, self._socket.key_style, services.config.server.style)
             members = _members(message)
             delivery.previous_id = _text_in(members, "previous_response_id")
@@ -190,7 +192,7 @@ class ResponsesConnection:
             log_entry.client_disconnected = self._is_closed
             services.logger.request(log_entry)
             if trace is not None:
-                trace.note("error", log_entry.error)
+                trace.record_note("error", log_entry.error)
                 trace.finish()
 
     def _fail(self, error: ApiError, delivery: _TurnDelivery) -> None:
@@ -298,7 +300,7 @@ class _TurnDelivery:
             separator=MESSAGE_END,
         )
         if self._trace is not None:
-            self._trace.note("style", style)
+            self._trace.record_note("style", style)
         flow: Flow | None = None
         try:
             if is_warm_up:
@@ -378,16 +380,16 @@ class _TurnDelivery:
             self.log_entry.status = 200
             self.log_entry.note_first_event()
             if self._trace is not None:
-                self._trace.client_head(200, [])  # the head that an HTTP stream would have
+                self._trace.record_client_head(200, [])  # the head that an HTTP stream would have
         for message in out.split(MESSAGE_END):
             self._socket.send(message)
         if self._trace is not None:
-            self._trace.client_piece(out + MESSAGE_END)
+            self._trace.record_client_piece(out + MESSAGE_END)
 
     def trace_error(self, status: int, message: bytes) -> None:
         if self._trace is not None:
-            self._trace.client_head(status, [])
-            self._trace.client_piece(message)
+            self._trace.record_client_head(status, [])
+            self._trace.record_client_piece(message)
 
     def try_write(self, out: bytes) -> bool:
         """Sends a piece if the socket is writable. Returns whether it was sent."""

@@ -224,7 +224,7 @@ class _Job:
         )
         trace = services.traces.start_trace(id) if services.traces is not None else None
         if trace is not None:
-            trace.client_request("BACKGROUND", "/v1/responses", [], work.request)
+            trace.record_client_request("BACKGROUND", "/v1/responses", [], work.request)
         try:
             await self._live(log_entry, trace)
         except StorageUnavailable as error:  # its lease expires, then a runner restarts it or fails it
@@ -233,7 +233,7 @@ class _Job:
         finally:
             services.logger.request(log_entry)
             if trace is not None:
-                trace.note("error", log_entry.error)
+                trace.record_note("error", log_entry.error)
                 trace.finish()
 
     async def _live(self, log_entry: RequestLog, trace: Trace | None) -> None:

@@ -138,11 +138,11 @@ class ManagedTurn(UpstreamTurn):
         self.prepared.build_retry = prepared.build_retry
         self.losses.extend(prepared.losses)
         if self._trace is not None:
-            self._trace.hub_request(codec.encode(request))
+            self._trace.record_hub_request(codec.encode(request))
 
     def _note(self, what: str) -> None:
         if self._trace is not None:
-            self._trace.note("conversation", what)
+            self._trace.record_note("conversation", what)
 
 
 class EmptyResponse:

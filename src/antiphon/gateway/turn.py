@@ -87,7 +87,7 @@ class UpstreamTurn:
         """Notes in the trace which parts were left out because the upstream refused them, now or earlier."""
         remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
         if self._trace is not None and remembered is not None:
-            self._trace.note(OMISSIONS_NOTE, " ".join(remembered.refused))
+            self._trace.record_note(OMISSIONS_NOTE, " ".join(remembered.refused))
 
     def _may_repeat(self, repeated: RetryRequest, body: bytes) -> bool:
         if repeated.body == body:  # the refused part was not sent
@@ -101,14 +101,14 @@ class UpstreamTurn:
         )
         headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, headers, body)
+            self._trace.record_upstream_request("POST", url, headers, body)
         try:
             answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
             self._note_fault(fault)
             raise
         if self._trace is not None:
-            self._trace.upstream_head(answer.status, answer.headers)
+            self._trace.record_upstream_head(answer.status, answer.headers)
         if answer.status != 200:
             raise await self._refusal(answer, body)
         if is_compressed(answer) or is_html(answer):
@@ -218,7 +218,7 @@ class UpstreamTurn:
     async def _traced(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
         try:
             async for piece in answer.pieces():
-                trace.upstream_piece(piece)
+                trace.record_upstream_piece(piece)
                 yield piece
         except UpstreamFault as fault:
             self._note_fault(fault)
@@ -227,14 +227,14 @@ class UpstreamTurn:
     def _note_refusal(self, error: ApiError, repeated: RetryRequest) -> None:
         self.losses.extend(repeated.losses)
         if self._trace is not None:
-            self._trace.note("reasoning_refused", f"{error.code}: {error.message}")
+            self._trace.record_note("reasoning_refused", f"{error.code}: {error.message}")
         if self.on_retry is not None:
             self.on_retry(error)
 
     def _note_fault(self, fault: UpstreamFault) -> None:
         """Notes a transport error in the trace, since the recorded bytes do not show it."""
         if self._trace is not None:
-            self._trace.note("upstream_fault", f"{fault.code}: {fault.message}")
+            self._trace.record_note("upstream_fault", f"{fault.code}: {fault.message}")
 
     def _read_whole(self, body: bytes) -> Response:
         upstream = self.prepared.target.upstream
@@ -297,7 +297,7 @@ class UpstreamTurn:
         findings = diagnose(profile.dialect, sent, status, body.decode("utf-8", "replace"), profile)
         if self._trace is not None:
             for finding in findings:
-                self._trace.note("diagnosis", str(finding))
+                self._trace.record_note("diagnosis", str(finding))
         explanation = summary_sentence(findings)
         if explanation and refused_part(error) is None:  # there, the message decides whether to retry
             error.message = f"{error.message.rstrip()} {explanation}"

@@ -67,7 +67,7 @@ async def prepare_turn(
     incoming_losses = list(losses) if strict else []
     if trace is not None:
         config = upstream.config
-        trace.route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
+        trace.record_route(upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
     if request.stream_options and not request.stream:
         raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
     stored = services.store if request.store is not False else None
@@ -92,8 +92,8 @@ async def prepare_turn(
         )
         request = plan.request
     if trace is not None:
-        trace.hub_request(codec.encode(request))
-        trace.note("kept", int(stored is not None))
+        trace.record_hub_request(codec.encode(request))
+        trace.record_note("kept", int(stored is not None))
     prepared = prepare_request(request, target, is_stored=stored is not None)
     if strict:
         _refuse_losses([*incoming_losses, *prepared.losses])
@@ -123,7 +123,7 @@ async def prepare_turn(
     log_entry.losses = len(prepared.losses)
     if trace is not None:
         turn.note_omissions()
-        trace.losses(prepared.losses)
+        trace.record_losses(prepared.losses)
     return PreparedTurn(turn, before)
 
 

@@ -23,7 +23,7 @@ from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.redaction import sanitize
+from antiphon.redaction import sanitize_text
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
@@ -148,13 +148,13 @@ class EventsToHub(StreamToHub):
             )
 
     def _end_response(self) -> None:
-        reason, finish_message = self._stop_reason, sanitize(self._finish_message)
+        reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
         if finish_message:
             self.losses.add("finishMessage", finish_message, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
             self.losses.add(
-                "finishReason", f"{sanitize(reason)[:50]!r} is reported as completed", "the hub has no such reason"
+                "finishReason", f"{sanitize_text(reason)[:50]!r} is reported as completed", "the hub has no such reason"
             )
         self._end_as(incomplete)
 
