@@ -56,7 +56,7 @@ def test_what_was_told_since_a_moment_counts() -> None:
 
 
 def test_what_is_forgotten_counts_as_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(changes, "MAX_REMEMBERED_KEYS", 3)
 
     async def go() -> None:
         told = Changes()

@@ -407,7 +407,7 @@ def test_what_it_adds_to_a_conversation_is_kept_with_it(run: Run) -> None:
 
         def adding(*ids: str, to: str = "conv") -> ConversationAddition:
             return ConversationAddition(
-                conversation=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids]
+                conversation_id=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids]
             )
 
         assert await store.finish("two", record("a"), [], [], 0, [b"0"], addition=adding("not mine")) is False

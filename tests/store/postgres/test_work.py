@@ -31,7 +31,7 @@ NEVER = 600.0  # so long that a test which uses it ends for another reason
 @pytest.fixture(autouse=True)
 def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not told is not noticed either."""
-    monkeypatch.setattr(postgres_work, "LONGEST_WAIT", NEVER)
+    monkeypatch.setattr(postgres_work, "MAX_WAIT", NEVER)
 
 
 @asynccontextmanager
@@ -134,7 +134,7 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
 
 
 def test_a_way_that_has_fallen_silent_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_listener, "IDLE", 0.01)
+    monkeypatch.setattr(postgres_listener, "HEALTH_CHECK_INTERVAL", 0.01)
 
     async def story() -> None:
         url = postgres_server.fresh_url()
@@ -200,7 +200,7 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
             assert await store.append("one", "resp_1", number, [b"%d" % number], "in_progress")
         for addition in (
             None,
-            ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")]),
+            ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="a", item=b"{}")]),
         ):
             connections.forgets = True
             assert await store.finish("one", record("resp_1"), [], [], 2, [b"2"], addition=addition)
@@ -208,7 +208,7 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
             events=[b"0", b"1", b"2"], status="completed"
         )
         connections.forgets = True
-        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="b", item=b"{}")])
+        addition = ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="b", item=b"{}")])
         await store.save("anna", record("resp_2"), [], [], addition=addition)
         page = await store.list_entries("anna", "conv", after=None, order="asc", limit=1000)
         assert page
@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_told() -> None:
     async def story() -> None:
         store = await PostgresStore.open(postgres_server.fresh_url())
         await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
-        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])
+        addition = ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="a", item=b"{}")])
         with pytest.raises(StorageUnavailable, match="cannot hold what it was given"):
             await store.save("anna", record(os.urandom(5000).hex()), [], [], addition=addition)
         assert await store.get_entry("anna", "conv", "a") is None
