@@ -26,7 +26,7 @@ from antiphon.client import AsyncClient, Client
 from antiphon.dialects import responses
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -190,7 +190,7 @@ def _frames() -> list[bytes]:
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032d}", lambda: 1_760_000_000)
     request = Request(model=MODEL, input="Hi.")
     writer = ResponseWriter(
-        initial_response(request, id="resp_" + "0" * 32, created_at=1_760_000_000), events.append, stamps
+        make_initial_response(request, id="resp_" + "0" * 32, created_at=1_760_000_000), events.append, stamps
     )
     writer.start()
     for number in range(DELTAS):

@@ -25,7 +25,7 @@ from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 
 GOALS = {"request": 4.0, "text chunk": 6.0}
@@ -95,7 +95,7 @@ def _chunk_case(name: str, delta: dict[str, Any], first: dict[str, Any]) -> Case
     counter = iter(range(10**9))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(counter):048d}", lambda: 0)
     reader = sse.Decoder()
-    to_hub = chat.EventsToHub(request, initial_response(request, id="resp_" + "0" * 48, created_at=0), stamps)
+    to_hub = chat.EventsToHub(request, make_initial_response(request, id="resp_" + "0" * 48, created_at=0), stamps)
     policy = Policy.for_request(request)
     from_hub = responses.EventsFromHub(request)
     chunk = payloads.chat_chunk(delta)

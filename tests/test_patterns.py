@@ -52,13 +52,13 @@ ENOUGH: Final = 0.001  # seconds
 # Functions that build patterns from values known only at run time; `_made_at_run_time` has the patterns themselves.
 IN_FUNCTIONS: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
-    "antiphon.trace.redactor._pattern": "made of the keys that a trace must not have",
+    "antiphon.trace.redactor._key_pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
     "antiphon.testing.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": frozenset({"fullmatch"}),
-    "antiphon.trace.redactor._pattern": frozenset({"scan"}),
+    "antiphon.trace.redactor._key_pattern": frozenset({"scan"}),
 }
 BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
     "antiphon.dialects.common.upstream_errors.NAMED_KEY": (
@@ -178,7 +178,7 @@ def _made_at_run_time() -> Iterator[Held]:
     for _, pattern in metrics._paths:
         yield "antiphon.ops.metrics.Metrics.register_paths", pattern
     for secrets in [("sk-0123456789",), ("a" * 40, "aaaa/aaaa", 'a"\\b'), ("----------", "key with spaces é")]:
-        yield "antiphon.trace.redactor._pattern", redactor._pattern(secrets)
+        yield "antiphon.trace.redactor._key_pattern", redactor._key_pattern(secrets)
 
 
 @pytest.mark.parametrize("found", patterns(), ids=lambda found: f"{found.name.removeprefix('antiphon.')}-{found.way}")

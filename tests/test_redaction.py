@@ -1,4 +1,4 @@
-"""`mask_keys` and `sanitize` remove keys from text."""
+"""`mask_keys` and `sanitize_text` remove keys from text."""
 
 from __future__ import annotations
 

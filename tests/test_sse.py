@@ -324,8 +324,8 @@ def test_long_line_byte_by_byte_is_decoded_in_linear_time() -> None:
 @settings(max_examples=40)
 def test_encoded_frames_are_decoded(event: str, text: str) -> None:
     data = msgspec.json.encode(text + FORGERY)
-    assert fed([sse.encode(event, data)]) == [Frame(event, data)]
-    assert fed([sse.comment(), sse.encode_data(data), sse.comment(text), sse.DONE_FRAME]) == [
+    assert fed([sse.encode_frame(event, data)]) == [Frame(event, data)]
+    assert fed([sse.encode_comment(), sse.encode_data(data), sse.encode_comment(text), sse.DONE_FRAME]) == [
         Frame("", data),
         Frame("", sse.DONE),
     ]
@@ -335,7 +335,7 @@ def test_encoded_frames_are_decoded(event: str, text: str) -> None:
 def test_text_cannot_forge_an_event(text: str) -> None:
     """Not in JSON, where a line ending is escaped; not in a comment; not in a name that an upstream chose."""
     data = json.dumps({"delta": text + FORGERY}, ensure_ascii=False).encode()
-    wire = sse.comment(text + FORGERY) + sse.encode("response." + text + FORGERY, data)
+    wire = sse.encode_comment(text + FORGERY) + sse.encode_frame("response." + text + FORGERY, data)
     (frame,) = fed([wire])
     assert frame.data == data
     assert frame.event.startswith("response.")
@@ -345,7 +345,7 @@ def test_text_cannot_forge_an_event(text: str) -> None:
 def test_multi_line_json_is_encoded_on_one_line(value: Any) -> None:
     """HTTP-3: the data is one line, although the raw bytes of an unknown item may have more (ITEM-5)."""
     pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()
-    for wire in (sse.encode("x", pretty), sse.encode_data(pretty)):
+    for wire in (sse.encode_frame("x", pretty), sse.encode_data(pretty)):
         (frame,) = fed([wire])
         assert json.loads(frame.data) == value
         assert wire.count(b"data:") == 1
@@ -354,7 +354,7 @@ def test_multi_line_json_is_encoded_on_one_line(value: Any) -> None:
 
 def test_encoded_frame_has_the_form_of_the_specification() -> None:
     """HTTP-3, HTTP-4, HTTP-5, HTTP-7."""
-    assert sse.encode("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
+    assert sse.encode_frame("response.created", b"{}") == b"event: response.created\ndata: {}\n\n"
     assert sse.encode_data(b"{}") == b"data: {}\n\n"
     assert sse.DONE_FRAME == b"data: [DONE]\n\n"
-    assert sse.comment("alive") == b": alive\n\n"
+    assert sse.encode_comment("alive") == b": alive\n\n"

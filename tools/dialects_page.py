@@ -29,7 +29,7 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import ReasoningConfigParam, Request, input_items
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import CustomTool, FunctionToolParam
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
@@ -302,7 +302,7 @@ def _error_cells(dialect: Dialect) -> list[Verdict]:
 
 
 def _begun() -> Response:
-    return initial_response(ASKED, id="resp_1", created_at=1)
+    return make_initial_response(ASKED, id="resp_1", created_at=1)
 
 
 def _stamps() -> Stamps:

@@ -8,33 +8,33 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_MESSAGE: Final = 1000  # characters of a message for a client
+MAX_MESSAGE_LENGTH: Final = 1000  # characters of a message for a client
 # Longer texts are cut before any pattern is searched.
-MAX_MATCHED: Final = 4_000
-MAX_NAME: Final = 512  # of paths and names
+MAX_SEARCHED_LENGTH: Final = 4_000
+MAX_NAME_LENGTH: Final = 512  # of paths and names
 
 
-def mask_keys(text: str, most: int = MAX_MATCHED) -> str:
-    """`text` without anything that looks like a key, cut after `most` characters."""
-    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", truncate(text, most)))
+def mask_keys(text: str, max_length: int = MAX_SEARCHED_LENGTH) -> str:
+    """`text` without anything that looks like a key, cut after `max_length` characters."""
+    return KEY.sub("[key]", NAMED_KEY.sub(r"\1[key]", truncate_text(text, max_length)))
 
 
-def truncate(text: str, most: int = MAX_MATCHED) -> str:
-    """Cuts `text` after `most` characters. A word at the cut is masked, because it may be part of a key."""
-    return text if len(text) <= most else text[:most].rstrip(KEY_CHARACTERS) + "[key]…"
+def truncate_text(text: str, max_length: int = MAX_SEARCHED_LENGTH) -> str:
+    """Cuts `text` after `max_length` characters. A word at the cut is masked, because it may be part of a key."""
+    return text if len(text) <= max_length else text[:max_length].rstrip(KEY_CHARACTERS) + "[key]…"
 
 
-def sanitize(text: str) -> str:
+def sanitize_text(text: str) -> str:
     """The upstream's text for a client (ERR-5): no traces, keys or addresses, and a limited length."""
-    text = truncate(text)
+    text = truncate_text(text)
     if not text.isascii():  # unpaired surrogates cannot be encoded in an answer
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    text = ADDRESS.sub("[address]", mask_keys(text.partition(TRACE)[0]))
-    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "…"
+    text = INNER_ADDRESS.sub("[address]", mask_keys(text.partition(TRACEBACK_START)[0]))
+    return text if len(text) <= MAX_MESSAGE_LENGTH else text[:MAX_MESSAGE_LENGTH] + "…"
 
 
-TRACE: Final = "Traceback (most recent call last)"
-ADDRESS: Final = re.compile(
+TRACEBACK_START: Final = "Traceback (most recent call last)"
+INNER_ADDRESS: Final = re.compile(
     r"(?:https?://)?(?:\b(?:\d{1,3}\.){3}\d{1,3}\b|\blocalhost\b|\[[0-9a-f]*+(?::[0-9a-f]++)*+::[0-9a-f:]*+\])"
     r"(?::\d+)?(?:/[^\s\"')]*)?"
 )

@@ -10,7 +10,7 @@ from tests.check.servers import Break, Told
 
 from antiphon.protocol.codec import encode
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.testing.script import End
 
 Json = dict[str, Any]
@@ -113,7 +113,7 @@ def serves(told: Told) -> None:
     """Answers everything, also what cannot be served."""
     if told.asked.method == "POST" and told.status >= 400:
         told.status = 200
-        told.body = encode(initial_response(Request(model="mock-1"), id="resp_1", created_at=1))
+        told.body = encode(make_initial_response(Request(model="mock-1"), id="resp_1", created_at=1))
 
 
 def header(**headers: str) -> Break:

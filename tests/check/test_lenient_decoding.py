@@ -12,9 +12,9 @@ from antiphon.errors import InvalidValue
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.items import Message
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
-WHOLE = msgspec.json.decode(msgspec.json.encode(initial_response(Request(model="m"), id="resp_1", created_at=1)))
+WHOLE = msgspec.json.decode(msgspec.json.encode(make_initial_response(Request(model="m"), id="resp_1", created_at=1)))
 
 
 def _paths(problems: list[ShapeProblem]) -> list[str]:

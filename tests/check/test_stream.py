@@ -13,7 +13,7 @@ from antiphon.check.stream import judge_stream
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import SseEmitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -22,7 +22,7 @@ def recorded(*pieces: str, fails: bool = False) -> bytes:
     frames: list[bytes] = []
     request = Request(model="m", input="hi", stream=True)
     writer = ResponseWriter(
-        initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
+        make_initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
     )
     for piece in pieces:
         writer.text("m", piece)
@@ -87,7 +87,7 @@ def test_older_error_style_is_reported() -> None:
     """HTTP-4, STR-7, STR-8: a flat error, no response.failed after it, and no [DONE]."""
     flat = {"type": "error", "code": "server_error", "message": "no", "param": None, "sequence_number": 2}
     begun = recorded("Hel").split(b"event: response.output_item.added")[0]
-    flaws = judge_stream(begun + sse.encode("error", msgspec.json.encode(flat))).flaws
+    flaws = judge_stream(begun + sse.encode_frame("error", msgspec.json.encode(flat))).flaws
     assert _rows(flaws) == {"HTTP-4", "STR-7", "STR-8"}
     assert any("error is missing" in flaw.message for flaw in flaws)
 
@@ -109,7 +109,7 @@ def test_older_error_style_is_reported() -> None:
 )
 def test_event_without_fields_is_reported_under_its_row(kind: str, row: str) -> None:
     data = msgspec.json.encode({"type": kind, "sequence_number": 0})
-    flaws = judge_stream(sse.encode(kind, data) + sse.DONE_FRAME).flaws
+    flaws = judge_stream(sse.encode_frame(kind, data) + sse.DONE_FRAME).flaws
     assert [flaw for flaw in flaws if flaw.row == row and flaw.message.startswith(f"{kind}: ")]
 
 

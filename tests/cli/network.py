@@ -13,7 +13,7 @@ from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import SseEmitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 MODELS = b'{"object":"list","data":[{"id":"mock-1","object":"model","created":0,"owned_by":"lab"},{"id":"local","owned_by":"embedded"}]}'
@@ -86,7 +86,7 @@ def stream(write: Callable[[ResponseWriter], None], **headers: str) -> FakeAnswe
     frames: list[bytes] = []
     request = Request(model="mock-1", input="hi", stream=True)
     writer = ResponseWriter(
-        initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
+        make_initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
     )
     write(writer)
     named = {name.replace("_", "-"): value for name, value in headers.items()}

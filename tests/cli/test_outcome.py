@@ -13,15 +13,15 @@ from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ErrorEvent, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
-OPENING = initial_response(Request(model="m", input="hi"), id="resp_1", created_at=1)
+INITIAL_RESPONSE = make_initial_response(Request(model="m", input="hi"), id="resp_1", created_at=1)
 
 
 def _events(write: Callable[[ResponseWriter], None]) -> list[StreamEvent]:
     collector = EventCollector()
-    write(ResponseWriter(OPENING, collector, counting_stamps()))
+    write(ResponseWriter(INITIAL_RESPONSE, collector, counting_stamps()))
     return collector.events
 
 
@@ -85,8 +85,8 @@ def test_stream_without_an_end_has_a_fault() -> None:
 
 def test_end_without_a_reason_has_a_fault_that_says_so() -> None:
     assert (
-        _outcome([ResponseFailed(sequence_number=0, response=OPENING)]).fault()
+        _outcome([ResponseFailed(sequence_number=0, response=INITIAL_RESPONSE)]).fault()
         == "the answer failed; no reason was given"
     )
-    cut = _outcome([ResponseIncomplete(sequence_number=0, response=OPENING)])
+    cut = _outcome([ResponseIncomplete(sequence_number=0, response=INITIAL_RESPONSE)])
     assert cut.fault() == "the answer is incomplete: no reason was given"

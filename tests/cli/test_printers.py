@@ -21,7 +21,7 @@ from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.items import WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import OutputTokensDetails, initial_response
+from antiphon.protocol.response import OutputTokensDetails, make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 Write = Callable[[ResponseWriter], None]
@@ -30,7 +30,7 @@ Write = Callable[[ResponseWriter], None]
 def _events(write: Write) -> list[StreamEvent]:
     collector = EventCollector()
     request = Request(model="m", input="hi")
-    write(ResponseWriter(initial_response(request, id="resp_1", created_at=1), collector, counting_stamps()))
+    write(ResponseWriter(make_initial_response(request, id="resp_1", created_at=1), collector, counting_stamps()))
     return collector.events
 
 

@@ -18,16 +18,16 @@ from antiphon.dialects import chat, gemini, messages, responses
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
 
 DIALECTS: dict[str, ModuleType] = {"chat": chat, "gemini": gemini, "messages": messages, "responses": responses}
 NAMES = {
     "request_to_hub": ["body"],
     "request_from_hub": ["request", "wire"],
-    "EventsToHub": ["request", "opening", "stamps", "wire"],
+    "EventsToHub": ["request", "initial_response", "stamps", "wire"],
     "EventsFromHub": ["request"],
-    "response_to_hub": ["body", "request", "opening", "stamps", "wire"],
+    "response_to_hub": ["body", "request", "initial_response", "stamps", "wire"],
     "response_from_hub": ["response", "request"],
     "error_to_hub": ["status", "headers", "body"],
     "error_from_hub": ["error"],
@@ -60,8 +60,8 @@ def frames_of(*pieces: bytes) -> list[sse.Frame]:
 
 
 def events_of(dialect: str, frames: list[sse.Frame]) -> list[StreamEvent]:
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
-    to_hub = DIALECTS[dialect].EventsToHub(REQUEST, begun, counting_stamps())
+    initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
+    to_hub = DIALECTS[dialect].EventsToHub(REQUEST, initial_response, counting_stamps())
     events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)]
     return events + list(to_hub.finish())
 

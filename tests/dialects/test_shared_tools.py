@@ -16,7 +16,7 @@ from antiphon.dialects.common.tool_names import ToolNames, tools_of_request
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.tools import FunctionToolParam, ToolList
 
 
@@ -40,7 +40,7 @@ def test_shared_tools_are_translated_like_others(request: Request, wire: ChatWir
         for other in (ChatWire(), wire, replace(wire)):
             assert chat_body(read, other) == chat_body(apart(read), other)
         assert responses.request_from_hub(read)[0] == responses.request_from_hub(apart(read))[0]
-        shared, plain = (initial_response(each, id="resp_1", created_at=1) for each in (read, apart(read)))
+        shared, plain = (make_initial_response(each, id="resp_1", created_at=1) for each in (read, apart(read)))
         assert shared == plain
         assert codec.encode(shared) == codec.encode(plain)
         names, fresh = ToolNames.for_request(read), ToolNames.for_request(apart(read))
@@ -63,7 +63,10 @@ def test_equal_tools_are_decoded_once() -> None:
     one, other = (codec.decode_request(msgspec.json.encode({"model": model, "tools": [TOOL]})) for model in "ab")
     assert isinstance(one.tools, ToolList)
     assert one.tools is other.tools
-    assert initial_response(one, id="a", created_at=1).tools is initial_response(other, id="b", created_at=2).tools
+    assert (
+        make_initial_response(one, id="a", created_at=1).tools
+        is make_initial_response(other, id="b", created_at=2).tools
+    )
 
 
 def test_tools_over_the_cache_limit_are_decoded() -> None:

@@ -23,7 +23,7 @@ from tests.faults.invariants import CHUNKED_HEAD, HELLO, Lab, Told, chunked, jso
 
 from antiphon import testing
 from antiphon.config import Timeouts, UpstreamConfig
-from antiphon.sse import MAX_LENGTH
+from antiphon.sse import MAX_EVENT_LENGTH
 from antiphon.testing import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
 from antiphon.testing.script import PlainReply, RawReply, ScriptedTurn
 
@@ -291,7 +291,7 @@ def test_stream_of_empty_frames_fails_the_response(lab: Lab, stream: bool) -> No
 
 def test_oversized_line_fails_the_response(lab: Lab, stream: bool) -> None:
     """More than a decoder accepts."""
-    lab.says = faults.gigantic_line(MAX_LENGTH + 1024 * 1024)
+    lab.says = faults.gigantic_line(MAX_EVENT_LENGTH + 1024 * 1024)
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
 

@@ -19,7 +19,7 @@ from tests.store import postgres_server
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.background_job import MAX_PENDING_BYTES, BackgroundTimings, EventLineWriter, EventLog
+from antiphon.gateway.background_job import MAX_PENDING_BYTES, EventLineWriter, EventLog
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
@@ -32,7 +32,7 @@ from antiphon.protocol.events import (
     TerminalEvent,
 )
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.testing import Gate, Reply, turn
 from antiphon.trace.reader import read_trace
 
@@ -185,7 +185,7 @@ def test_queued_stream_sends_its_id_and_can_be_resumed(lab: Lab) -> None:
 
 def test_queued_events_equal_the_stored_events() -> None:
     """API-2: an upstream may name its service tier at once; readers of the earlier events get no different value later."""
-    queued = replace(initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
+    queued = replace(make_initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")
     for event in (

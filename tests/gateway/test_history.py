@@ -25,7 +25,7 @@ from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Store, StoredTurn
 
@@ -67,7 +67,7 @@ class Bench:
         found = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
         response = msgspec.structs.replace(
-            initial_response(request, id=id, created_at=1_760_000_000),
+            make_initial_response(request, id=id, created_at=1_760_000_000),
             output=items,
             status="completed",
             completed_at=1_760_000_001,

@@ -34,7 +34,7 @@ from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.reader import read_trace
 from antiphon.trace.writer import Trace, TraceWriter
@@ -212,7 +212,7 @@ def test_broken_stream_keeps_the_compaction() -> None:
 def test_trace_records_the_shortened_request(tmp_path: Any) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
-    trace.client_request("POST", "/v1/responses", [], b"{}")
+    trace.record_client_request("POST", "/v1/responses", [], b"{}")
     made = turn(*(says("user", f"{at} {LONG}") for at in range(9)), compacts=True, truncates=True, trace=trace)
     asyncio.run(whole(made, answers("Notes."), too_long(), answers("Hello.")))
     trace.finish()
@@ -255,7 +255,7 @@ class Told:
 
 
 def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
-    response = initial_response(asked(says("user")), id="resp_1", created_at=1)
+    response = make_initial_response(asked(says("user")), id="resp_1", created_at=1)
     unknown = {"type": "acme:x", "sequence_number": 3, "output_index": 0}
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]
     item = Compaction(id="cmp_1", encrypted_content="x")

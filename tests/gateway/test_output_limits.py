@@ -15,7 +15,7 @@ from antiphon.protocol.codec import decode_request
 from antiphon.protocol.events import ResponseIncomplete, StreamEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import BYTES_REASON, ITEMS_REASON, OutputLimits
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.stream_reader import StreamReader
@@ -183,7 +183,7 @@ def reader_of(dialect: Dialect, limits: OutputLimits) -> StreamReader:
     wire = load_profile(DEFAULT_PROFILES[dialect]).wire
     return StreamReader(
         SERVER_DIALECTS[dialect].events_to_hub(
-            REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire
+            REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire
         ),
         limits,
     )

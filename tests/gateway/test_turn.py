@@ -227,7 +227,7 @@ def test_parameters_that_need_a_store_are_refused_without_one(fields: dict[str, 
 def test_store_is_echoed_with_its_effective_value() -> None:
     """HTTP-2, REQ-6: nothing is stored, and a client that requested it is informed."""
     turn = begin(store=True)
-    assert turn.opening.store is False
+    assert turn.initial_response.store is False
     assert [loss.path for loss in turn.losses] == ["store"]
     assert list(begin().losses) == []
 
@@ -351,7 +351,7 @@ def test_trace_records_a_refusal_of_reasoning(tmp_path: Path) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     request = decode_request(msgspec.json.encode({"model": "m", "input": HISTORY}))
     trace = traces.start_trace("req_1")
-    trace.client_request("POST", "/v1/responses", [], b"{}")
+    trace.record_client_request("POST", "/v1/responses", [], b"{}")
     turn = UpstreamTurn(
         prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace
     )

@@ -43,7 +43,7 @@ from antiphon.protocol.items import (
     WebSearchCall,
 )
 from antiphon.protocol.request import JsonObjectFormat, ReasoningConfigParam, Request, TextParam
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import FunctionToolParam
@@ -82,8 +82,8 @@ def responses(endings: Sequence[Ending] = ENDINGS) -> st.SearchStrategy[Response
 def written(draw: Draw, endings: Sequence[Ending] = (*ENDINGS, "cut")) -> Life:
     """A life, and the response as the writer sees it at the end."""
     collector = EventCollector()
-    begun = initial_response(draw(requests()), id="resp_1", created_at=FIRST_SECOND)
-    writer = ResponseWriter(begun, collector, counting_stamps())
+    initial_response = make_initial_response(draw(requests()), id="resp_1", created_at=FIRST_SECOND)
+    writer = ResponseWriter(initial_response, collector, counting_stamps())
     ending: Ending = draw(st.sampled_from(endings))
     driver = _Driver(draw, writer, ending)
     driver.begin()

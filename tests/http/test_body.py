@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import ApiError
-from antiphon.http.body import ClientDisconnected, check_body_headers, read_body
+from antiphon.errors import ApiError, ClientDisconnected
+from antiphon.http.body import check_body_headers, read_body
 
 
 def head(**headers: str) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import MAX_FRAMES_PER_TURN, WebSocket, WebSocketRoutes, WebSocketTimeouts
 

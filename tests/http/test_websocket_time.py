@@ -16,8 +16,8 @@ from uvicorn.server import ServerState
 from wsproto.frame_protocol import FrameProtocol
 
 from antiphon.config import Config
+from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import AccessPolicy
-from antiphon.http.body import ClientDisconnected
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import (
     MAX_FRAMES_PER_TURN,

@@ -180,7 +180,7 @@ KINDS: Final = [
         thoughts=lambda body: ["sealed" for item in body["input"] if item.get("encrypted_content")],
         own="sealed",
         schema=lambda body: body["text"]["format"]["schema"],
-        fault=sse.encode("error", b'{"type":"error","code":"server_error","message":"overloaded","param":null}'),
+        fault=sse.encode_frame("error", b'{"type":"error","code":"server_error","message":"overloaded","param":null}'),
     ),
     Kind(
         dialect="chat",

@@ -37,7 +37,7 @@ def messages(*events: dict[str, Any], stop: str = "end_turn", usage: Any = None,
 
 
 def named(event: dict[str, Any]) -> bytes:
-    return sse.encode(event["type"], msgspec.json.encode(event))
+    return sse.encode_frame(event["type"], msgspec.json.encode(event))
 
 
 def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from antiphon.probe.finding import (
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.items import FunctionCall, Item, Message
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, make_initial_response
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 
@@ -31,7 +31,7 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
     )
     output: list[Item] = [said] if text else []
     output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
-    response = initial_response(Request(), id="r", created_at=0)
+    response = make_initial_response(Request(), id="r", created_at=0)
     fields = {name: getattr(response, name) for name in Response.__struct_fields__}
     usage = (
         None

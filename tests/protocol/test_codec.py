@@ -45,7 +45,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.tools import (
     CustomTool,
     FunctionToolParam,
@@ -304,7 +304,7 @@ def test_other_decoders_decode_their_types() -> None:
     delta = b'{"type":"response.output_text.delta","sequence_number":1,"item_id":"m","output_index":0,"content_index":0,"delta":"x"}'
     assert isinstance(decode_event(Raw(delta)), OutputTextDelta)
     assert isinstance(decode_event(b'{"type":"response.x.done","sequence_number":1}'), UnknownEvent)
-    response = initial_response(Request(), id="r", created_at=0)
+    response = make_initial_response(Request(), id="r", created_at=0)
     assert decode_response(encode(response)) == response
     assert decode_as(b'"auto"', str) == "auto"
 

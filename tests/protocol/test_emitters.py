@@ -14,13 +14,13 @@ from antiphon.protocol.emitters import CallbackEmitter, Emitter, EventCollector,
 from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, UnknownEvent
 from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 
 def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
     writer = ResponseWriter(
-        initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps()
+        make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), emit, counting_stamps()
     )
     for move in moves:
         move(writer)
@@ -72,7 +72,7 @@ def test_sse_emitter_sends_done_only_at_the_end_HTTP_4(events: list[StreamEvent]
         sent: list[bytes] = []
         SseEmitter(sent.append)(event)
         name = event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
-        assert sent == [sse.encode(name, encode(event))]
+        assert sent == [sse.encode_frame(name, encode(event))]
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])

@@ -44,7 +44,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpListTools, Message, Reasoning
 from antiphon.protocol.open_items import id_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -110,7 +110,7 @@ def test_fold_never_raises_for_any_sequence_of_events(data: st.DataObject, event
 
 
 def begun(output: list[Item] | None = None) -> ResponseCreated:
-    response = initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+    response = make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
     return ResponseCreated(sequence_number=0, response=replace(response, output=output or []))
 
 

@@ -73,7 +73,7 @@ from antiphon.protocol.grammar_tables import (
 from antiphon.protocol.items import Message, UnknownItem, WebSearchCall
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -203,7 +203,7 @@ def _jumbled(events: list[StreamEvent]) -> st.SearchStrategy[list[StreamEvent]]:
 
 def _created() -> StreamEvent:
     return ResponseCreated(
-        sequence_number=0, response=initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+        sequence_number=0, response=make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
     )
 
 
@@ -266,7 +266,9 @@ def said(write: Write) -> list[StreamEvent]:
     collector = EventCollector()
     write(
         ResponseWriter(
-            initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND), collector, counting_stamps()
+            make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND),
+            collector,
+            counting_stamps(),
         )
     )
     return collector.events

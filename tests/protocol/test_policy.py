@@ -52,7 +52,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, StreamOptions
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, UnknownToolChoice
 from antiphon.protocol.writer import ResponseWriter
@@ -77,7 +77,7 @@ class Life:
         self.events: list[StreamEvent] = []
         ids = iter(range(10_000))
         stamps = Stamps(lambda prefix: f"{prefix}_{next(ids)}", lambda: 7)
-        self.writer = ResponseWriter(initial_response(ASK, id="resp_1", created_at=1), self.events.append, stamps)
+        self.writer = ResponseWriter(make_initial_response(ASK, id="resp_1", created_at=1), self.events.append, stamps)
         self.writer.start()
 
     def function(self, key: Any, name: str, *, namespace: str | None = None, arguments: str = '{"a":1}') -> None:

@@ -16,7 +16,7 @@ from tests.generate.shapes import documents
 
 from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
 # The values of settings that a request leaves out.
 DEFAULTS: Final[dict[str, Any]] = {
@@ -42,7 +42,7 @@ DEFAULTS: Final[dict[str, Any]] = {
 
 def opened(document: Any) -> Any:
     request = decode_request(json.dumps(document).encode())
-    return json.loads(encode(initial_response(request, id="resp_1", created_at=7)))
+    return json.loads(encode(make_initial_response(request, id="resp_1", created_at=7)))
 
 
 @given(documents(Request))
@@ -224,5 +224,5 @@ def test_tool_choice_is_echoed(choice: Any, echo: Any) -> None:
 
 
 def test_answering_model_may_differ_from_the_requested_model() -> None:
-    assert initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
-    assert initial_response(Request(model=UNSET), id="r", created_at=0).model == ""
+    assert make_initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
+    assert make_initial_response(Request(model=UNSET), id="r", created_at=0).model == ""

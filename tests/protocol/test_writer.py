@@ -64,7 +64,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.open_items import id_of, status_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.status import RESPONSE_TRANSITIONS, ItemStatus, ResponseStatus
 from antiphon.protocol.writer import ResponseWriter
 
@@ -83,8 +83,8 @@ Move = Callable[[ResponseWriter], None]
 
 def fresh() -> tuple[ResponseWriter, EventCollector]:
     collector = EventCollector()
-    begun = initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
-    return ResponseWriter(begun, collector, counting_stamps()), collector
+    initial_response = make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
+    return ResponseWriter(initial_response, collector, counting_stamps()), collector
 
 
 def said(*moves: Move) -> list[StreamEvent]:

@@ -58,7 +58,7 @@ async def chain_of(store: Store, owner: str, id: str) -> bytes | None:
     found = await store.get_chain(owner, id, NO_LIMIT, drops_oldest=False)
     if found is None:
         return None
-    assert (found.size, found.left_out) == (len(found.content) + 1, 0)
+    assert (found.size, found.omitted_count) == (len(found.content) + 1, 0)
     return found.content
 
 

@@ -56,7 +56,7 @@ def test_wait_returns_for_changes_since_the_counter() -> None:
 
 
 def test_wait_returns_for_keys_that_were_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(changes, "MAX_REMEMBERED_KEYS", 3)
 
     async def go() -> None:
         told = Changes()
@@ -80,6 +80,6 @@ def test_cancelled_waiter_does_not_affect_others() -> None:
         told.notify("a")
         await asyncio.wait_for(staying, 60)
         await told.wait("a", 0.001, None)
-        assert not told._waiting
+        assert not told._waiters
 
     asyncio.run(go())

@@ -173,7 +173,7 @@ def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
         sizes = [len(entry.item) + 1 for entry in kept]
         for limit in range(sum(sizes) + 2):
             fitting = [entry.item for at, entry in enumerate(kept) if sum(sizes[at:]) <= limit]
-            wanted = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), left_out=3 - len(fitting))
+            wanted = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), omitted_count=3 - len(fitting))
             assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == wanted
             if len(fitting) < 3:
                 wanted = replace(wanted, content=b"")

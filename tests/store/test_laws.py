@@ -367,7 +367,7 @@ def test_chain_over_the_limit_drops_the_oldest(run: Run, in_order: bool) -> None
         sizes = [len(each.input) + len(each.output) + 2 for each in chain]
         for limit in range(sum(sizes) + 2):
             fitting = [each for at, each in enumerate(chain) if sum(sizes[at:]) <= limit]
-            wanted = Excerpt(content=chained(*fitting), size=sum(sizes), left_out=3 - len(fitting))
+            wanted = Excerpt(content=chained(*fitting), size=sum(sizes), omitted_count=3 - len(fitting))
             assert await store.get_chain("anna", "c", limit, drops_oldest=True) == wanted
             if len(fitting) < 3:
                 wanted = replace(wanted, content=b"")

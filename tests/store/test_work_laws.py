@@ -407,7 +407,7 @@ def test_finish_and_save_append_to_the_conversation(run: Run) -> None:
 
         def adding(*ids: str, to: str = "conv") -> ConversationAddition:
             return ConversationAddition(
-                conversation=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids]
+                conversation_id=to, entries=[ConversationEntry(id=id, item=id.encode()) for id in ids]
             )
 
         assert await store.finish("two", record("a"), [], [], 0, [b"0"], addition=adding("not mine")) is False

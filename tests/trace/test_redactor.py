@@ -49,21 +49,21 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS.keys())
 def test_redactor_removes_a_key_in_every_spelling(spelling: str) -> None:
-    assert Redactor([KEY]).text(f"before {spelling} after") == "before [removed] after"
+    assert Redactor([KEY]).redact_text(f"before {spelling} after") == "before [removed] after"
 
 
 @settings(max_examples=30)
 @given(st.sampled_from(sorted(SPELLINGS.values())), st.lists(st.integers(0, 10_000), max_size=12))
 def test_redactor_removes_a_key_across_any_split(spelling: str, places: list[int]) -> None:
     pieces = cut(f"before {spelling} between {spelling} after".encode(), places)
-    cleaned = Redactor([KEY]).pieces(pieces)
+    cleaned = Redactor([KEY]).redact_pieces(pieces)
     assert b"".join(cleaned) == b"before [removed] between [removed] after"
     assert len(cleaned) == len(pieces)
 
 
 def test_redactor_keeps_the_other_bytes_of_pieces() -> None:
     pieces = [b"one", b"", b"two secret", b"-ke", b"y three", b"four"]
-    assert Redactor(["secret-key"]).pieces(pieces) == [b"one", b"", b"two [removed]", b"", b" three", b"four"]
+    assert Redactor(["secret-key"]).redact_pieces(pieces) == [b"one", b"", b"two [removed]", b"", b" three", b"four"]
 
 
 @pytest.mark.parametrize("parts", [["sk-", "lab", "", "-12", "34"], ["sk\\u002d", "lab-1234"], [*"sk-lab-1234"]])
@@ -71,7 +71,7 @@ def test_redactor_keeps_the_other_bytes_of_pieces() -> None:
 def test_redactor_removes_a_key_split_over_events(parts: list[str], member: str) -> None:
     told = ["It is ", *parts, ", I think."]
     events = [f'data: {{"id":"x","{member}":"{part}","n":{number}}}\n\n' for number, part in enumerate(told)]
-    cleaned = Redactor(["sk-lab-1234"]).pieces([event.encode() for event in events])
+    cleaned = Redactor(["sk-lab-1234"]).redact_pieces([event.encode() for event in events])
     texts = [msgspec.json.decode(piece.removeprefix(b"data: "))[member] for piece in cleaned]
     assert texts == ["It is ", "[removed]", *[""] * (len(parts) - 1), ", I think."]
 
@@ -79,30 +79,30 @@ def test_redactor_removes_a_key_split_over_events(parts: list[str], member: str)
 def test_keys_spelled_in_two_texts_are_redacted_in_each() -> None:
     stream = b'{"a":"one sk-"}{"b":"sk-lab"}{"a":"lab-1234 two"}{"b":"-1234"}{"a":"sk-lab-1234"}'
     expected = b'{"a":"one [removed]"}{"b":"[removed]"}{"a":" two"}{"b":""}{"a":"[removed]"}'
-    assert b"".join(Redactor(["sk-lab-1234"]).pieces([stream[:30], stream[30:]])) == expected
+    assert b"".join(Redactor(["sk-lab-1234"]).redact_pieces([stream[:30], stream[30:]])) == expected
 
 
 def test_data_without_keys_is_unchanged() -> None:
     pieces = [b"\xff\x00 text \\u00e9 and \\u002d", b"sk-"]
-    assert Redactor(["sk-lab-1234"]).pieces(pieces) is pieces
+    assert Redactor(["sk-lab-1234"]).redact_pieces(pieces) is pieces
 
 
 @pytest.mark.parametrize("offset", [-20, -5, 0, 5])
 def test_redactor_removes_a_key_anywhere_in_a_long_body(offset: int) -> None:
     data = b"x" * (3 * SEARCH_WINDOW + offset) + b"sk-\\u006cab-1234" + b"y" * SEARCH_WINDOW
     assert (
-        Redactor(["sk-lab-1234"]).data(data)
+        Redactor(["sk-lab-1234"]).redact_data(data)
         == b"x" * (3 * SEARCH_WINDOW + offset) + b"[removed]" + b"y" * SEARCH_WINDOW
     )
 
 
 def test_redactor_removes_the_longer_of_two_overlapping_keys() -> None:
-    assert Redactor(["lab-key", "lab-key-and-more"]).text("lab-key-and-more, lab-key") == "[removed], [removed]"
+    assert Redactor(["lab-key", "lab-key-and-more"]).redact_text("lab-key-and-more, lab-key") == "[removed], [removed]"
 
 
 @pytest.mark.parametrize("secrets", [[], [""], ["abc"]])
 def test_short_keys_are_not_redacted(secrets: list[str]) -> None:
-    assert Redactor(secrets).text("abc and \\u0061bc") == "abc and \\u0061bc"
+    assert Redactor(secrets).redact_text("abc and \\u0061bc") == "abc and \\u0061bc"
 
 
 def test_headers_are_an_allow_list() -> None:
@@ -116,7 +116,7 @@ def test_headers_are_an_allow_list() -> None:
         "user-agent": "lab-key inside",
         "antiphon-style": "older",
     }
-    assert Redactor(["lab-key"]).headers(headers) == {
+    assert Redactor(["lab-key"]).redact_headers(headers) == {
         "authorization": "[removed]",
         "x-api-key": "[removed]",
         "cookie": "[removed]",
@@ -130,10 +130,11 @@ def test_headers_are_an_allow_list() -> None:
 def test_redactor_removes_secrets_from_urls() -> None:
     redactor = Redactor(["lab-key"])
     assert (
-        redactor.url("https://user:pass@host/v1?x=1&key=abc&y=2") == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
+        redactor.redact_url("https://user:pass@host/v1?x=1&key=abc&y=2")
+        == "https://[removed]@host/v1?x=1&key=[removed]&y=2"
     )
-    assert redactor.url("http://host/lab-key/v1?API_KEY=abc#d") == "http://host/[removed]/v1?API_KEY=[removed]#d"
-    assert redactor.url("/v1/responses?user=a@b") == "/v1/responses?user=a@b"
+    assert redactor.redact_url("http://host/lab-key/v1?API_KEY=abc#d") == "http://host/[removed]/v1?API_KEY=[removed]#d"
+    assert redactor.redact_url("/v1/responses?user=a@b") == "/v1/responses?user=a@b"
 
 
 def test_keys_in_headers_returns_the_keys_of_a_request() -> None:

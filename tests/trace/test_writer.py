@@ -15,7 +15,7 @@ from antiphon.errors import ConfigError
 from antiphon.protocol.losses import Losses
 from antiphon.trace.folder import trace_file_name, trace_files, write_file
 from antiphon.trace.reader import RecordedTrace, list_traces, read_trace
-from antiphon.trace.writer import MAX_TRACE, MAX_WAITING, Trace, TraceWriter
+from antiphon.trace.writer import MAX_QUEUED_BYTES, MAX_TRACE_BYTES, Trace, TraceWriter
 
 SECRET = "upstream-key-1"
 JSON = [(b"content-type", b"application/json")]
@@ -43,28 +43,30 @@ def traced(folder: Path, tell: Callable[[Trace], None]) -> RecordedTrace:
 
 
 def ask(trace: Trace, body: bytes = b"{}") -> None:
-    trace.client_request("POST", "/v1/responses", JSON, body)
+    trace.record_client_request("POST", "/v1/responses", JSON, body)
 
 
 def whole_turn(trace: Trace) -> None:
     headers = [(b"Authorization", b"Bearer client-key-1"), (b"Accept", b"a"), (b"accept", b"b"), (b"x-other", b"1")]
-    trace.client_request("POST", "/v1/responses?key=k", headers, b'{"input":"client-key-1 upstream-key-1"}')
-    trace.hub_request(b'{"input":"upstream-key-1"}')
-    trace.route("lab", "chat", "mock-1", "chat", True)
-    trace.upstream_request("POST", "http://lab/v1", {"authorization": "Bearer carried-key-1"}, b"carried-key-1 \xff")
-    trace.upstream_head(200, {"content-type": "text/event-stream", "set-cookie": "c"})
-    trace.upstream_piece(b"upstream-")
-    trace.upstream_piece(b"key-1 \xc3")
-    trace.client_head(200, [(b"x-request-id", b"req_1")])
-    trace.client_piece(b"client-ke")
-    trace.client_piece(b"y-1.")
+    trace.record_client_request("POST", "/v1/responses?key=k", headers, b'{"input":"client-key-1 upstream-key-1"}')
+    trace.record_hub_request(b'{"input":"upstream-key-1"}')
+    trace.record_route("lab", "chat", "mock-1", "chat", True)
+    trace.record_upstream_request(
+        "POST", "http://lab/v1", {"authorization": "Bearer carried-key-1"}, b"carried-key-1 \xff"
+    )
+    trace.record_upstream_head(200, {"content-type": "text/event-stream", "set-cookie": "c"})
+    trace.record_upstream_piece(b"upstream-")
+    trace.record_upstream_piece(b"key-1 \xc3")
+    trace.record_client_head(200, [(b"x-request-id", b"req_1")])
+    trace.record_client_piece(b"client-ke")
+    trace.record_client_piece(b"y-1.")
     losses = Losses()
     losses.add("store", "upstream-key-1 is not stored", "upstream-key-1")
-    trace.losses(losses)
-    trace.losses(losses)
-    trace.note("error", "bad upstream-key-1")
-    trace.note("tokens", 3)
-    trace.note("error", None)
+    trace.record_losses(losses)
+    trace.record_losses(losses)
+    trace.record_note("error", "bad upstream-key-1")
+    trace.record_note("tokens", 3)
+    trace.record_note("error", None)
 
 
 def test_trace_contains_the_whole_turn(tmp_path: Path) -> None:
@@ -132,8 +134,8 @@ def test_trace_without_upstream_has_an_empty_summary(tmp_path: Path) -> None:
 def test_request_without_a_read_body_is_not_traced(tmp_path: Path) -> None:
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
     trace = traces.start_trace("req_1")
-    trace.client_head(401, JSON)
-    trace.client_piece(b"{}")
+    trace.record_client_head(401, JSON)
+    trace.record_client_piece(b"{}")
     trace.finish()
     traces.close()
     assert list_traces(tmp_path) == []
@@ -151,13 +153,13 @@ def test_calls_after_finish_record_nothing(tmp_path: Path) -> None:
 
 def test_oversized_body_is_omitted_and_the_rest_is_kept(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
-        ask(trace, b"x" * (MAX_TRACE - 2000))
-        trace.hub_request(b"y" * 5000)
-        trace.upstream_piece(b"kept")
-        trace.upstream_piece(b"z" * 5000)
-        trace.upstream_piece(b"a hole before it")
-        trace.client_piece(b"kept too")
-        trace.client_piece(b"c" * 5000)
+        ask(trace, b"x" * (MAX_TRACE_BYTES - 2000))
+        trace.record_hub_request(b"y" * 5000)
+        trace.record_upstream_piece(b"kept")
+        trace.record_upstream_piece(b"z" * 5000)
+        trace.record_upstream_piece(b"a hole before it")
+        trace.record_client_piece(b"kept too")
+        trace.record_client_piece(b"c" * 5000)
 
     read = traced(tmp_path, tell)
     assert read.omitted_bytes == {"hub_request": 5000, "upstream_piece": 5016, "client_piece": 5000}
@@ -169,9 +171,9 @@ def test_oversized_body_is_omitted_and_the_rest_is_kept(tmp_path: Path) -> None:
 
 def test_small_pieces_count_with_their_memory_overhead(tmp_path: Path) -> None:
     def tell(trace: Trace) -> None:
-        ask(trace, b"x" * (MAX_TRACE - 2000))
+        ask(trace, b"x" * (MAX_TRACE_BYTES - 2000))
         for _ in range(100):
-            trace.upstream_piece(b"x")
+            trace.record_upstream_piece(b"x")
 
     assert len(traced(tmp_path, tell).upstream_pieces) < 10
 
@@ -194,10 +196,10 @@ def test_traces_over_the_queue_limit_are_dropped_and_counted(tmp_path: Path, cap
     gate = Gate()
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)), now=gate)
     assert gate.reached.wait(60)
-    fitting = MAX_WAITING // MAX_TRACE
+    fitting = MAX_QUEUED_BYTES // MAX_TRACE_BYTES
     for number in range(fitting + 2):
         trace = traces.start_trace(f"req_{number}")
-        ask(trace, b"x" * (MAX_TRACE - 1000))
+        ask(trace, b"x" * (MAX_TRACE_BYTES - 1000))
         trace.finish()
     assert traces.dropped_traces == 2
     assert [record.message.split(" because")[0] for record in caplog.records] == ["a trace was dropped"], "said once"
@@ -285,7 +287,7 @@ def test_trace_folder_is_swept_at_the_start_and_while_writing(tmp_path: Path) ->
 def test_traces_expire_while_idle(tmp_path: Path) -> None:
     write_file(tmp_path, trace_file_name("req_1", 1_760_000_000.0), [b"x"])
     now = [1_760_000_000.0]
-    traces = TraceWriter(TraceConfig(dir=str(tmp_path), max_days=1.0), now=lambda: now[0], sweep_every=0.001)
+    traces = TraceWriter(TraceConfig(dir=str(tmp_path), max_days=1.0), now=lambda: now[0], sweep_interval=0.001)
     assert len(trace_files(tmp_path)) == 1
     now[0] += 2 * 86_400
     until(lambda: not trace_files(tmp_path))

@@ -28,7 +28,7 @@ from antiphon.protocol.events import ArgumentsDelta, OutputTextDelta, StreamEven
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream import embedded
 from antiphon.upstream.embedded import EmbeddedFailed, EmbeddedMissing, EmbeddedModel, model_file, thread_count
@@ -314,18 +314,18 @@ class Turn:
         status, data = post(model, sent)
         if status != 200:
             raise chat.error_to_hub(status, {}, data)
-        begun = initial_response(request, id="resp_1", created_at=1)
+        initial_response = make_initial_response(request, id="resp_1", created_at=1)
         self.events: list[StreamEvent] = []
         self.response: Response
         if body.get("stream"):
-            reader = chat.EventsToHub(request, begun, stamps, LOCAL.wire)  # type: ignore[arg-type]
+            reader = chat.EventsToHub(request, initial_response, stamps, LOCAL.wire)  # type: ignore[arg-type]
             for frame in sse.Decoder().feed(data):
                 self.events += reader.feed(frame)
             self.events += reader.finish()
             assert find_violations(self.events) == []
             self.response = fold(self.events)
         else:
-            self.response, _ = chat.response_to_hub(data, request, begun, stamps, LOCAL.wire)  # type: ignore[arg-type]
+            self.response, _ = chat.response_to_hub(data, request, initial_response, stamps, LOCAL.wire)  # type: ignore[arg-type]
 
 
 def post(model: EmbeddedModel, body: bytes, key: str | None = None) -> tuple[int, bytes]:

@@ -41,7 +41,7 @@ async def enqueue_response(
     if queue.waiting >= services.config.background.waiting:
         message = "the background queue is full: retry later"
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
-    queued = replace(turn.opening, status=ResponseStatus.QUEUED)
+    queued = replace(turn.initial_response, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
     # The runner always streams, whatever this client wants.
     stored_request = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))

@@ -21,7 +21,7 @@ async def compact_response(services: Services, exchange: Exchange) -> None:
     check_body_headers(exchange.scope, services.max_body)
     body = await read_body(exchange.receive, services.max_body)
     if exchange.trace is not None:
-        exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
+        exchange.trace.record_client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
     compact_request = codec.decode_compact_request(body)
     exchange.watch_disconnect()
     try:

@@ -122,7 +122,7 @@ async def _read_body(services: Services, exchange: Exchange, kind: type[Body]) -
     check_body_headers(exchange.scope, services.max_body)
     body = await read_body(exchange.receive, services.max_body)
     if exchange.trace is not None:
-        exchange.trace.client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
+        exchange.trace.record_client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
     decoded: Body = codec.decode_as(body, kind)
     return decoded
 

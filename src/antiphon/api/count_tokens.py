@@ -128,14 +128,14 @@ async def _request_count(services: Services, exchange: Exchange, prepared: Prepa
     body = counting.body(prepared.body, prepared.target.model)
     trace = exchange.trace
     if trace is not None:
-        trace.upstream_request("POST", url, upstream.headers, body)
+        trace.record_upstream_request("POST", url, upstream.headers, body)
     answer = await services.transport.send("POST", url, upstream.headers, body, upstream.timeouts)
     if trace is not None:
-        trace.upstream_head(answer.status, answer.headers)
+        trace.record_upstream_head(answer.status, answer.headers)
     body_bytes = bytearray()
     async for piece in answer.pieces():
         if trace is not None:
-            trace.upstream_piece(piece)
+            trace.record_upstream_piece(piece)
         body_bytes += piece
         if len(body_bytes) > MAX_ANSWER:
             answer.abort()

@@ -35,7 +35,7 @@ async def create_response(services: Services, exchange: Exchange) -> None:
 def _stream_format(services: Services, exchange: Exchange) -> StreamFormat:
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     if exchange.trace is not None:
-        exchange.trace.note("style", style)
+        exchange.trace.record_note("style", style)
     return StreamFormat(
         events_from_hub=partial(responses.EventsFromHub, style=style),
         reports_losses=wants_loss_events(exchange.scope),

@@ -246,7 +246,7 @@ class WebSocketTurn:
     async def run(self, message: bytes) -> None:
         asgi_scope = self._socket.scope
         if self._trace is not None:
-            self._trace.client_request("WEBSOCKET", asgi_scope["path"], asgi_scope["headers"], message)
+            self._trace.record_client_request("WEBSOCKET", asgi_scope["path"], asgi_scope["headers"], message)
         style = requested_style(asgi_scope, self._socket.key_style, self._services.config.server.style)
         request = self._decode_request(message)
         is_warm_up = request.generate is False
@@ -272,7 +272,7 @@ class WebSocketTurn:
             separator=MESSAGE_END,
         )
         if self._trace is not None:
-            self._trace.note("style", style)
+            self._trace.record_note("style", style)
         flow: Flow | None = None
         try:
             if is_warm_up:
@@ -293,8 +293,8 @@ class WebSocketTurn:
         self._connection.forget(self._previous_id)
         message = self._connection.send_error(error)
         if self._trace is not None:
-            self._trace.client_head(error.status, [])
-            self._trace.client_piece(message)
+            self._trace.record_client_head(error.status, [])
+            self._trace.record_client_piece(message)
 
     async def interruption_error(self) -> ApiError | None:
         if self._connection.is_closed:
@@ -334,11 +334,11 @@ class WebSocketTurn:
         if self._log_entry.status is None:
             self._log_entry.status = 200
             if self._trace is not None:
-                self._trace.client_head(200, [])  # the head that an HTTP stream would have
+                self._trace.record_client_head(200, [])  # the head that an HTTP stream would have
         for message in data.split(MESSAGE_END):
             self._socket.send(message)
         if self._trace is not None:
-            self._trace.client_piece(data + MESSAGE_END)
+            self._trace.record_client_piece(data + MESSAGE_END)
 
     def _decode_request(self, message: bytes) -> Request:
         """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
@@ -358,11 +358,11 @@ class WebSocketTurn:
 
 def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
     """`generate: false`: stores the input without calling the upstream, so that a client can send input in advance."""
-    opening = turn.opening
-    done = replace(opening, status=ResponseStatus.COMPLETED, completed_at=opening.created_at)
+    initial_response = turn.initial_response
+    done = replace(initial_response, status=ResponseStatus.COMPLETED, completed_at=initial_response.created_at)
     return [
-        ResponseCreated(sequence_number=0, response=opening),
-        ResponseInProgress(sequence_number=1, response=opening),
+        ResponseCreated(sequence_number=0, response=initial_response),
+        ResponseInProgress(sequence_number=1, response=initial_response),
         ResponseCompleted(sequence_number=2, response=done),
     ]
 

@@ -20,7 +20,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
 
 def add(subparsers: Any) -> None:
@@ -83,9 +83,11 @@ class Bridge:
         request = Request(
             model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')}
         )
-        initial = initial_response(request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now())
+        initial_response = make_initial_response(
+            request, id=SYSTEM_STAMPS.new_id("resp"), created_at=SYSTEM_STAMPS.now()
+        )
         self._lines = JsonLines()
-        self._to_hub = agent_log.EventsToHub(request, initial, SYSTEM_STAMPS, ThreadWire(slug=source))
+        self._to_hub = agent_log.EventsToHub(request, initial_response, SYSTEM_STAMPS, ThreadWire(slug=source))
         self._from_hub = TARGETS[target].EventsFromHub(request)
         self._frames = sse.Decoder() if ndjson else None
 

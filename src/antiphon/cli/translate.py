@@ -31,7 +31,7 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
@@ -215,11 +215,11 @@ def _answer(
     request = replace(
         PERMISSIVE_REQUEST, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream"
     )
-    initial = initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
+    initial_response = make_initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
     server = SERVER_DIALECTS[profile.dialect]
     losses = Losses()
     if kind == "stream":
-        to_hub = server.events_to_hub(request, initial, stamps, profile.wire)
+        to_hub = server.events_to_hub(request, initial_response, stamps, profile.wire)
         from_hub = client.events_from_hub(request)
         events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
         body = b"".join(map(from_hub.feed, events)) + from_hub.finish()
@@ -227,7 +227,7 @@ def _answer(
         losses.extend(from_hub.losses)
         return Translated(body, losses)
     try:
-        response, new_losses = server.response_to_hub(data, request, initial, stamps, profile.wire)
+        response, new_losses = server.response_to_hub(data, request, initial_response, stamps, profile.wire)
         losses.extend(new_losses)
         body, new_losses = client.response_from_hub(response, request)
         losses.extend(new_losses)

@@ -24,7 +24,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json, with_nesting_limit
 from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.upstream.server_dialects import EventsToHub
 
@@ -34,18 +34,18 @@ def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> 
     connection."""
     if server.profile.dialect == "responses":
         return NumberedEvents(server, request, counts=counts)
-    return server.dialect.events_to_hub(request, _initial_response(request), STAMPS, server.wire)
+    return server.dialect.events_to_hub(request, _make_initial_response(request), STAMPS, server.wire)
 
 
 def read_response(server: Server, request: Request, body: bytes) -> tuple[Response, Losses]:
     """Decodes a whole response, whatever its status. Missing fields are filled in (STR-14)."""
-    initial = _initial_response(request)
+    initial_response = _make_initial_response(request)
     if server.profile.dialect == "responses":
         try:
             return _sealed(server, codec.decode_response(body)), Losses()
         except ApiError:
-            initial = _initial_response(request, _decode_metadata(body))
-    return server.dialect.response_to_hub(body, request, initial, STAMPS, server.wire)
+            initial_response = _make_initial_response(request, _decode_metadata(body))
+    return server.dialect.response_to_hub(body, request, initial_response, STAMPS, server.wire)
 
 
 def raise_failure(server: Server, response: Response) -> None:
@@ -110,7 +110,7 @@ class NumberedEvents:
     def _create_decoder(self, frame: sse.Frame) -> EventsToHub:
         """Starts from the response in the server's first event: reconnecting needs its id."""
         first_response = _response_in(frame.data)
-        initial_state = _initial_response(self._request, _decode_metadata(first_response))
+        initial_state = _make_initial_response(self._request, _decode_metadata(first_response))
         self.id = initial_state.id
         with suppress(ApiError):  # the response is incomplete: keep the one built from the request
             initial_state = replace(
@@ -148,9 +148,9 @@ class _WithStatus(Struct, frozen=True):
     status: str | None = None
 
 
-def _initial_response(request: Request, metadata: _ResponseMetadata = _NO_METADATA) -> Response:
+def _make_initial_response(request: Request, metadata: _ResponseMetadata = _NO_METADATA) -> Response:
     created_at = STAMPS.now() if metadata.created_at is None else int(metadata.created_at)
-    return initial_response(request, id=metadata.id or new_id("resp"), created_at=created_at, model=metadata.model)
+    return make_initial_response(request, id=metadata.id or new_id("resp"), created_at=created_at, model=metadata.model)
 
 
 def _decode_metadata(body: bytes | Raw) -> _ResponseMetadata:

@@ -14,7 +14,7 @@ from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.nesting import decode_json
-from antiphon.redaction import MAX_MATCHED, MAX_NAME
+from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH
 
 MAX_FINDINGS: Final = 12  # findings
 MAX_SENTENCE_LENGTH: Final = 400  # characters of a sentence
@@ -78,13 +78,13 @@ def parse_refusal(error_text: str) -> RefusalText:
         if len(places) >= MAX_PLACES or len(words) >= MAX_MESSAGES:
             break
         if name in ("param", "field", "loc"):
-            places.append(value[:MAX_NAME])
+            places.append(value[:MAX_NAME_LENGTH])
         elif name in ("", "message", "msg", "detail", "error", "description"):
-            value = value[:MAX_MATCHED]
+            value = value[:MAX_SEARCHED_LENGTH]
             words.append(value)
             places += [f"{place}.{name}" for name, place in UNKNOWN_NAME.findall(value)]
             places += [next(filter(None, place)) for place in PLACE.findall(UNKNOWN_NAME.sub("", value))]
-    return RefusalText(list(dict.fromkeys(places))[:MAX_PLACES], " ".join(words)[:MAX_MATCHED])
+    return RefusalText(list(dict.fromkeys(places))[:MAX_PLACES], " ".join(words)[:MAX_SEARCHED_LENGTH])
 
 
 def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -95,7 +95,7 @@ class BackgroundJob:
 
     async def _run(self) -> None:
         if self._scope.trace is not None:
-            self._scope.trace.client_request("BACKGROUND", "/v1/responses", [], self._work.request)
+            self._scope.trace.record_client_request("BACKGROUND", "/v1/responses", [], self._work.request)
         try:
             async with request_scope(self._services, self._scope, self):
                 await self._run_turn()
@@ -124,11 +124,11 @@ class BackgroundJob:
             services, request, Losses(), archive, scope.log_entry, scope.trace, strict=False
         )
         turn = prepared_turn.turn
-        turn.opening = queued_response(record)
+        turn.initial_response = queued_response(record)
         scope.log_entry.response_id = work.id
         assert prepared_turn.recorder is not None  # the response is stored
         self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, record.input)
-        self._line_writer = EventLineWriter(turn.opening)
+        self._line_writer = EventLineWriter(turn.initial_response)
         pipe = turn.make_pipe(self._line_writer, separator=LINE, on_violation=violation_reporter(services, scope.id))
         try:
             await run_turn(services, scope, turn, pipe, self)
@@ -217,8 +217,8 @@ class BackgroundJob:
             return None  # it was deleted
         queued = queued_response(record)
         # With stored events, the events set the status.
-        opening = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
-        reader = responses.EventsToHub(Request(), opening, self._services.stamps)
+        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
+        reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
         events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(
             error
         )

@@ -57,7 +57,7 @@ def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> 
     items: list[ItemParam] = [
         item for array in (record.input, record.output) for item in codec.decode_stored(array, list[ItemParam])
     ]
-    return ConversationAddition(conversation=conversation, entries=make_entries(items, stamps))
+    return ConversationAddition(conversation_id=conversation, entries=make_entries(items, stamps))
 
 
 def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[ConversationEntry]:

@@ -109,7 +109,7 @@ class ManagedTurn(UpstreamTurn):
     def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
         to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.opening, self._stamps, wire
+            self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits)
 
@@ -125,7 +125,11 @@ class ManagedTurn(UpstreamTurn):
         usage = compaction_usage(compaction, self.losses)
         now = self._stamps.now()
         return replace(
-            self.opening, status=ResponseStatus.COMPLETED, completed_at=now, output=[compaction.item], usage=usage
+            self.initial_response,
+            status=ResponseStatus.COMPLETED,
+            completed_at=now,
+            output=[compaction.item],
+            usage=usage,
         )
 
     def _prepare(self, request: Request) -> None:
@@ -134,11 +138,11 @@ class ManagedTurn(UpstreamTurn):
         self.prepared.build_retry = prepared.build_retry
         self.losses.extend(prepared.losses)
         if self._trace is not None:
-            self._trace.hub_request(codec.encode(request))
+            self._trace.record_hub_request(codec.encode(request))
 
     def _note(self, what: str) -> None:
         if self._trace is not None:
-            self._trace.note("conversation", what)
+            self._trace.record_note("conversation", what)
 
 
 class EmptyResponse:

@@ -72,8 +72,8 @@ async def prepare_turn(
     plan = await _plan_context(services, history, archive.owner, target, losses)
     request = history.request if plan is None else plan.request
     if trace is not None:
-        trace.hub_request(codec.encode(request))
-        trace.note("kept", int(store is not None))
+        trace.record_hub_request(codec.encode(request))
+        trace.record_note("kept", int(store is not None))
     prepared = prepare_request(request, target, is_stored=store is not None)
     if strict:
         _refuse_losses([*translation_losses, *prepared.losses])
@@ -83,14 +83,14 @@ async def prepare_turn(
     recorder = _make_recorder(services, archive, store, conversation_id, history, keeps_history=keeps_history)
     turn = _make_turn(services, prepared, trace, recorder, plan)
     turn.allows_lossy_retry = not strict
-    turn.on_retry = partial(_log_refused_reasoning, services, target.upstream.name, turn.opening.id)
+    turn.on_retry = partial(_log_refused_reasoning, services, target.upstream.name, turn.initial_response.id)
     if services.telemetry is not None:
         turn.extra_headers = services.telemetry.start_turn(log_entry)
-    log_entry.response_id = turn.opening.id
+    log_entry.response_id = turn.initial_response.id
     log_entry.losses = len(prepared.losses)
     if trace is not None:
         turn.note_omissions()
-        trace.losses(prepared.losses)
+        trace.record_losses(prepared.losses)
     return PreparedTurn(turn, recorder, history.past_turns)
 
 
@@ -100,7 +100,9 @@ def _route(services: GatewayContext, request: Request, log_entry: RequestLog, tr
     config = target.upstream.config
     log_entry.upstream = target.upstream.name
     if trace is not None:
-        trace.route(target.upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream))
+        trace.record_route(
+            target.upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream)
+        )
     return target
 
 

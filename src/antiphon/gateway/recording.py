@@ -91,7 +91,7 @@ class ResponseRecorder:
         """Stores the response and its conversation entries atomically."""
         if self._store is None:
             if self._joined is not None and added is not None:
-                await self._joined.store.add_entries(self._owner, added.conversation, added.entries)
+                await self._joined.store.add_entries(self._owner, added.conversation_id, added.entries)
         elif added is None:
             await self._store.save(self._owner, record, item_ids, call_ids)
         else:

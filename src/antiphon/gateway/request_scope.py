@@ -76,7 +76,7 @@ async def request_scope(services: GatewayContext, scope: RequestScope, requester
         scope.turn = None  # it refers to the requester, which may refer to the scope
         services.logger.request(scope.log_entry)
         if scope.trace is not None:
-            scope.trace.note("error", scope.log_entry.error)
+            scope.trace.record_note("error", scope.log_entry.error)
             scope.trace.finish()
 
 

@@ -126,7 +126,7 @@ class StreamedTurn:
         losses = self._pipe.losses
         self._log_entry.losses = len(losses)
         if self._trace is not None:
-            self._trace.losses(losses)
+            self._trace.record_losses(losses)
         if self._pipe.response is not None:
             self._log_entry.note_response(self._pipe.response, self._pipe.event_count)
 
@@ -178,7 +178,7 @@ async def record_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) 
     try:
         stored_turn = await turn.recorder.save(pipe.recorded_response)
     except StorageUnavailable as error:
-        services.logger.fault("a response could not be stored", error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be stored", error, response_id=turn.initial_response.id)
         return (pipe.fail(error) if pipe.is_holding_end else b""), None
     return pipe.release(), stored_turn
 
@@ -196,11 +196,13 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
         response = pipe.recorded_response
     if response is None or response.status != ResponseStatus.FAILED:
         failure = Error(code=error.code, message=error.message)
-        response = replace(response or turn.opening, status=ResponseStatus.FAILED, completed_at=None, error=failure)
+        response = replace(
+            response or turn.initial_response, status=ResponseStatus.FAILED, completed_at=None, error=failure
+        )
     try:
         await turn.recorder.save(response)
     except StorageUnavailable as storage_error:
-        services.logger.fault("a response could not be stored", storage_error, response_id=turn.opening.id)
+        services.logger.fault("a response could not be stored", storage_error, response_id=turn.initial_response.id)
 
 
 async def drain_upstream(turn: UpstreamTurn, flow: Flow) -> None:

@@ -24,7 +24,7 @@ from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import Violation
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource, Policy
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
@@ -50,7 +50,9 @@ class UpstreamTurn:
     ) -> None:
         self.recorder = recorder  # None: the response is not stored
         self.prepared = prepared
-        self.opening = initial_response(prepared.request, id=stamps.new_id("resp"), created_at=stamps.now())
+        self.initial_response = make_initial_response(
+            prepared.request, id=stamps.new_id("resp"), created_at=stamps.now()
+        )
         self.losses = prepared.losses
         self.extra_headers: dict[str, str] = {}  # sent besides the upstream's own headers
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
@@ -85,7 +87,7 @@ class UpstreamTurn:
         """Notes in the trace which parts were left out because the upstream refused them, now or earlier."""
         remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
         if self._trace is not None and remembered is not None:
-            self._trace.note(OMISSIONS_NOTE, " ".join(remembered.refused))
+            self._trace.record_note(OMISSIONS_NOTE, " ".join(remembered.refused))
 
     def _may_repeat(self, repeated: RetryRequest, body: bytes) -> bool:
         if repeated.body == body:  # the refused part was not sent
@@ -99,14 +101,14 @@ class UpstreamTurn:
         )
         headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
         if self._trace is not None:
-            self._trace.upstream_request("POST", url, headers, body)
+            self._trace.record_upstream_request("POST", url, headers, body)
         try:
             answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
             self._note_fault(fault)
             raise
         if self._trace is not None:
-            self._trace.upstream_head(answer.status, answer.headers)
+            self._trace.record_upstream_head(answer.status, answer.headers)
         if answer.status != 200:
             raise await self._refusal(answer, body)
         if is_compressed(answer) or is_html(answer):
@@ -132,7 +134,7 @@ class UpstreamTurn:
     def make_reader(self) -> StreamReader:
         wire = self.prepared.target.upstream.profile.wire
         to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.opening, self._stamps, wire
+            self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return StreamReader(to_hub, self._limits)
 
@@ -175,7 +177,7 @@ class UpstreamTurn:
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of a response that was not streamed although a stream was requested."""
-        waited = self.opening.status == ResponseStatus.QUEUED
+        waited = self.initial_response.status == ResponseStatus.QUEUED
         return replay(self._read_whole(await self.read_body(answer)), was_queued=waited)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
@@ -218,7 +220,7 @@ class UpstreamTurn:
     async def _traced(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
         try:
             async for piece in answer.pieces():
-                trace.upstream_piece(piece)
+                trace.record_upstream_piece(piece)
                 yield piece
         except UpstreamFault as fault:
             self._note_fault(fault)
@@ -227,19 +229,19 @@ class UpstreamTurn:
     def _note_refusal(self, error: ApiError, repeated: RetryRequest) -> None:
         self.losses.extend(repeated.losses)
         if self._trace is not None:
-            self._trace.note("reasoning_refused", f"{error.code}: {error.message}")
+            self._trace.record_note("reasoning_refused", f"{error.code}: {error.message}")
         if self.on_retry is not None:
             self.on_retry(error)
 
     def _note_fault(self, fault: UpstreamFault) -> None:
         """Notes a transport error in the trace, since the recorded bytes do not show it."""
         if self._trace is not None:
-            self._trace.note("upstream_fault", f"{fault.code}: {fault.message}")
+            self._trace.record_note("upstream_fault", f"{fault.code}: {fault.message}")
 
     def _read_whole(self, body: bytes) -> Response:
         upstream = self.prepared.target.upstream
         response, losses = upstream.server_dialect.response_to_hub(
-            body, self.prepared.upstream_request, self.opening, self._stamps, upstream.profile.wire
+            body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire
         )
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
@@ -297,7 +299,7 @@ class UpstreamTurn:
         findings = diagnose(profile.dialect, sent, status, body.decode("utf-8", "replace"), profile)
         if self._trace is not None:
             for finding in findings:
-                self._trace.note("diagnosis", str(finding))
+                self._trace.record_note("diagnosis", str(finding))
         explanation = summary_sentence(findings)
         if explanation and refused_part(error) is None:  # there, the message decides whether to retry
             error.message = f"{error.message.rstrip()} {explanation}"

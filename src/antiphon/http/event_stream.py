@@ -20,7 +20,7 @@ SSE_HEADERS: Final[Headers] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),  # keeps proxies from buffering events
 ]
-KEEPALIVE_COMMENT: Final = sse.comment("waiting for the model")
+KEEPALIVE_COMMENT: Final = sse.encode_comment("waiting for the model")
 
 
 class EventStream:

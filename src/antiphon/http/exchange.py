@@ -77,7 +77,7 @@ class Exchange:
         check_body_headers(self.scope, limit)
         body = await read_body(self.receive, limit)
         if self.trace is not None:
-            self.trace.client_request("POST", self.scope["path"], self.scope["headers"], body)
+            self.trace.record_client_request("POST", self.scope["path"], self.scope["headers"], body)
         return body
 
     async def send(self, message: Message) -> None:
@@ -122,7 +122,7 @@ class Exchange:
     def note_losses(self, losses: Losses) -> None:
         self.log_entry.losses = len(losses)
         if self.trace is not None:
-            self.trace.losses(losses)
+            self.trace.record_losses(losses)
 
     # Client disconnects
 
@@ -159,10 +159,10 @@ class Exchange:
             message["headers"] = [*message["headers"], *self._extra]
             self.log_entry.status = message["status"]
             if self.trace is not None:
-                self.trace.client_head(message["status"], message["headers"])
+                self.trace.record_client_head(message["status"], message["headers"])
             return
         if self.trace is not None and message["body"]:
-            self.trace.client_piece(message["body"])
+            self.trace.record_client_piece(message["body"])
         if not message.get("more_body"):
             self.is_complete = True
 

@@ -26,7 +26,7 @@ import msgspec
 
 from antiphon.gateway.context import Level
 from antiphon.gateway.request_log import RequestLog
-from antiphon.redaction import MAX_MATCHED, MAX_NAME, mask_keys
+from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH, mask_keys
 
 Style = Literal["json", "pretty", "auto"]
 Field = str | int | float | bool | list["Field"] | None
@@ -166,7 +166,7 @@ def _level_of_number(number: int) -> Level:
 
 def _pretty_request(log_entry: RequestLog) -> str:
     """A request as readable text, the most important fields first."""
-    path = _clean(log_entry.path, MAX_NAME)
+    path = _clean(log_entry.path, MAX_NAME_LENGTH)
     parts = [
         f"{log_entry.method} {path} {log_entry.status or 'unanswered'}",
         f"{(log_entry.duration_ms or 0) / 1000:.2f} s",
@@ -174,8 +174,8 @@ def _pretty_request(log_entry: RequestLog) -> str:
     if log_entry.first_event_ms is not None:
         parts.append(f"first event {log_entry.first_event_ms / 1000:.2f} s")
     if log_entry.model is not None:
-        model = _clean(log_entry.model, MAX_NAME)
-        parts.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME)}" if log_entry.upstream else model)
+        model = _clean(log_entry.model, MAX_NAME_LENGTH)
+        parts.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME_LENGTH)}" if log_entry.upstream else model)
     if log_entry.input_tokens is not None or log_entry.output_tokens is not None:
         parts.append(f"{log_entry.input_tokens or 0} tokens in, {log_entry.output_tokens or 0} out")
     if log_entry.losses:
@@ -253,7 +253,7 @@ def _clean_text(value: object) -> str:
     return _clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
-def _clean(text: str, max_length: int = MAX_MATCHED, *, escape: bool = True) -> str:
+def _clean(text: str, max_length: int = MAX_SEARCHED_LENGTH, *, escape: bool = True) -> str:
     """Masks keys, limits the length, and escapes control characters. For JSON use `escape=False`: the encoder
     escapes."""
     text = (
@@ -276,7 +276,7 @@ def _name(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, MAX_NAME, escape=False)).decode())
+    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, MAX_NAME_LENGTH, escape=False)).decode())
 
 
 _quoted_once: Final = lru_cache(maxsize=512)(_quoted)

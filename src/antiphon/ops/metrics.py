@@ -25,7 +25,7 @@ from antiphon import __version__
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
-from antiphon.redaction import MAX_NAME, mask_keys
+from antiphon.redaction import MAX_NAME_LENGTH, mask_keys
 from antiphon.store.interface import Store
 
 Key = tuple[str, str, str | None, str | None, int | None]
@@ -141,7 +141,7 @@ class Metrics:
         return answers
 
     def _path(self, path: str) -> str:
-        patterns = self._paths if len(path) <= MAX_NAME else ()
+        patterns = self._paths if len(path) <= MAX_NAME_LENGTH else ()
         return next((route for route, pattern in patterns if pattern.fullmatch(path)), OTHER)
 
     def _model(self, log_entry: RequestLog) -> tuple[str, bool]:

@@ -23,7 +23,7 @@ from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.fold import Fold
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.upstream.server_dialects import SERVER_DIALECTS
@@ -223,7 +223,7 @@ def message_in(body: bytes) -> str:
 
 
 def _opening(request: Request) -> Response:
-    return initial_response(request, id="resp_probe", created_at=0)
+    return make_initial_response(request, id="resp_probe", created_at=0)
 
 
 STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))

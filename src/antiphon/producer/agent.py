@@ -17,7 +17,7 @@ from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.producer.turn import Outlet, Turn
 from antiphon.protocol.emitters import Emitter
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -50,10 +50,10 @@ class Agent:
         total: float | None = None,
     ) -> Response:
         """Runs one turn to its end, within `total` seconds if that is given. Cancelling it cancels the function."""
-        initial = initial_response(
+        initial_response = make_initial_response(
             request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model
         )
-        writer = ResponseWriter(initial, emit, stamps)
+        writer = ResponseWriter(initial_response, emit, stamps)
         writer.start()
         turn = Turn(request, writer, stamps, outlet or UnboundedOutlet())
         error = await self._run_function(turn, total)

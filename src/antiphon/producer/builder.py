@@ -14,7 +14,7 @@ from antiphon.protocol.emitters import Emitter, NullEmitter
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
@@ -30,9 +30,11 @@ class ResponseBuilder:
         slug: str = "vtcode",
         stamps: Stamps = SYSTEM_STAMPS,
     ) -> None:
-        initial = initial_response(Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now())
+        initial_response = make_initial_response(
+            Request(model=model, store=False), id=stamps.new_id("resp"), created_at=stamps.now()
+        )
         self._emitter: Emitter = NullEmitter()
-        self._writer = ResponseWriter(initial, self._emit, stamps)
+        self._writer = ResponseWriter(initial_response, self._emit, stamps)
         self._thread = ThreadToHub(self._writer, config.wire(slug))
 
     def process_event(self, event: ThreadEvent, emitter: Emitter) -> None:

@@ -107,7 +107,7 @@ def encode(value: Any) -> bytes:
     """Encodes a value made of shapes as JSON.
 
     Unknown fields and objects keep their bytes, so their white space may contain line ends. A caller that writes lines
-    must replace those (`sse.encode` does).
+    must replace those (`sse.encode_frame` does).
     """
     if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
         value = replace(value, tools=_encode_tools(value.tools))

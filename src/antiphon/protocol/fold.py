@@ -71,8 +71,8 @@ def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]
     numbers = count(1)
     # Items keep their ids. An item with a missing or duplicate id gets one that is the same in every replay.
     stamps = Stamps(lambda prefix: f"{prefix}_{response.id}_{next(numbers)}", lambda: response.created_at)
-    opening = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
-    writer = ResponseWriter(opening, events.append, stamps)
+    initial_response = replace(response, completed_at=None, incomplete_details=None, error=None, usage=None)
+    writer = ResponseWriter(initial_response, events.append, stamps)
     if was_queued or response.status == ResponseStatus.QUEUED:
         writer.queue()
     if response.status != ResponseStatus.QUEUED:

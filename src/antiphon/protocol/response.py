@@ -1,6 +1,6 @@
 """The response object: the settings of the request with their effective values, and the output (HTTP-2).
 
-`initial_response` builds the object at the start of a turn. The writer makes all later changes.
+`make_initial_response` builds the object at the start of a turn. The writer makes all later changes.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class CompactResource(Shape, frozen=True, kw_only=True):
     usage: Usage
 
 
-def initial_response(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
+def make_initial_response(request: Request, *, id: str, created_at: int, model: str | None = None) -> Response:
     """The response at the start of a turn: the effective settings of the request, and no output."""
     return Response(
         id=id,

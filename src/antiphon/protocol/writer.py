@@ -86,8 +86,8 @@ class ResponseWriter:
     response as incomplete.
     """
 
-    def __init__(self, opening: Response, emit: Emit, stamps: Stamps) -> None:
-        self._response = opening
+    def __init__(self, initial_response: Response, emit: Emit, stamps: Stamps) -> None:
+        self._response = initial_response
         self._emit = emit
         self._new_id, self._now = stamps
         self._number = 0

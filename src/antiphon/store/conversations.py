@@ -27,7 +27,7 @@ class ConversationEntry(Struct, frozen=True, kw_only=True):
 class ConversationAddition(Struct, frozen=True, kw_only=True):
     """The items that a turn adds to a conversation."""
 
-    conversation: str  # its id
+    conversation_id: str
     entries: list[ConversationEntry]
 
 

@@ -22,7 +22,7 @@ def pack_events(first: int, events: Sequence[bytes]) -> EventBatch:
 
 def unpack_events_after(after: int, batch: EventBatch) -> list[bytes]:
     """Returns the events whose number is greater than `after`."""
-    return list(islice(_events(batch), max(0, after + 1 - batch.first), None))
+    return list(islice(_split_events(batch), max(0, after + 1 - batch.first), None))
 
 
 def events_to_append(first: int, events: Sequence[bytes], next_event: int) -> Sequence[bytes]:
@@ -33,7 +33,7 @@ def events_to_append(first: int, events: Sequence[bytes], next_event: int) -> Se
     return events[next_event - first :]
 
 
-def _events(batch: EventBatch) -> Iterator[bytes]:
+def _split_events(batch: EventBatch) -> Iterator[bytes]:
     end = 0
     for size in map(int, batch.sizes.split()):
         start, end = end, end + size

@@ -34,7 +34,8 @@ class StoreStats(Struct, frozen=True, kw_only=True):
 
 
 class Store(WorkStore, ConversationStore, UsageStore, Protocol):
-    """Stores responses, work, conversations and usage. All methods may be called from any task of one event loop."""
+    """Stores responses, work, conversations and usage. All methods may be called from any task of one event loop. The
+    names of coroutine methods are values of the metric label `operation`."""
 
     async def save(
         self,

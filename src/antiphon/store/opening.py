@@ -20,7 +20,7 @@ from antiphon.store.sqlite.store import SqliteStore
 
 async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store | None:
     """Opens the configured store; None if it is off. A relative path starts at the current folder."""
-    match _location(config, environ):
+    match _find_location(config, environ):
         case None:
             return None
         case Path() as file:
@@ -34,7 +34,7 @@ async def open_store(config: StoreConfig, environ: Mapping[str, str]) -> Store |
 
 def describe_location(config: StoreConfig, environ: Mapping[str, str]) -> str | None:
     """The location of the store, for people; None if it is off."""
-    match _location(config, environ):
+    match _find_location(config, environ):
         case None:
             return None
         case Path() as file:
@@ -45,7 +45,7 @@ def describe_location(config: StoreConfig, environ: Mapping[str, str]) -> str | 
 
 def sqlite_path(config: StoreConfig, environ: Mapping[str, str]) -> Path | None:
     """The file of the SQLite database; None for another store."""
-    location = _location(config, environ)
+    location = _find_location(config, environ)
     return location if isinstance(location, Path) else None
 
 
@@ -55,7 +55,7 @@ def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Pa
     if Path(data).is_absolute():
         folder = Path(data)
     elif home:
-        folder = Path(home, *(MACOS_DATA if platform == "darwin" else UNIX_DATA))
+        folder = Path(home, *(MACOS_DATA_FOLDER if platform == "darwin" else UNIX_DATA_FOLDER))
     else:
         raise ConfigError(
             "no default location for the store: neither HOME nor XDG_DATA_HOME is set; "
@@ -64,7 +64,7 @@ def default_path(environ: Mapping[str, str], platform: str = sys.platform) -> Pa
     return folder / "antiphon" / "antiphon.db"
 
 
-def _location(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None:
+def _find_location(config: StoreConfig, environ: Mapping[str, str]) -> Path | str | None:
     """The file of a SQLite database, the URL of a PostgreSQL database, or None."""
     if config.url == "off":
         return None
@@ -91,5 +91,5 @@ def _sqlite_path(rest: str) -> Path:
 SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
 QUERY_OR_FRAGMENT: Final = re.compile(r"[?#]")  # in a file name these are written as %3F and %23
 EXPECTED_URL: Final = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, or off"
-UNIX_DATA: Final = (".local", "share")
-MACOS_DATA: Final = ("Library", "Application Support")
+UNIX_DATA_FOLDER: Final = (".local", "share")
+MACOS_DATA_FOLDER: Final = ("Library", "Application Support")

@@ -30,4 +30,4 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
     content: bytes  # arrays of items, oldest first, separated by commas
     size: int  # bytes in total, omitted ones included
-    left_out: int = 0  # number of the oldest turns or items that do not fit
+    omitted_count: int = 0  # number of the oldest turns or items that do not fit

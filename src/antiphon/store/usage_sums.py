@@ -12,18 +12,18 @@ from antiphon.store.usage import COUNTER_NAMES, UsageRow
 FIRST_DAY: Final = date(1970, 1, 1)
 
 
-def sum_usage(rows: Iterable[UsageRow], by: str) -> dict[str, list[int]]:
+def sum_usage(rows: Iterable[UsageRow], grouping: str) -> dict[str, list[int]]:
     """Returns the sums of each group, in the order of `COUNTER_NAMES`. Days are sorted by date, other groups by
     tokens."""
     sums: dict[str, list[int]] = {}
     for row in rows:
-        group = GROUPINGS[by](row)
+        group = GROUPINGS[grouping](row)
         counts = [getattr(row, name) for name in COUNTER_NAMES]
         sums[group] = list(map(add, sums[group], counts)) if group in sums else counts
     return dict(
         sorted(sums.items())
-        if by == "day"
-        else sorted(sums.items(), key=lambda each: (-total_tokens(each[1]), each[0]))
+        if grouping == "day"
+        else sorted(sums.items(), key=lambda entry: (-total_tokens(entry[1]), entry[0]))
     )
 
 

@@ -45,67 +45,71 @@ class FinishedTrace(Struct, frozen=True, kw_only=True):
     size: int  # approximate bytes in memory
 
 
-def redacted_records(finished: FinishedTrace, redactor: Redactor) -> list[AnyTraceRecord]:
+def redact_records(trace: FinishedTrace, redactor: Redactor) -> list[AnyTraceRecord]:
     pieces: dict[PieceKind, Iterator[bytes]] = {
-        kind: iter(_pieces(finished, kind, redactor)) for kind in (UpstreamPiece, ClientPiece)
+        kind: iter(_redact_pieces(trace, kind, redactor)) for kind in (UpstreamPiece, ClientPiece)
     }
     records: list[AnyTraceRecord] = []
-    for entry in finished.entries:
+    for entry in trace.entries:
         if isinstance(entry, tuple):
-            moment, kind, _ = entry
-            records.append(kind(at=round(moment - finished.start, 6), data=RawData(next(pieces[kind]))))
+            clock_time, kind, _ = entry
+            records.append(kind(at=round(clock_time - trace.start, 6), data=RawData(next(pieces[kind]))))
         else:
-            records.append(_clean(entry, redactor))
-    return [_summary(finished, records, redactor), *records]
+            records.append(_redact_record(entry, redactor))
+    return [_summarize(trace, records, redactor), *records]
 
 
-def _pieces(finished: FinishedTrace, kind: PieceKind, redactor: Redactor) -> list[bytes]:
+def _redact_pieces(trace: FinishedTrace, kind: PieceKind, redactor: Redactor) -> list[bytes]:
     """The redacted pieces of one direction. All at once, since a key may be split over several."""
-    return redactor.pieces([entry[2] for entry in finished.entries if isinstance(entry, tuple) and entry[1] is kind])
+    return redactor.redact_pieces(
+        [entry[2] for entry in trace.entries if isinstance(entry, tuple) and entry[1] is kind]
+    )
 
 
-def _clean(record: AnyTraceRecord, redactor: Redactor) -> AnyTraceRecord:
+def _redact_record(record: AnyTraceRecord, redactor: Redactor) -> AnyTraceRecord:
     changes: dict[str, Any] = {}
     match record:
         case ClientRequest(path=path, headers=headers, body=body):
             changes = {
-                "path": redactor.url(path),
-                "headers": redactor.headers(headers),
-                "body": RawData(redactor.data(body.raw)),
+                "path": redactor.redact_url(path),
+                "headers": redactor.redact_headers(headers),
+                "body": RawData(redactor.redact_data(body.raw)),
             }
         case UpstreamRequest(url=url, headers=headers, body=body):
             changes = {
-                "url": redactor.url(url),
-                "headers": redactor.headers(headers),
-                "body": RawData(redactor.data(body.raw)),
+                "url": redactor.redact_url(url),
+                "headers": redactor.redact_headers(headers),
+                "body": RawData(redactor.redact_data(body.raw)),
             }
         case HubRequest(body=body):
-            changes = {"body": RawData(redactor.data(body.raw))}
+            changes = {"body": RawData(redactor.redact_data(body.raw))}
         case UpstreamHead(headers=headers) | ClientHead(headers=headers):
-            changes = {"headers": redactor.headers(headers)}
+            changes = {"headers": redactor.redact_headers(headers)}
         case Route(model=model):
-            changes = {"model": redactor.text(model)}  # the other fields come from the configuration
+            changes = {"model": redactor.redact_text(model)}  # the other fields come from the configuration
         case LossList(losses=losses):
-            changes = {"losses": [Loss(*map(redactor.text, (each.path, each.what, each.why))) for each in losses]}
+            changes = {
+                "losses": [Loss(*map(redactor.redact_text, (loss.path, loss.what, loss.why))) for loss in losses]
+            }
         case TraceNote(value=str() as value):
-            changes = {"value": redactor.text(value)}
+            changes = {"value": redactor.redact_text(value)}
     return replace(record, **changes) if changes else record
 
 
-def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: Redactor) -> TraceSummary:
-    route = _last(records, Route)
-    head = _last(records, ClientHead)
-    losses = {loss for each in records if isinstance(each, LossList) for loss in each.losses}
+def _summarize(trace: FinishedTrace, records: list[AnyTraceRecord], redactor: Redactor) -> TraceSummary:
+    route = _last_record(records, Route)
+    head = _last_record(records, ClientHead)
+    losses = {loss for record in records if isinstance(record, LossList) for loss in record.losses}
     errors = [
-        str(each.value)
-        for each in records
-        if isinstance(each, TraceNote) and each.name == "error" and each.value is not None
+        str(record.value)
+        for record in records
+        if isinstance(record, TraceNote) and record.name == "error" and record.value is not None
     ]
     return TraceSummary(
         at=0.0,
-        id=redactor.text(finished.id),
-        time=finished.time,
-        duration=finished.duration,
+        id=redactor.redact_text(trace.id),
+        time=trace.time,
+        duration=trace.duration,
         model=route.model if route else None,
         upstream=route.upstream if route else None,
         status=head.status if head else None,
@@ -114,5 +118,5 @@ def _summary(finished: FinishedTrace, records: list[AnyTraceRecord], redactor: R
     )
 
 
-def _last(records: list[AnyTraceRecord], kind: type[_Kind]) -> _Kind | None:
-    return next((each for each in reversed(records) if isinstance(each, kind)), None)
+def _last_record(records: list[AnyTraceRecord], kind: type[_Kind]) -> _Kind | None:
+    return next((record for record in reversed(records) if isinstance(record, kind)), None)

@@ -24,13 +24,13 @@ class TraceFile(NamedTuple):
 
 def trace_file_name(id: str, time: float) -> str:
     """A file name that sorts by time. The id may come from a client, so it is sanitized."""
-    stamp = datetime.fromtimestamp(time, UTC).strftime(STAMP)
-    return f"{stamp}-{file_id(id)}{SUFFIX}"
+    stamp = datetime.fromtimestamp(time, UTC).strftime(TIME_FORMAT)
+    return f"{stamp}-{file_id(id)}{TRACE_SUFFIX}"
 
 
 def file_id(id: str) -> str:
     """An id with all unsafe characters replaced."""
-    return UNFIT.sub("_", id)[:100] or "_"
+    return UNSAFE_CHARACTER.sub("_", id)[:100] or "_"
 
 
 def trace_files(folder: Path) -> list[TraceFile]:
@@ -42,17 +42,17 @@ def write_file(folder: Path, name: str, lines: Iterable[bytes]) -> int:
     """Writes a private file atomically. Returns its size."""
     # An existing folder keeps its mode: others may use it.
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = folder / f".{name}.{os.getpid()}{PART}"
+    part_path = folder / f".{name}.{os.getpid()}{PART_SUFFIX}"
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(os.open(part_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             for line in lines:
                 file.write(line)
                 file.write(b"\n")
             size = file.tell()
-        os.replace(part, folder / name)
+        os.replace(part_path, folder / name)
     except BaseException:
         with contextlib.suppress(OSError):
-            part.unlink()
+            part_path.unlink()
         raise
     return size
 
@@ -62,7 +62,7 @@ def remove_old_traces(folder: Path, *, now: float, max_bytes: int, max_seconds: 
 
     Above the limit, removes down to 7/8 of it, so that the next trace does not trigger another sweep.
     """
-    files = [(file, size) for file in trace_files(folder) if (size := _size(file.path)) is not None]
+    files = [(file, size) for file in trace_files(folder) if (size := _file_size(file.path)) is not None]
     total = sum(size for _, size in files)
     target = max_bytes - max_bytes // 8 if total > max_bytes else max_bytes
     for file, size in files:
@@ -75,21 +75,21 @@ def remove_old_traces(folder: Path, *, now: float, max_bytes: int, max_seconds: 
 
 
 def _trace_files(folder: Path) -> Iterator[TraceFile]:
-    for name in _names(folder):
-        if match := OURS.fullmatch(name):
+    for name in _file_names(folder):
+        if match := TRACE_FILE_NAME.fullmatch(name):
             with contextlib.suppress(ValueError):  # digits that are not a time
-                time = datetime.strptime(match["stamp"], STAMP).replace(tzinfo=UTC).timestamp()
+                time = datetime.strptime(match["stamp"], TIME_FORMAT).replace(tzinfo=UTC).timestamp()
                 yield TraceFile(time, match["id"], folder / name)
 
 
-def _names(folder: Path) -> list[str]:
+def _file_names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _size(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -98,17 +98,17 @@ def _size(path: Path) -> int | None:
 
 def _remove_leftovers(folder: Path, now: float) -> None:
     """Removes partial files of writers that died."""
-    for name in _names(folder):
-        if name.endswith(PART) and OURS.match(name[1:]):
+    for name in _file_names(folder):
+        if name.endswith(PART_SUFFIX) and TRACE_FILE_NAME.match(name[1:]):
             with contextlib.suppress(FileNotFoundError):
                 path = folder / name
-                if path.stat().st_mtime < now - LEFT_OVER:
+                if path.stat().st_mtime < now - MAX_PART_FILE_AGE:
                     path.unlink()
 
 
-SUFFIX: Final = ".trace.jsonl"
-PART: Final = ".part"
-STAMP: Final = "%Y%m%dT%H%M%S.%fZ"
-UNFIT: Final = re.compile("[^A-Za-z0-9_-]")
-OURS: Final = re.compile(r"(?P<stamp>\d{8}T\d{6}\.\d{6}Z)-(?P<id>[A-Za-z0-9_-]{1,100})\.trace\.jsonl")
-LEFT_OVER: Final = 3600.0
+TRACE_SUFFIX: Final = ".trace.jsonl"
+PART_SUFFIX: Final = ".part"
+TIME_FORMAT: Final = "%Y%m%dT%H%M%S.%fZ"
+UNSAFE_CHARACTER: Final = re.compile("[^A-Za-z0-9_-]")
+TRACE_FILE_NAME: Final = re.compile(r"(?P<stamp>\d{8}T\d{6}\.\d{6}Z)-(?P<id>[A-Za-z0-9_-]{1,100})\.trace\.jsonl")
+MAX_PART_FILE_AGE: Final = 3600.0

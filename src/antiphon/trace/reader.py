@@ -33,7 +33,7 @@ from antiphon.trace.records import (
     decode_record,
 )
 
-LAST: Final = "last"  # selects the newest trace
+LAST_TRACE: Final = "last"  # selects the newest trace
 _Kind = TypeVar("_Kind", bound=TraceRecord)
 
 
@@ -53,74 +53,80 @@ class RecordedTrace(Struct, frozen=True):
 
     @property
     def client_request(self) -> ClientRequest | None:
-        return self._last(ClientRequest)
+        return self._last_record(ClientRequest)
 
     @property
     def hub_request(self) -> HubRequest | None:
-        return self._last(HubRequest)
+        return self._last_record(HubRequest)
 
     @property
     def route(self) -> Route | None:
-        return self._last(Route)
+        return self._last_record(Route)
 
     @property
     def upstream_request(self) -> UpstreamRequest | None:
-        return self._last(UpstreamRequest)
+        return self._last_record(UpstreamRequest)
 
     @property
     def upstream_head(self) -> UpstreamHead | None:
-        return self._last(UpstreamHead)
+        return self._last_record(UpstreamHead)
 
     @property
     def upstream_pieces(self) -> list[UpstreamPiece]:
         """The response to the last request to the upstream."""
-        start = max((place for place, each in enumerate(self.records) if isinstance(each, UpstreamRequest)), default=0)
-        return [each for each in self.records[start:] if isinstance(each, UpstreamPiece)]
+        start = max(
+            (index for index, record in enumerate(self.records) if isinstance(record, UpstreamRequest)), default=0
+        )
+        return [record for record in self.records[start:] if isinstance(record, UpstreamPiece)]
 
     @property
     def client_head(self) -> ClientHead | None:
-        return self._last(ClientHead)
+        return self._last_record(ClientHead)
 
     @property
     def client_pieces(self) -> list[ClientPiece]:
-        return [each for each in self.records if isinstance(each, ClientPiece)]
+        return [record for record in self.records if isinstance(record, ClientPiece)]
 
     @property
     def losses(self) -> list[Loss]:
         """The distinct losses, in the order of the records."""
-        return list(dict.fromkeys(loss for each in self.records if isinstance(each, LossList) for loss in each.losses))
+        return list(
+            dict.fromkeys(loss for record in self.records if isinstance(record, LossList) for loss in record.losses)
+        )
 
     @property
     def notes(self) -> dict[str, str | int | float | None]:
-        return {each.name: each.value for each in self.records if isinstance(each, TraceNote)}
+        return {record.name: record.value for record in self.records if isinstance(record, TraceNote)}
 
     @property
     def omitted_bytes(self) -> dict[str, int]:
         """The number of omitted bytes, by record kind."""
-        cut = self._last(OmittedData)
-        return cut.missing if cut else {}
+        omitted = self._last_record(OmittedData)
+        return omitted.missing if omitted else {}
 
-    def _last(self, kind: type[_Kind]) -> _Kind | None:
-        return next((each for each in reversed(self.records) if isinstance(each, kind)), None)
+    def _last_record(self, kind: type[_Kind]) -> _Kind | None:
+        return next((record for record in reversed(self.records) if isinstance(record, kind)), None)
 
 
 def list_traces(folder: Path) -> list[TraceSummary]:
     """All traces in the folder, the oldest first. An unreadable one is listed with an error."""
-    return [summary for file in trace_files(folder) if (summary := _summary_or_fault(file)) is not None]
+    return [summary for file in trace_files(folder) if (summary := _read_summary(file)) is not None]
 
 
 def read_trace(folder: Path, id_or_prefix: str) -> RecordedTrace:
     """The trace with this id, or the only one whose id has this prefix (`req_` may be left out), or the `last`."""
-    file = _find(trace_files(folder), id_or_prefix, folder)
+    file = _find_file(trace_files(folder), id_or_prefix, folder)
     try:
         lines = file.path.read_bytes().split(b"\n")
     except OSError as error:
         raise TraceError(f"{file.path}: cannot read the file: {error.strerror}") from None
     if lines.pop():
         raise TraceError(f"{file.path}: the last line is incomplete; the file was truncated")
-    first, *rest = lines or [b""]
-    summary = _checked(_decoded(first, file, 1), file)
-    return RecordedTrace(summary, [_decoded(line, file, number) for number, line in enumerate(rest, 2)])
+    first_line, *other_lines = lines or [b""]
+    summary = _check_summary(_decode_line(first_line, file, 1), file)
+    return RecordedTrace(
+        summary, [_decode_line(line, file, line_number) for line_number, line in enumerate(other_lines, 2)]
+    )
 
 
 def no_traces_message(folder: Path) -> str:
@@ -128,31 +134,32 @@ def no_traces_message(folder: Path) -> str:
     return f"there are no traces in {folder}; `antiphon serve --trace DIR` writes them"
 
 
-def _find(files: list[TraceFile], wanted: str, folder: Path) -> TraceFile:
+def _find_file(files: list[TraceFile], id_or_prefix: str, folder: Path) -> TraceFile:
     if not files:
         raise TraceError(no_traces_message(folder))
-    if wanted == LAST:
+    if id_or_prefix == LAST_TRACE:
         return files[-1]
-    name = file_id(wanted)
-    matches = [file for file in files if file.id == name] or [
-        file for file in files if file.id.startswith((name, f"req_{name}"))
+    prefix = file_id(id_or_prefix)
+    matches = [file for file in files if file.id == prefix] or [
+        file for file in files if file.id.startswith((prefix, f"req_{prefix}"))
     ]
     if not matches:
         raise TraceError(
-            f"no trace in {folder} has an id that begins with {wanted!r}; `antiphon trace list` lists all traces"
+            f"no trace in {folder} has an id that begins with {id_or_prefix!r}; `antiphon trace list` lists all traces"
         )
     if len({file.id for file in matches}) > 1:
-        some = ", ".join(file.id for file in matches[:3])
+        examples = ", ".join(file.id for file in matches[:3])
         raise TraceError(
-            f"{len(matches)} traces have an id that begins with {wanted!r}: {some}{', …' if len(matches) > 3 else ''}"
+            f"{len(matches)} traces have an id that begins with {id_or_prefix!r}: "
+            f"{examples}{', …' if len(matches) > 3 else ''}"
         )
     return matches[-1]
 
 
-def _summary_or_fault(file: TraceFile) -> TraceSummary | None:
+def _read_summary(file: TraceFile) -> TraceSummary | None:
     try:
         with file.path.open("rb") as lines:
-            return _checked(_decoded(lines.readline().rstrip(b"\n"), file, 1), file)
+            return _check_summary(_decode_line(lines.readline().rstrip(b"\n"), file, 1), file)
     except FileNotFoundError:
         return None  # removed since the folder was listed
     except (OSError, TraceError):
@@ -169,14 +176,14 @@ def _summary_or_fault(file: TraceFile) -> TraceSummary | None:
         )
 
 
-def _decoded(line: bytes, file: TraceFile, number: int) -> AnyTraceRecord:
+def _decode_line(line: bytes, file: TraceFile, line_number: int) -> AnyTraceRecord:
     try:
         return decode_record(line)
     except (msgspec.DecodeError, ValueError) as error:
-        raise TraceError(f"{file.path}, line {number}: not a trace record: {error}") from None
+        raise TraceError(f"{file.path}, line {line_number}: not a trace record: {error}") from None
 
 
-def _checked(record: AnyTraceRecord, file: TraceFile) -> TraceSummary:
+def _check_summary(record: AnyTraceRecord, file: TraceFile) -> TraceSummary:
     if not isinstance(record, TraceSummary):
         raise TraceError(f"{file.path}: the first line is not a trace summary")
     if record.format != FORMAT:

@@ -138,7 +138,7 @@ def decode_record(line: bytes) -> AnyTraceRecord:
     return _decoder.decode(line)
 
 
-def _plain(value: Any) -> str | dict[str, str]:
+def _encode_raw_data(value: Any) -> str | dict[str, str]:
     raw: bytes = value.raw
     try:
         return raw.decode()
@@ -146,7 +146,7 @@ def _plain(value: Any) -> str | dict[str, str]:
         return {"base64": base64.b64encode(raw).decode()}
 
 
-def _data(_type: type, value: Any) -> RawData:
+def _decode_raw_data(_type: type, value: Any) -> RawData:
     match value:
         case str():
             return RawData(value.encode())
@@ -156,5 +156,5 @@ def _data(_type: type, value: Any) -> RawData:
             raise ValueError('expected a string or {"base64": …}')
 
 
-_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
-_decoder: Final[msgspec.json.Decoder[AnyTraceRecord]] = msgspec.json.Decoder(AnyTraceRecord, dec_hook=_data)
+_encoder: Final = msgspec.json.Encoder(enc_hook=_encode_raw_data)
+_decoder: Final[msgspec.json.Decoder[AnyTraceRecord]] = msgspec.json.Decoder(AnyTraceRecord, dec_hook=_decode_raw_data)

@@ -16,7 +16,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall, FunctionCallOutput, Message, UnknownItem
 from antiphon.protocol.open_items import type_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "codex"
 RECORDINGS = {path.stem: path.read_bytes() for path in sorted(FOLDER.glob("*.jsonl"))}
@@ -24,8 +24,8 @@ every_recording = pytest.mark.parametrize("name", RECORDINGS)
 
 
 def codex_log(request: Request) -> EventsToHub:
-    opening = initial_response(request, id="resp_1", created_at=1)
-    return EventsToHub(request, opening, counting_stamps(), ThreadWire(slug="codex"))
+    initial_response = make_initial_response(request, id="resp_1", created_at=1)
+    return EventsToHub(request, initial_response, counting_stamps(), ThreadWire(slug="codex"))
 
 
 def events_of(*pieces: bytes) -> list[StreamEvent]:

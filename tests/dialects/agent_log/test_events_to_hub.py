@@ -11,7 +11,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 
 LINES = [
     {"type": "thread.started", "thread_id": "t"},
@@ -36,8 +36,8 @@ LINES = [
 
 def response_of_lines(lines: list[bytes], slug: str = "vtcode") -> Response:
     request = Request(model="m")
-    opening = initial_response(request, id="resp_1", created_at=1)
-    to_hub = EventsToHub(request, opening, counting_stamps(), ThreadWire(slug=slug))
+    initial_response = make_initial_response(request, id="resp_1", created_at=1)
+    to_hub = EventsToHub(request, initial_response, counting_stamps(), ThreadWire(slug=slug))
     events = [event for line in lines for event in to_hub.feed(line)] + to_hub.finish()
     assert find_violations(events) == []
     assert list(to_hub.losses) == []

@@ -40,7 +40,7 @@ from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ItemDone
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 STARTED: list[ThreadEvent] = [ThreadStarted(thread_id="t"), TurnStarted()]
@@ -51,8 +51,10 @@ class Told:
 
     def __init__(self, *events: ThreadEvent, finish: bool = True, error: ApiError | None = None, **wire: Any) -> None:
         collector = EventCollector()
-        begun = initial_response(Request(model="m"), id="resp_1", created_at=1)
-        thread = ThreadToHub(ResponseWriter(begun, collector, counting_stamps()), ThreadWire(slug="vtcode", **wire))
+        initial_response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
+        thread = ThreadToHub(
+            ResponseWriter(initial_response, collector, counting_stamps()), ThreadWire(slug="vtcode", **wire)
+        )
         for event in events:
             thread.feed(event)
         if finish:

@@ -17,7 +17,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -30,7 +30,7 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
+INITIAL_RESPONSE = make_initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 
 
 class ReadResult(NamedTuple):
@@ -47,7 +47,7 @@ class ReadResult(NamedTuple):
 
 
 def reader(wire: ChatWire = ChatWire()) -> EventsToHub:  # noqa: B008
-    return EventsToHub(REQUEST, OPENING, counting_stamps(), wire)
+    return EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def frames_of(data: bytes) -> list[sse.Frame]:
@@ -71,7 +71,7 @@ def read(*chunks: Any, wire: ChatWire = ChatWire()) -> ReadResult:  # noqa: B008
 
 
 def read_whole(body: bytes, wire: ChatWire = ChatWire()) -> tuple[Response, Losses]:  # noqa: B008
-    return response_to_hub(body, REQUEST, OPENING, counting_stamps(), wire)
+    return response_to_hub(body, REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
@@ -98,7 +98,7 @@ class Life(ResponseWriter):
 
     def __init__(self, request: Request = REQUEST) -> None:
         self.collector = EventCollector()
-        super().__init__(initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
+        super().__init__(make_initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
 
     def stream(self, request: Request = REQUEST) -> ClientStream:
         return write_stream(self.collector.events, request)
@@ -127,7 +127,10 @@ def test_hub_to_chat_to_hub_keeps_the_content(events: list[StreamEvent]) -> None
     """E-6, E-3, law (d): texts joined in order, refusals, reasoning, and every call with its own arguments."""
     stream = write_stream(events)
     to_hub = EventsToHub(
-        REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps(), ChatWire(think_tags="off")
+        REQUEST,
+        make_initial_response(REQUEST, id="resp_2", created_at=1),
+        counting_stamps(),
+        ChatWire(think_tags="off"),
     )
     again = [event for frame in stream.frames for event in to_hub.feed(frame)] + to_hub.finish()
     assert fold(again).status == (fold(events).status if fold_ended(events) else "failed")

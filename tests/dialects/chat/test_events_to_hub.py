@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.dialects.chat.habits import Habit, habits, messages, spelled, whole
 from tests.dialects.chat.habits import Message as Spoken
 from tests.dialects.chat.reading import (
-    OPENING,
+    INITIAL_RESPONSE,
     REQUEST,
     ReadResult,
     call,
@@ -165,7 +165,7 @@ PIECES += [
 def test_frames_decoded_together_give_the_same_events(pieces: list[bytes]) -> None:
     """Runs of text are decoded together; other chunks among them, or chunks that look like two, are not."""
     frames = [frame(TEXT), *map(frame, pieces)]
-    one_by_one, at_once = (EventsToHub(REQUEST, OPENING, counting_stamps()) for _ in range(2))
+    one_by_one, at_once = (EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps()) for _ in range(2))
     wanted = [event for each in frames for event in one_by_one.feed(each)]
     told: list[StreamEvent] = []
     at = 0
@@ -860,7 +860,7 @@ def test_invalid_utf_8_is_a_loss_and_the_rest_is_kept() -> None:
 
 
 def test_stream_maps_tool_names_of_its_request() -> None:
-    to_hub = EventsToHub(REQUEST, OPENING, counting_stamps())
+    to_hub = EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps())
     events = to_hub.feed(frame(calls(call(0, "a", "files__read", "{}"))))
     assert [
         event.item.namespace
@@ -868,4 +868,4 @@ def test_stream_maps_tool_names_of_its_request() -> None:
         if isinstance(event, ItemAdded) and isinstance(event.item, FunctionCall)
     ] == ["files"]
     assert [event.delta for event in events if isinstance(event, ArgumentsDelta)] == ["{}"]
-    assert summary_of(OPENING) == ["in_progress"]
+    assert summary_of(INITIAL_RESPONSE) == ["in_progress"]

@@ -27,7 +27,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import JsonObjectFormat, Request, TextFormat, TextParam
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.tools import (
     AllowedToolsParam,
     CustomTool,
@@ -84,7 +84,7 @@ class Answer:
     def __init__(self, *pieces: str, choice: Any = WEATHER, finish: str | None = "stop", **delta: Any) -> None:
         self.request = request(choice)
         reader = EventsToHub(
-            self.request, initial_response(self.request, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA
+            self.request, make_initial_response(self.request, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA
         )
         chunks = [*([delta] if delta else []), *({"content": piece} for piece in pieces)]
         frames = [sse.Frame("", json.dumps(chunk(**members)).encode()) for members in chunks]
@@ -278,8 +278,8 @@ def test_forced_arguments_are_unchanged_for_any_split(
     body = json.dumps(
         {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
     )
-    begun = initial_response(answer.request, id="resp_1", created_at=1)
-    whole, _ = response_to_hub(body.encode(), answer.request, begun, counting_stamps(), BY_SCHEMA)
+    initial_response = make_initial_response(answer.request, id="resp_1", created_at=1)
+    whole, _ = response_to_hub(body.encode(), answer.request, initial_response, counting_stamps(), BY_SCHEMA)
     assert whole == answer.response
 
 
@@ -335,8 +335,8 @@ def test_log_probabilities_of_a_forced_call_are_a_loss() -> None:
     logprobs = {"content": [{"token": "{", "logprob": -1.0, "bytes": [123], "top_logprobs": []}]}
     body = {"choices": [{"index": 0, "message": {"content": "{}"}, "logprobs": logprobs, "finish_reason": "stop"}]}
     asked = request(WEATHER)
-    begun = initial_response(asked, id="resp_1", created_at=1)
-    response, losses = response_to_hub(json.dumps(body).encode(), asked, begun, counting_stamps(), BY_SCHEMA)
+    initial_response = make_initial_response(asked, id="resp_1", created_at=1)
+    response, losses = response_to_hub(json.dumps(body).encode(), asked, initial_response, counting_stamps(), BY_SCHEMA)
     assert summary_of(response)[0].endswith("get_weather({})")
     assert [loss.path for loss in losses] == ["logprobs"]
 
@@ -344,7 +344,7 @@ def test_log_probabilities_of_a_forced_call_are_a_loss() -> None:
 def test_surrogate_halves_in_forced_arguments_are_joined() -> None:
     """Some servers split an escape pair."""
     asked = request(WEATHER)
-    reader = EventsToHub(asked, initial_response(asked, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA)
+    reader = EventsToHub(asked, make_initial_response(asked, id="resp_1", created_at=1), counting_stamps(), BY_SCHEMA)
     pieces = [b'{\\"city\\":\\"\\ud83d', b'\\ude00\\"}']
     frames = [sse.Frame("", b'{"choices":[{"index":0,"delta":{"content":"' + piece + b'"}}]}') for piece in pieces]
     frames.append(sse.Frame("", json.dumps(chunk(finish="stop")).encode()))

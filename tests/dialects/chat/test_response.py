@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 from tests.dialects.chat.habits import Habit, Message, habits, messages, whole
-from tests.dialects.chat.reading import OPENING, REQUEST, call, frames_of, read_whole, summary_of
+from tests.dialects.chat.reading import INITIAL_RESPONSE, REQUEST, call, frames_of, read_whole, summary_of
 from tests.generate.events import responses
 
 from antiphon import sse
@@ -224,7 +224,7 @@ def test_answer_without_text_has_no_invented_text() -> None:
 
 
 def test_failed_response_raises_its_error() -> None:
-    failed = replace(OPENING, status="failed", error=Error(code="overloaded", message="busy"))
+    failed = replace(INITIAL_RESPONSE, status="failed", error=Error(code="overloaded", message="busy"))
     with pytest.raises(ApiError) as raised:
         response_from_hub(failed, REQUEST)
     assert (raised.value.status, raised.value.code, raised.value.message) == (503, "overloaded", "busy")
@@ -233,4 +233,4 @@ def test_failed_response_raises_its_error() -> None:
 @pytest.mark.parametrize("status", ["failed", "cancelled", "in_progress"])
 def test_unfinished_response_is_refused(status: str) -> None:
     with pytest.raises(ApiError, match=status):
-        response_from_hub(replace(OPENING, status=status), REQUEST)
+        response_from_hub(replace(INITIAL_RESPONSE, status=status), REQUEST)

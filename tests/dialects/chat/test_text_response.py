@@ -16,7 +16,7 @@ from antiphon.dialects.chat.text_response import text_response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 
 REQUEST = Request(model="m", input="Hi", service_tier="default")
@@ -29,12 +29,12 @@ def stamps() -> Stamps:
 
 def goes_the_short_way(body: bytes, wire: ChatWire = ChatWire()) -> bool:  # noqa: B008
     """Whether it is used; if so, both paths give the same result."""
-    opening = initial_response(REQUEST, id="resp_1", created_at=1)
-    short = text_response_to_hub(body, opening, stamps(), wire)
+    initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
+    short = text_response_to_hub(body, initial_response, stamps(), wire)
     if short is None:
         return False
     try:
-        response, losses = response_by_events(body, REQUEST, opening, stamps(), wire)
+        response, losses = response_by_events(body, REQUEST, initial_response, stamps(), wire)
     except ApiError as error:  # pragma: no cover - only if the two do not agree
         pytest.fail(f"the long way refuses it: {error}")
     assert short == response

@@ -8,7 +8,7 @@ from tests.generate.events import counting_stamps
 from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Usage, initial_response
+from antiphon.protocol.response import Usage, make_initial_response
 
 
 class Answer:
@@ -25,7 +25,7 @@ class Reader(StreamToHub):
     _answer: Answer
 
     def __init__(self) -> None:
-        super().__init__(initial_response(Request(model="m"), id="resp_1", created_at=1), counting_stamps())
+        super().__init__(make_initial_response(Request(model="m"), id="resp_1", created_at=1), counting_stamps())
         self._answer = Answer()
 
     def feed(self, word: str) -> None:

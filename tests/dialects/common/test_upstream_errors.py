@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.dialects.common.upstream_errors import error_text, retry_after, status_from_codes, upstream_error
-from antiphon.redaction import mask_keys, sanitize
+from antiphon.redaction import mask_keys, sanitize_text
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -163,8 +163,8 @@ def test_ordinary_words_are_not_masked(text: str) -> None:
 def test_tracebacks_and_internal_addresses_are_removed() -> None:
     """ERR-5"""
     text = "no answer from http://10.0.0.7:8000/v1 or localhost:11434\nTraceback (most recent call last):\n  File x"
-    assert sanitize(text) == "no answer from [address] or [address]\n"
-    assert sanitize("see https://example.org/limits") == "see https://example.org/limits"
+    assert sanitize_text(text) == "no answer from [address] or [address]\n"
+    assert sanitize_text("see https://example.org/limits") == "see https://example.org/limits"
 
 
 @pytest.mark.parametrize(
@@ -172,21 +172,21 @@ def test_tracebacks_and_internal_addresses_are_removed() -> None:
 )
 def test_internal_ipv6_addresses_are_removed(address: str) -> None:
     """ERR-5"""
-    assert sanitize(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
+    assert sanitize_text(f"no answer from {address}.") in ("no answer from [address].", "no answer from [address]")
 
 
 @pytest.mark.parametrize("text", ["at [12:34] o'clock", "x[0:7]", "[:::", "[a:b::c"])
 def test_other_brackets_are_kept(text: str) -> None:
-    assert sanitize(text) == text
+    assert sanitize_text(text) == text
 
 
 def test_surrogates_in_messages_are_joined_or_replaced() -> None:
     """ERR-1: the message must be UTF-8."""
-    assert sanitize("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
+    assert sanitize_text("no \ud83d\ude00 \ud800 é") == "no \U0001f600 \ufffd é"
 
 
 def test_long_messages_are_truncated() -> None:
-    assert len(sanitize("x " * 50_000)) == 1001
+    assert len(sanitize_text("x " * 50_000)) == 1001
 
 
 NAMED = [("Authorization: Bearer ", ""), ('{"api_key": "', '"}'), ("password=", "")]

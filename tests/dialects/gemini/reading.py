@@ -18,7 +18,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -32,7 +32,7 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
+INITIAL_RESPONSE = make_initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 STOP = {"candidates": [{"finishReason": "STOP", "index": 0}]}
 
 
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 def reader(wire: GeminiWire = GeminiWire()) -> EventsToHub:  # noqa: B008
-    return EventsToHub(REQUEST, OPENING, counting_stamps(), wire)
+    return EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def frames_of(data: bytes) -> list[sse.Frame]:
@@ -75,7 +75,7 @@ def frame(chunk: Any) -> sse.Frame:
 
 
 def read_whole(body: bytes, wire: GeminiWire = GeminiWire()) -> tuple[Response, Losses]:  # noqa: B008
-    return response_to_hub(body, REQUEST, OPENING, counting_stamps(), wire)
+    return response_to_hub(body, REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def parts(*found: dict[str, Any], **members: Any) -> dict[str, Any]:

@@ -51,7 +51,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, UnknownItem, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import FunctionToolParam
 
@@ -76,7 +76,7 @@ def test_gemini_frames_have_a_part_and_only_the_last_has_an_end(events: list[Str
 def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
     """Law (d), RSN-2: texts in order, thoughts, every seal, and every call with its own arguments."""
     told = stream_to_client(events)
-    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert words_of(again) == words_of(events)
     assert squeezed(thoughts_of(again)) == squeezed(thoughts_of(events))

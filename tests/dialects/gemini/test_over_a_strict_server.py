@@ -15,7 +15,7 @@ from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import FunctionToolParam
 from antiphon.testing import GeminiServer, reasoning, text, tool_call, turn
 
@@ -48,10 +48,10 @@ def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: boo
     status, headers, data = post(server, f"/v1beta/models/{request.model}:{method}", body)
     if status != 200:
         raise error_to_hub(status, headers, data)
-    begun = initial_response(request, id="resp_1", created_at=1)
+    initial_response = make_initial_response(request, id="resp_1", created_at=1)
     if not stream:
-        return response_to_hub(data, request, begun, counting_stamps(), wire)[0]
-    to_hub = EventsToHub(request, begun, counting_stamps(), wire)
+        return response_to_hub(data, request, initial_response, counting_stamps(), wire)[0]
+    to_hub = EventsToHub(request, initial_response, counting_stamps(), wire)
     events = [event for frame in frames_of(data) for event in to_hub.feed(frame)] + to_hub.finish()
     last: Response = events[-1].response  # type: ignore[union-attr]
     return last

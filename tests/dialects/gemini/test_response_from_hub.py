@@ -18,7 +18,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import LogProb
 from antiphon.protocol.fold import fold, replay
 from antiphon.protocol.items import Message, Reasoning, UnknownItem
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 
 
 def candidate_of(life: RecordingWriter) -> Any:
@@ -39,9 +39,11 @@ def test_whole_answer_equals_its_stream(response: Response) -> None:
     in one frame."""
     assume(response.status != "incomplete" or not has_seal_between_texts(response))
     body, losses = response_from_hub(response, REQUEST)
-    whole, _ = response_to_hub(body, REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    whole, _ = response_to_hub(
+        body, REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps()
+    )
     told = stream_to_client(replay(response))
-    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     events = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert output_of(whole) == output_of(fold(events))
     assert list(losses) == list(told.from_hub.losses)

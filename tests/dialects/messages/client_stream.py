@@ -16,7 +16,7 @@ from antiphon.dialects.messages.events_from_hub import EventsFromHub
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
@@ -63,7 +63,7 @@ class RecordingWriter(ResponseWriter):
 
     def __init__(self, request: Request = REQUEST) -> None:
         self.collector = EventCollector()
-        super().__init__(initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
+        super().__init__(make_initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
 
     def client_stream(self, request: Request = REQUEST) -> ClientStream:
         return stream_to_client(self.collector.events, request)

@@ -17,7 +17,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 
 REQUEST = Request(
@@ -30,7 +30,7 @@ REQUEST = Request(
         NamespaceTool(name="files", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]),
     ],
 )
-OPENING = initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
+INITIAL_RESPONSE = make_initial_response(REQUEST, id="resp_1", created_at=1_700_000_000)
 
 
 class Reading(NamedTuple):
@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
 
 def reader(wire: MessagesWire = MessagesWire()) -> EventsToHub:  # noqa: B008
-    return EventsToHub(REQUEST, OPENING, counting_stamps(), wire)
+    return EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def frames_of(data: bytes) -> list[sse.Frame]:
@@ -79,7 +79,7 @@ def read(*events: Any, stop: str = "end_turn", wire: MessagesWire = MessagesWire
 
 def read_whole(body: Any, wire: MessagesWire = MessagesWire()) -> tuple[Response, Losses]:  # noqa: B008
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return response_to_hub(data, REQUEST, OPENING, counting_stamps(), wire)
+    return response_to_hub(data, REQUEST, INITIAL_RESPONSE, counting_stamps(), wire)
 
 
 def begin(index: int, **block: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, initial_response
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.status import ItemStatus
 
 SIGNATURE = seal_reasoning("messages", {"thinking": "hm", "signature": "s"})
@@ -92,7 +92,7 @@ def test_stream_equals_the_whole_answer(life: Written) -> None:
 def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> None:
     """Law (d): except for the `losses`. Sealed reasoning returns in a new seal: it is the signature here."""
     told = stream_to_client(events)
-    to_hub = EventsToHub(REQUEST, initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
     assert said_in(fold(again).output) == said_in(fold(events).output)
     assert to_hub.error is None

@@ -18,7 +18,7 @@ from antiphon.protocol.content import OutputText, Refusal, SummaryText
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import Compaction, Item, WebSearchCall
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 
 Json = dict[str, Any]
@@ -38,7 +38,7 @@ class Rich(NamedTuple):
 def one_by_one(draw: Draw) -> Rich:
     """A life whose items and parts come one after the other: then it can be told without ids and indexes."""
     collector = EventCollector()
-    writer = ResponseWriter(initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
+    writer = ResponseWriter(make_initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
     writer.start()
     count = draw(st.integers(0, 4))
     for key in range(count):

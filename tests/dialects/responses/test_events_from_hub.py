@@ -87,7 +87,7 @@ def test_template_encoder_equals_the_general_encoder(
     )
     for delta in deltas:
         general = codec.encode(delta)
-        assert from_hub.feed(delta) == sse.encode(type_of(delta), general)
+        assert from_hub.feed(delta) == sse.encode_frame(type_of(delta), general)
         assert on_websocket.feed(delta) == general
 
 

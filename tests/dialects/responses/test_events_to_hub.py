@@ -50,7 +50,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message, Reasoning
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
 # Laws
 
@@ -59,8 +59,8 @@ from antiphon.protocol.response import initial_response
 def test_stream_equals_the_plain_answer(name: str) -> None:
     """STR-14. Items streamed before a failure are not in a plain answer: that pair is excluded."""
     streamed = read_stream(recording(f"{name}_stream.sse"))
-    opening = initial_response(REQUEST, id="resp_2", created_at=5)
-    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, opening, counting_stamps())
+    initial_response = make_initial_response(REQUEST, id="resp_2", created_at=5)
+    plain, losses = response_to_hub(recording(f"{name}_plain.json"), REQUEST, initial_response, counting_stamps())
     assert stable_fields(streamed.response) == stable_fields(plain)
     assert streamed.losses == list(losses)
 

@@ -22,7 +22,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import UnknownAnnotation
 from antiphon.protocol.events import AnnotationAdded
 from antiphon.protocol.grammar import find_violations
-from antiphon.protocol.response import initial_response
+from antiphon.protocol.response import make_initial_response
 
 CREATED = {"type": "response.created", "response": {}}
 COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
@@ -282,10 +282,10 @@ def test_unusual_frame_outside_a_delta_is_decoded_leniently() -> None:
 
 
 def test_body_that_is_no_response_is_an_upstream_fault() -> None:
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
+    initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
     for body in (b"", b"<html>", b"[]", b"null"):
         with pytest.raises(UpstreamFault) as caught:
-            response_to_hub(body, REQUEST, begun, counting_stamps())
+            response_to_hub(body, REQUEST, initial_response, counting_stamps())
         assert caught.value.code == "upstream_invalid_response"
 
 

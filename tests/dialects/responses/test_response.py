@@ -16,11 +16,13 @@ from antiphon.protocol.fold import replay
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 
 
 def read(body: bytes, request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> tuple[Response, Losses]:  # noqa: B008
-    return response_to_hub(body, request, initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire)
+    return response_to_hub(
+        body, request, make_initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire
+    )
 
 
 def answer(**members: object) -> bytes:

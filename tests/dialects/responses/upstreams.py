@@ -17,7 +17,7 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "responses"
 STREAMS = sorted(path.stem for path in RECORDINGS.glob("*.sse"))
@@ -44,7 +44,7 @@ def frames(data: bytes) -> list[sse.Frame]:
 
 
 def reader(request: Request = REQUEST, wire: ResponsesWire = ResponsesWire()) -> EventsToHub:  # noqa: B008
-    return EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire)
+    return EventsToHub(request, make_initial_response(request, id="resp_1", created_at=1), counting_stamps(), wire)
 
 
 def read_frames(

@@ -56,7 +56,7 @@ from antiphon.protocol.response import (
     OutputTokensDetails,
     Response,
     Usage,
-    initial_response,
+    make_initial_response,
 )
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.writer import ResponseWriter
@@ -90,9 +90,10 @@ def whole(response: Response) -> dict[str, Any]:
 
 
 def response_with(*items: Item, **members: Any) -> Response:
-    initial = initial_response(REQUEST, id="resp_1", created_at=1)
+    initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
     return Response(
-        **{name: getattr(initial, name) for name in initial.__struct_fields__} | {"output": list(items), **members}
+        **{name: getattr(initial_response, name) for name in initial_response.__struct_fields__}
+        | {"output": list(items), **members}
     )
 
 
@@ -155,7 +156,7 @@ def test_text_run_is_encoded_like_its_events(text: str) -> None:
 def test_text_is_sent_in_pieces_and_calls_whole() -> None:
     """A-8, A-4, C-4."""
     collector = EventCollector()
-    writer = ResponseWriter(initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
+    writer = ResponseWriter(make_initial_response(REQUEST, id="resp_1", created_at=1), collector, counting_stamps())
     writer.start()
     writer.text("t", "Hel")
     writer.text("t", "lo")

@@ -485,7 +485,7 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with another(url) as early:
-            await migrate(early, steps=version)
+            await migrate(early, target_version=version)
             if version >= 1:
                 await early.execute(
                     "INSERT INTO antiphon_responses (owner, id, created_at, status, head, input, output) "

@@ -30,7 +30,7 @@ NEVER = 600.0  # so long that a test which uses it ends for another reason
 @pytest.fixture(autouse=True)
 def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes are noticed by notifications only."""
-    monkeypatch.setattr(postgres_work, "LONGEST_WAIT", NEVER)
+    monkeypatch.setattr(postgres_work, "MAX_WAIT", NEVER)
 
 
 @asynccontextmanager
@@ -123,7 +123,7 @@ def test_listener_reconnects_after_a_server_restart() -> None:
             await listening(there, url)
             moment = there.change_counter
             async with postgres_server.stopped_aside():
-                await asyncio.sleep(3 * postgres_listener.PAUSE)  # one or two failed attempts
+                await asyncio.sleep(3 * postgres_listener.RECONNECT_INTERVAL)  # one or two failed attempts
             await asyncio.wait_for(there.wait_for_change("resp_1", NEVER, moment), 60)
             waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
             assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
@@ -133,7 +133,7 @@ def test_listener_reconnects_after_a_server_restart() -> None:
 
 
 def test_listener_probes_an_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_listener, "IDLE", 0.01)
+    monkeypatch.setattr(postgres_listener, "HEALTH_CHECK_INTERVAL", 0.01)
 
     async def story() -> None:
         url = postgres_server.fresh_url()
@@ -178,8 +178,8 @@ def test_repeated_call_after_a_lost_answer_takes_effect_once() -> None:
     class Forgetful(Connections):
         forgets = False
 
-        async def _run_once(self, question: Any) -> Any:
-            answer = await super()._run_once(question)
+        async def _run_query_once(self, question: Any) -> Any:
+            answer = await super()._run_query_once(question)
             if self.forgets:
                 self.forgets = False
                 raise ConnectionResetError
@@ -199,7 +199,7 @@ def test_repeated_call_after_a_lost_answer_takes_effect_once() -> None:
             assert await store.append("one", "resp_1", number, [b"%d" % number], "in_progress")
         for addition in (
             None,
-            ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")]),
+            ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="a", item=b"{}")]),
         ):
             connections.forgets = True
             assert await store.finish("one", record("resp_1"), [], [], 2, [b"2"], addition=addition)
@@ -207,7 +207,7 @@ def test_repeated_call_after_a_lost_answer_takes_effect_once() -> None:
             events=[b"0", b"1", b"2"], status="completed"
         )
         connections.forgets = True
-        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="b", item=b"{}")])
+        addition = ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="b", item=b"{}")])
         await store.save("anna", record("resp_2"), [], [], addition=addition)
         page = await store.list_entries("anna", "conv", after=None, order="asc", limit=1000)
         assert page
@@ -260,7 +260,7 @@ def test_invalid_work_is_refused_without_side_effects() -> None:
     async def story() -> None:
         store = await PostgresStore.open(postgres_server.fresh_url())
         await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
-        addition = ConversationAddition(conversation="conv", entries=[ConversationEntry(id="a", item=b"{}")])
+        addition = ConversationAddition(conversation_id="conv", entries=[ConversationEntry(id="a", item=b"{}")])
         with pytest.raises(StorageUnavailable, match="too large or invalid for the database"):
             await store.save("anna", record(os.urandom(5000).hex()), [], [], addition=addition)
         assert await store.get_entry("anna", "conv", "a") is None

@@ -107,7 +107,7 @@ def test_connection_settings_are_durable(tmp_path: Path) -> None:
         assert db.pragma("journal_mode") == "wal"
         assert db.pragma("synchronous") == 2
         assert db.pragma("secure_delete") == 1
-    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0, only_reads=True)) as db:
+    with closing(sqlite_file.connect(tmp_path / "a.db", 1.0, is_read_only=True)) as db:
         with pytest.raises(apsw.ReadOnlyError):
             db.execute("DELETE FROM responses")
 
@@ -313,7 +313,7 @@ def test_chain_query_reads_no_response_heads(tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(turns)")] == ["seq", "before", "input", "output"]
-    assert "responses" not in sqlite.CHAIN.partition("UNION ALL")[2]
+    assert "responses" not in sqlite.SELECT_CHAIN.partition("UNION ALL")[2]
 
 
 # Writing
@@ -377,10 +377,12 @@ def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path)
         writer = WriterThread(partial(sqlite_file.connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
         save = SaveResponse(response_row("anna", record("resp_1")), ())
         with held(path):
-            asked = [writer.run(save), writer.run(fill_the_disk), writer.run(save)]
+            asked = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
         assert [str(outcome) for outcome in outcomes] == ["the storage is full"] * 3
-        assert await writer.run(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [(0,)]
+        assert await writer.run_write(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [
+            (0,)
+        ]
         await writer.stop()
 
     asyncio.run(go())
@@ -740,8 +742,8 @@ def test_chain_in_order_is_read_by_row_numbers(tmp_path: Path) -> None:
         await asyncio.gather(*(store.save("anna", each, [], []) for each in chain[3:]))
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(seq, seq - 1) for seq in range(1, 7)]
-            said = db.execute(sqlite.CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
-            by_ids = db.execute(sqlite.CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            said = db.execute(sqlite.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            by_ids = db.execute(sqlite.SELECT_CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
         assert said == by_ids
         assert said[0][2] == await chain_of(store, "anna", "resp_5")
         await store.close()
@@ -812,8 +814,8 @@ def test_missing_file_is_reported_and_recovers(tmp_path: Path) -> None:
 
 
 def test_oversized_response_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def limited(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
-        db = sqlite_file.connect(path, lock_timeout, only_reads=only_reads)
+    def limited(path: Path, lock_timeout: float, *, is_read_only: bool = False) -> apsw.Connection:
+        db = sqlite_file.connect(path, lock_timeout, is_read_only=is_read_only)
         db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
         return db
 

@@ -37,7 +37,7 @@ QUEUED = replace(record("resp_1"), status="queued")
             getattr(sqlite_conversations, name)
             for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")
         ),
-        *sqlite_conversations.PAGES.values(),
+        *sqlite_conversations.PAGE_STATEMENTS.values(),
     ],
 )
 def test_queries_never_scan_a_whole_table(statement: str, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_waiting_appends_are_written_in_one_transaction(tmp_path: Path) -> None:
         for id in ids:
             await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
         await store.claim("one", 60, 50)
-        await store._writer.run(lambda cursor: cursor.connection.trace_v2(apsw.SQLITE_TRACE_STMT, note))
+        await store._writer.run_write(lambda cursor: cursor.connection.trace_v2(apsw.SQLITE_TRACE_STMT, note))
         await asyncio.gather(*(store.append("one", id, 0, [id.encode()], "in_progress") for id in ids))
         assert len(statements) <= 3 * 8, statements
         for id in ids:
@@ -75,8 +75,8 @@ def test_waiting_appends_are_written_in_one_transaction(tmp_path: Path) -> None:
 
 
 def test_oversized_append_does_not_fail_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def limited(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
-        db = sqlite_file.connect(path, lock_timeout, only_reads=only_reads)
+    def limited(path: Path, lock_timeout: float, *, is_read_only: bool = False) -> apsw.Connection:
+        db = sqlite_file.connect(path, lock_timeout, is_read_only=is_read_only)
         db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
         return db
 

@@ -18,7 +18,7 @@ from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import CustomTool, FunctionToolParam
 from antiphon.testing import (
     ChatServer,
@@ -74,16 +74,16 @@ def whole(said: ScriptedTurn, **settings: Any) -> Any:
 def events_of(data: bytes) -> list[StreamEvent]:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    to_hub = chat.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    to_hub = chat.EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     events = [event for frame in decoder.feed(data) + decoder.finish() for event in to_hub.feed(frame)]
     return events + to_hub.finish()
 
 
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
-    return chat.response_to_hub(data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())[
-        0
-    ]
+    return chat.response_to_hub(
+        data, REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps()
+    )[0]
 
 
 @settings(max_examples=30)

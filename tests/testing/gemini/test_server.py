@@ -17,7 +17,7 @@ from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import FunctionToolParam
 from antiphon.testing import (
     Gate,
@@ -84,7 +84,7 @@ def whole(said: ScriptedTurn, behavior: GeminiBehavior | None = None, **settings
 def events_of(data: bytes) -> list[StreamEvent]:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    to_hub = gemini.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    to_hub = gemini.EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     events = [event for frame in decoder.feed(data) + decoder.finish() for event in to_hub.feed(frame)]
     return events + to_hub.finish()
 
@@ -92,7 +92,7 @@ def events_of(data: bytes) -> list[StreamEvent]:
 def response_of(data: bytes) -> Response:
     """The whole answer, as the gateway reads it."""
     return gemini.response_to_hub(
-        data, REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps()
+        data, REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps()
     )[0]
 
 

@@ -16,7 +16,7 @@ from antiphon.dialects import messages
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import FunctionToolParam
 from antiphon.testing import (
     MessagesServer,
@@ -106,7 +106,7 @@ def message_of(told: list[dict[str, Any]]) -> dict[str, Any]:
 def to_hub(data: bytes) -> Response:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
-    reader = messages.EventsToHub(REQUEST, initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
+    reader = messages.EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
     told = [event for frame in decoder.feed(data) + decoder.finish() for event in reader.feed(frame)] + reader.finish()
     assert find_violations(told) == []
     return fold(told)
@@ -118,8 +118,8 @@ def test_a_stream_and_a_whole_answer_say_the_same(said: ScriptedTurn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     assert message_of(events(said)) == whole(said)
     body_ = MessagesBehavior().render_body(said, received(body()))
-    opened = initial_response(REQUEST, id="resp_1", created_at=1)
-    assert to_hub(streamed(said)) == messages.response_to_hub(body_, REQUEST, opened, counting_stamps())[0]
+    initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
+    assert to_hub(streamed(said)) == messages.response_to_hub(body_, REQUEST, initial_response, counting_stamps())[0]
 
 
 def test_a_stream_begins_with_the_message_and_ends_with_its_stop() -> None:

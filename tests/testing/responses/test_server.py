@@ -17,7 +17,7 @@ from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.testing import (
     ResponsesServer,
     custom_call,
@@ -81,7 +81,9 @@ def test_a_stream_obeys_the_grammar_and_says_what_the_whole_answer_says(said: Sc
 def test_the_gateway_reads_the_stream_without_mending() -> None:
     said = turn(reasoning("hm"), text("a", "b"), tool_call("c1", "get_weather", "{}"))
     request = Request(model="m", input=ASKED)
-    to_hub = responses.EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
+    to_hub = responses.EventsToHub(
+        request, make_initial_response(request, id="resp_1", created_at=1), counting_stamps()
+    )
     read = [event for frame in sse.Decoder().feed(streamed(said)) for event in to_hub.feed(frame)] + to_hub.finish()
     assert [type(event) for event in read] == [type(event) for event in events(said)]
     assert list(to_hub.losses) == []

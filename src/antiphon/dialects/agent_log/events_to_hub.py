@@ -21,10 +21,10 @@ class EventsToHub:
     """Translates the lines of one turn. Events without a hub equivalent become extensions named `<slug>:…`, where the
     slug names the agent."""
 
-    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ThreadWire) -> None:
+    def __init__(self, request: Request, initial_response: Response, stamps: Stamps, wire: ThreadWire) -> None:
         del request  # part of the common signature; unused here
         self._events = EventCollector()
-        self._thread = ThreadToHub(ResponseWriter(opening, self._events, stamps), wire)
+        self._thread = ThreadToHub(ResponseWriter(initial_response, self._events, stamps), wire)
 
     @property
     def losses(self) -> Losses:

@@ -41,8 +41,14 @@ class EventsToHub(StreamToHub):
 
     _answer: AnswerToHub
 
-    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ChatWire = ChatWire()) -> None:  # noqa: B008
-        super().__init__(opening, stamps)
+    def __init__(
+        self,
+        request: Request,
+        initial_response: Response,
+        stamps: Stamps,
+        wire: ChatWire = ChatWire(),  # noqa: B008
+    ) -> None:
+        super().__init__(initial_response, stamps)
         names = ToolNames.for_request(request)
         forced = ForcedTools.from_request(request, names, wire, Losses())
         called = forced.call_reader() if forced else None

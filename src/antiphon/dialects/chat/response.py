@@ -25,20 +25,20 @@ from antiphon.protocol.stamps import Stamps
 def response_to_hub(
     body: bytes,
     request: Request,
-    opening: Response,
+    initial_response: Response,
     stamps: Stamps,
     wire: ChatWire = ChatWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """Translate a server's response. Raises its error, or `UpstreamFault` if the body is no chat completion."""
-    plain = text_response_to_hub(body, opening, stamps, wire)
-    return (plain, Losses()) if plain is not None else response_by_events(body, request, opening, stamps, wire)
+    plain = text_response_to_hub(body, initial_response, stamps, wire)
+    return (plain, Losses()) if plain is not None else response_by_events(body, request, initial_response, stamps, wire)
 
 
 def response_by_events(
-    body: bytes, request: Request, opening: Response, stamps: Stamps, wire: ChatWire
+    body: bytes, request: Request, initial_response: Response, stamps: Stamps, wire: ChatWire
 ) -> tuple[Response, Losses]:
     """Translate any response, with the code of the stream."""
-    return EventsToHub(request, opening, stamps, wire).response(body)
+    return EventsToHub(request, initial_response, stamps, wire).response(body)
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

@@ -24,7 +24,7 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 
 
-def text_response_to_hub(body: bytes, opening: Response, stamps: Stamps, wire: ChatWire) -> Response | None:
+def text_response_to_hub(body: bytes, initial_response: Response, stamps: Stamps, wire: ChatWire) -> Response | None:
     """Return the response, or None if it is not one complete text message."""
     try:
         answer = _decode(body)
@@ -45,12 +45,12 @@ def text_response_to_hub(body: bytes, opening: Response, stamps: Stamps, wire: C
         content=[OutputText(text=text, annotations=[], logprobs=[])],
     )
     return replace(
-        opening,
+        initial_response,
         status=ResponseStatus.COMPLETED,
         completed_at=stamps.now(),
         output=[item],
         usage=usage_to_hub(choice.usage or answer.usage),
-        service_tier=answer.service_tier or opening.service_tier,
+        service_tier=answer.service_tier or initial_response.service_tier,
     )
 
 

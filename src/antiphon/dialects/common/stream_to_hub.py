@@ -17,7 +17,7 @@ from antiphon.protocol.output_limits import UNLIMITED, OutputLimitExceeded, Outp
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
-from antiphon.redaction import sanitize
+from antiphon.redaction import sanitize_text
 
 StreamOutcome = Literal["completed", "incomplete", "failed"]
 
@@ -33,11 +33,11 @@ class StreamToHub(ABC):
 
     _answer: AnswerSink
 
-    def __init__(self, opening: Response, stamps: Stamps) -> None:
+    def __init__(self, initial_response: Response, stamps: Stamps) -> None:
         self.losses = Losses()
         self.error: ApiError | None = None  # the error of a failed response
         self._events: list[StreamEvent] = []
-        self._writer = ResponseWriter(opening, self._events.append, stamps)
+        self._writer = ResponseWriter(initial_response, self._events.append, stamps)
         self._stop_reason = ""  # the server's own value
         self._has_ended = False
 
@@ -110,7 +110,7 @@ class StreamToHub(ABC):
 
 def invalid_upstream_data(what: str, data: bytes) -> UpstreamFault:
     """The error for upstream data that its dialect does not allow."""
-    shown = sanitize(data[:MAX_EXCERPT].decode("utf-8", "replace"))
+    shown = sanitize_text(data[:MAX_EXCERPT].decode("utf-8", "replace"))
     return UpstreamFault(f"the upstream sent {what}: {shown}", code="upstream_invalid_response")
 
 

@@ -13,7 +13,7 @@ from email.utils import mktime_tz, parsedate_tz
 from typing import Final
 
 from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
-from antiphon.redaction import MAX_MATCHED, sanitize, truncate
+from antiphon.redaction import MAX_SEARCHED_LENGTH, sanitize_text, truncate_text
 
 MAX_WAIT: Final = 86_400.0
 
@@ -25,9 +25,9 @@ def upstream_error(
     `code`."""
     if status < 400:
         status = status_from_codes(code)
-    message = truncate(message or "")
-    text = sanitize(message)
-    param = sanitize(param) if param else param
+    message = truncate_text(message or "")
+    text = sanitize_text(message)
+    param = sanitize_text(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message):
         description = text or "the input is longer than the model's context"
@@ -96,8 +96,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def error_text(body: bytes) -> str | None:
     """The text of an error body that is not JSON. None for an HTML page of a proxy, which is of no use to a client."""
     text = (
-        body[: 4 * (MAX_MATCHED + 1)].decode("utf-8", "replace").strip()
-    )  # more than `truncate` keeps, so that it marks the cut
+        body[: 4 * (MAX_SEARCHED_LENGTH + 1)].decode("utf-8", "replace").strip()
+    )  # more than `truncate_text` keeps, so that it marks the cut
     return None if text.startswith("<") else text
 
 
@@ -108,7 +108,7 @@ def _is_overflow(status: int, code: str | None, message: str) -> bool:
 
 def _own_code(code: str | None) -> str | None:
     """The upstream's code if it is more specific than the status."""
-    return None if code is None or code.isdecimal() or code in GENERIC_CODES else sanitize(code)
+    return None if code is None or code.isdecimal() or code in GENERIC_CODES else sanitize_text(code)
 
 
 def _number(text: str | None) -> float | None:

@@ -23,7 +23,7 @@ from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.redaction import sanitize
+from antiphon.redaction import sanitize_text
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
@@ -34,8 +34,14 @@ class EventsToHub(StreamToHub):
 
     _answer: AnswerToHub
 
-    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: GeminiWire = GeminiWire()) -> None:  # noqa: B008
-        super().__init__(opening, stamps)
+    def __init__(
+        self,
+        request: Request,
+        initial_response: Response,
+        stamps: Stamps,
+        wire: GeminiWire = GeminiWire(),  # noqa: B008
+    ) -> None:
+        super().__init__(initial_response, stamps)
         self._answer = AnswerToHub(self._writer, self.losses, GeminiToolNames(request), stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
         self._finish_message = ""
@@ -142,13 +148,13 @@ class EventsToHub(StreamToHub):
             )
 
     def _end_response(self) -> None:
-        reason, finish_message = self._stop_reason, sanitize(self._finish_message)
+        reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
         if finish_message:
             self.losses.add("finishMessage", finish_message, "the hub has no place for it")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
             self.losses.add(
-                "finishReason", f"{sanitize(reason)[:50]!r} is reported as completed", "the hub has no such reason"
+                "finishReason", f"{sanitize_text(reason)[:50]!r} is reported as completed", "the hub has no such reason"
             )
         self._end_as(incomplete)
 

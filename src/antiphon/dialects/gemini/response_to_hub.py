@@ -13,9 +13,9 @@ from antiphon.protocol.stamps import Stamps
 def response_to_hub(
     body: bytes,
     request: Request,
-    opening: Response,
+    initial_response: Response,
     stamps: Stamps,
     wire: GeminiWire = GeminiWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
     """Read a server's whole answer. Raises the error that the server sent, or that the body is not an answer."""
-    return EventsToHub(request, opening, stamps, wire).response(body)
+    return EventsToHub(request, initial_response, stamps, wire).response(body)

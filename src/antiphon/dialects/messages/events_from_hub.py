@@ -113,7 +113,7 @@ class EventsFromHub:
 
     def _error(self, data: bytes) -> bytes:
         self._has_sent_end = True
-        return sse.encode("error", data)
+        return sse.encode_frame("error", data)
 
 
 def message_from_hub(response: Response, model: Any, content: list[Any]) -> AnswerOut:
@@ -127,7 +127,7 @@ def message_from_hub(response: Response, model: Any, content: list[Any]) -> Answ
 
 
 def _frame(event: BlockEvent | MessageStart | MessageDelta | MessageStop | Ping) -> bytes:
-    return sse.encode(str(event.__struct_config__.tag), _encode(event))
+    return sse.encode_frame(str(event.__struct_config__.tag), _encode(event))
 
 
 TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta

@@ -63,13 +63,13 @@ class EventsToHub(StreamToHub):
     def __init__(
         self,
         request: Request,
-        opening: Response,
+        initial_response: Response,
         stamps: Stamps,
         wire: MessagesWire = MessagesWire(),  # noqa: B008
     ) -> None:
-        super().__init__(opening, stamps)
+        super().__init__(initial_response, stamps)
         self._answer = AnswerToHub(self._writer, self.losses, ToolNames.for_request(request), stamps.new_id, wire)
-        self._extra: dict[str, Raw] = dict(opening.extra or {})
+        self._extra: dict[str, Raw] = dict(initial_response.extra or {})
         self._lenient_decoder: LenientDecoder | None = None
         self._usage = UsageIn()
         self._service_tier: str | None = None

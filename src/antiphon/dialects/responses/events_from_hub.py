@@ -157,7 +157,7 @@ class EventsFromHub:
         if self._framing == "websocket":
             return data
         name = NAMES.get(type(styled_event))
-        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode(_type_of(styled_event), data)
+        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode_frame(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
         """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""

@@ -48,11 +48,11 @@ class EventsToHub:
     def __init__(
         self,
         request: Request,
-        opening: Response,
+        initial_response: Response,
         stamps: Stamps,
         wire: ResponsesWire = ResponsesWire(),  # noqa: B008
     ) -> None:
-        self._normalizer = ResponseNormalizer(request, opening, stamps, wire)
+        self._normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
         self._wire = wire
         self._events = self._normalizer.events
         writer = self._normalizer.writer

@@ -63,12 +63,12 @@ from antiphon.protocol.writer import ResponseWriter
 class ResponseNormalizer:
     """Normalizes one response of a server that may break the protocol."""
 
-    def __init__(self, request: Request, opening: Response, stamps: Stamps, wire: ResponsesWire) -> None:
+    def __init__(self, request: Request, initial_response: Response, stamps: Stamps, wire: ResponsesWire) -> None:
         self.losses = Losses()
         self.error: ApiError | None = None  # the error that the response failed with
         self.events: list[StreamEvent] = []
         self.tracker = ItemTracker()
-        self.writer = ResponseWriter(opening, self.events.append, stamps)
+        self.writer = ResponseWriter(initial_response, self.events.append, stamps)
         self._new_id = stamps.new_id
         self._wire = wire
         self._limit = request.max_output_tokens or None

@@ -18,7 +18,7 @@ from antiphon.protocol.status import ResponseStatus
 def response_to_hub(
     body: bytes,
     request: Request,
-    opening: Response,
+    initial_response: Response,
     stamps: Stamps,
     wire: ResponsesWire = ResponsesWire(),  # noqa: B008
 ) -> tuple[Response, Losses]:
@@ -29,7 +29,7 @@ def response_to_hub(
         if error is not None:
             raise error_in_answer(error)
         raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
-    normalizer = ResponseNormalizer(request, opening, stamps, wire)
+    normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
     normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
     return normalizer.writer.response, normalizer.losses
 

@@ -1,4 +1,4 @@
-"""Writes waiting entries to PostgreSQL together, in one statement, which is one transaction and one round trip. An
+"""Writes queued entries to PostgreSQL together, in one statement, which is one transaction and one round trip. An
 entry is acknowledged after its commit. An entry that fails does not affect the others."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class BatchEntry(Protocol):
     """An entry that is to be written."""
 
     @property
-    def name(self) -> Hashable:
+    def row_key(self) -> Hashable:
         """Identifies the row: one statement cannot write a row twice."""
         ...
 
@@ -31,40 +31,40 @@ T = TypeVar("T")
 
 
 class BatchWriter(Generic[E, T]):
-    """Writes one batch after the other while entries wait."""
+    """Writes one batch after the other while entries are queued."""
 
     def __init__(self, write: Callable[[Sequence[E]], Awaitable[Sequence[T]]]) -> None:
         """`write` returns the result of each entry. It raises errors of PostgreSQL unchanged."""
         self._write = write
-        self._waiting: deque[_QueuedEntry[E, T]] = deque()
+        self._queue: deque[_QueuedEntry[E, T]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, entry: E) -> T:
         """Writes an entry and returns its result. It is written even if the caller is cancelled."""
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_QueuedEntry(entry, done))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.append(_QueuedEntry(entry, future))
         if self._task is None:
-            self._task = asyncio.create_task(self._write_queued())
-        return await done
+            self._task = asyncio.create_task(self._drain_queue())
+        return await future
 
-    async def stop(self) -> None:
+    async def drain(self) -> None:
         """Waits until all entries are written."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _write_queued(self) -> None:
+    async def _drain_queue(self) -> None:
         batch: list[_QueuedEntry[E, T]] = []
         try:
-            while self._waiting:
-                batch = _next_batch(self._waiting)
+            while self._queue:
+                batch = _take_batch(self._queue)
                 await self._write_batch(batch)
         finally:
             self._task = None
             # If the writer failed, no caller may wait for ever.
-            for queued in (*batch, *self._waiting):
-                if not queued.done.done():
-                    queued.done.set_exception(StorageUnavailable("the response could not be stored"))
-            self._waiting.clear()
+            for queued in (*batch, *self._queue):
+                if not queued.future.done():
+                    queued.future.set_exception(StorageUnavailable("the response could not be stored"))
+            self._queue.clear()
 
     async def _write_batch(self, batch: list[_QueuedEntry[E, T]]) -> None:
         try:
@@ -75,28 +75,30 @@ class BatchWriter(Generic[E, T]):
                     await self._write_batch([queued])
                 return
             for queued in batch:
-                if not queued.done.done():
-                    queued.done.set_exception(storage_unavailable(error))
+                if not queued.future.done():
+                    queued.future.set_exception(storage_unavailable(error))
         else:
             for queued, outcome in zip(batch, outcomes, strict=True):
-                if not queued.done.done():  # else the caller was cancelled
-                    queued.done.set_result(outcome)
+                if not queued.future.done():  # else the caller was cancelled
+                    queued.future.set_result(outcome)
 
 
 class _QueuedEntry(NamedTuple, Generic[E, T]):
     entry: E
-    done: asyncio.Future[T]
+    future: asyncio.Future[T]
 
 
-def _next_batch(waiting: deque[_QueuedEntry[E, T]]) -> list[_QueuedEntry[E, T]]:
-    """Takes the first waiting entries, up to the limits, without two entries of one row."""
+def _take_batch(queue: deque[_QueuedEntry[E, T]]) -> list[_QueuedEntry[E, T]]:
+    """Takes the first queued entries, up to the limits, without two entries of one row."""
     batch: list[_QueuedEntry[E, T]] = []
-    names: set[Hashable] = set()
+    row_keys: set[Hashable] = set()
     size = 0
-    while waiting and len(batch) < MAX_BATCH_ENTRIES and size < MAX_BATCH_BYTES and waiting[0].entry.name not in names:
-        queued = waiting.popleft()
+    while (
+        queue and len(batch) < MAX_BATCH_ENTRIES and size < MAX_BATCH_BYTES and queue[0].entry.row_key not in row_keys
+    ):
+        queued = queue.popleft()
         batch.append(queued)
-        names.add(queued.entry.name)
+        row_keys.add(queued.entry.row_key)
         size += queued.entry.size
     return batch
 

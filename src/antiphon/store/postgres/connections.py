@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 import asyncpg  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from antiphon.store.postgres.faults import DISCONNECTED, FAILURES, UNREACHABLE, startup_error, storage_unavailable
+from antiphon.store.postgres.faults import (
+    DISCONNECT_ERRORS,
+    FAILURES,
+    UNREACHABLE_ERRORS,
+    startup_error,
+    storage_unavailable,
+)
 from antiphon.store.postgres.migrations import migrate
 
 T = TypeVar("T")
@@ -60,7 +66,7 @@ class Connections:
             max_size=limits.connections,
             timeout=limits.connect_timeout,
             command_timeout=limits.answer_timeout,
-            max_inactive_connection_lifetime=MAX_IDLE,
+            max_inactive_connection_lifetime=MAX_IDLE_SECONDS,
             init=self._configure,
             reset=_keep_session_state,
             connection_class=PooledConnection,
@@ -70,7 +76,7 @@ class Connections:
         """Connects and migrates the tables. Raises if the database cannot be used."""
         try:
             await self._pool
-            await self._run(migrate)
+            await self._run_query(migrate)
         except (*FAILURES, ValueError) as error:
             self._pool.terminate()
             raise startup_error(error) from error
@@ -87,7 +93,7 @@ class Connections:
 
     async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
         """The same, but raises the original errors of asyncpg."""
-        return await self._run(lambda connection: connection.fetch(sql, *arguments))
+        return await self._run_query(lambda connection: connection.fetch(sql, *arguments))
 
     async def run_transaction(self, query: Callable[[Any], Awaitable[T]]) -> T:
         """Runs a function with several statements in one transaction, and returns its result."""
@@ -97,22 +103,22 @@ class Connections:
                 return await query(connection)
 
         try:
-            return await self._run(transaction)
+            return await self._run_query(transaction)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
     async def fetch_long_running(self, sql: str) -> list[Any]:
         """The same as `fetch`, for queries that read whole tables."""
-        limit = self._limits.long_timeout
+        timeout = self._limits.long_timeout
 
         async def query(connection: Any) -> list[Any]:
             async with connection.transaction(readonly=True):
-                await connection.execute(f"SET LOCAL statement_timeout = {limit * 1000:.0f}")
-                rows: list[Any] = await connection.fetch(sql, timeout=limit)
+                await connection.execute(f"SET LOCAL statement_timeout = {timeout * 1000:.0f}")
+                rows: list[Any] = await connection.fetch(sql, timeout=timeout)
                 return rows
 
         try:
-            return await self._run(query)
+            return await self._run_query(query)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
@@ -136,39 +142,39 @@ class Connections:
         except FAILURES:
             self._pool.terminate()
 
-    async def _run(self, query: Callable[[Any], Awaitable[T]]) -> T:
+    async def _run_query(self, query: Callable[[Any], Awaitable[T]]) -> T:
         try:
-            return await self._run_once(query)
-        except DISCONNECTED:
+            return await self._run_query_once(query)
+        except DISCONNECT_ERRORS:
             await self._pool.expire_connections()  # the others are most often lost too
-            return await self._run_once(query)
+            return await self._run_query_once(query)
 
-    async def _run_once(self, query: Callable[[Any], Awaitable[T]]) -> T:
-        connection = await self._connection()
+    async def _run_query_once(self, query: Callable[[Any], Awaitable[T]]) -> T:
+        connection = await self._acquire_connection()
         try:
             return await query(connection)
-        except UNUSABLE:
+        except UNUSABLE_CONNECTION_ERRORS:
             connection.terminate()
             raise
         finally:
             await self._pool.release(connection)
 
-    async def _connection(self) -> Any:
+    async def _acquire_connection(self) -> Any:
         """Acquires a connection. Retries for `reconnect_timeout` seconds if the server is down."""
         clock = asyncio.get_running_loop().time
-        until = clock() + self._limits.reconnect_timeout
+        deadline = clock() + self._limits.reconnect_timeout
         while True:
             try:
                 async with asyncio.timeout(self._limits.answer_timeout):
                     return await self._pool.acquire()
-            except UNREACHABLE:
-                if clock() + RETRY_INTERVAL > until:
+            except UNREACHABLE_ERRORS:
+                if clock() + RETRY_INTERVAL > deadline:
                     raise
             await asyncio.sleep(RETRY_INTERVAL)
 
     async def _configure(self, connection: Any) -> None:
         # A statement instead of startup parameters, which a connection pooler may refuse.
-        await connection.fetch(SETTINGS, f"{self._limits.statement_timeout * 1000:.0f}")
+        await connection.fetch(CONFIGURE_SESSION, f"{self._limits.statement_timeout * 1000:.0f}")
 
 
 async def _keep_session_state(connection: Any) -> None:
@@ -176,10 +182,10 @@ async def _keep_session_state(connection: Any) -> None:
 
 
 RETRY_INTERVAL: Final = 0.1  # seconds between two attempts to connect
-MAX_IDLE: Final = 60.0  # seconds before an idle connection is closed; less than the timeouts of network devices
+MAX_IDLE_SECONDS: Final = 60.0  # then an idle connection is closed; less than the timeouts of network devices
 
 #: After these errors a connection may still be busy, or its server is read-only: it is not used again.
-UNUSABLE: Final = (
+UNUSABLE_CONNECTION_ERRORS: Final = (
     TimeoutError,
     asyncio.CancelledError,
     asyncpg.InternalClientError,
@@ -188,7 +194,7 @@ UNUSABLE: Final = (
 
 # A commit must be on disk before it is acknowledged: `off` is the only value of `synchronous_commit` that does not wait
 # for that. Every query has an index: tables without statistics must not be scanned, and plans are cached.
-SETTINGS: Final = """
+CONFIGURE_SESSION: Final = """
 SELECT set_config('application_name', 'antiphon', false),
     set_config('statement_timeout', $1, false),
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on'

@@ -15,7 +15,7 @@ from antiphon.errors import ConfigError, StorageUnavailable
 #: All exceptions of a query. A `TimeoutError` is an `OSError` too.
 FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 #: The connection is lost, or its server is now read-only: the query can be repeated on a new connection.
-DISCONNECTED: Final = (
+DISCONNECT_ERRORS: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -27,7 +27,7 @@ DISCONNECTED: Final = (
     ConnectionError,
 )
 #: No connection is available at the moment.
-UNREACHABLE: Final = (
+UNREACHABLE_ERRORS: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -36,7 +36,7 @@ UNREACHABLE: Final = (
 #: One entry of a batch is invalid: a value does not fit, or a unique key exists already.
 ENTRY_ERRORS: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, asyncpg.UniqueViolationError)
 #: Stored data cannot be read.
-DAMAGED: Final = (asyncpg.InternalServerError, asyncpg.PostgresSystemError)
+DAMAGE_ERRORS: Final = (asyncpg.InternalServerError, asyncpg.PostgresSystemError)
 
 
 def storage_unavailable(error: BaseException) -> StorageUnavailable:

@@ -10,7 +10,7 @@ def index_key(id: str) -> bytes:
     """The index key of an item or call id. An index accepts at most 2,700 bytes, so a long id is cut and a digest is
     appended. A key that was not cut is always shorter than one that was."""
     key = id.encode()
-    return key if len(key) < LONGEST_KEY else key[: LONGEST_KEY - 32] + sha256(key).digest()
+    return key if len(key) < MAX_KEY_LENGTH else key[: MAX_KEY_LENGTH - 32] + sha256(key).digest()
 
 
-LONGEST_KEY: Final = 512
+MAX_KEY_LENGTH: Final = 512

@@ -44,7 +44,7 @@ class Listener:
         while True:
             with contextlib.suppress(*FAILURES):
                 await self._listen()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(RECONNECT_INTERVAL)
 
     async def _listen(self) -> None:
         connection = await self._connections.connect()
@@ -55,7 +55,7 @@ class Listener:
             self._changes.notify_all()
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(disconnected.wait(), IDLE)
+                    await asyncio.wait_for(disconnected.wait(), HEALTH_CHECK_INTERVAL)
                 await connection.fetch("SELECT 1")  # fails if the connection is lost or stalled
         finally:
             connection.terminate()
@@ -79,5 +79,5 @@ def parse_payload(payload: str) -> tuple[str, ChangeKey]:
 
 CHANNEL: Final = "antiphon"
 QUEUE_KEY: Final = "queue"  # other keys are longer
-PAUSE: Final = 0.2  # before the next attempt
-IDLE: Final = 20.0
+RECONNECT_INTERVAL: Final = 0.2  # seconds
+HEALTH_CHECK_INTERVAL: Final = 20.0  # seconds

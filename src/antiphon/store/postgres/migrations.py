@@ -11,31 +11,32 @@ from typing import Any, Final
 from antiphon.errors import ConfigError
 
 #: Seconds for a migration of a large table, or for waiting until another gateway has finished it.
-MIGRATION_LIMIT: Final = 600.0
+MIGRATION_TIMEOUT: Final = 600.0
 
 
-async def migrate(connection: Any, *, steps: int | None = None) -> None:
-    """Migrates the tables to the newest version, or to version `steps`. Writes nothing if they are up to date, so that
+async def migrate(connection: Any, *, target_version: int | None = None) -> None:
+    """Migrates the tables to the newest version, or to `target_version`. Writes nothing if they are up to date, so that
     a user without the right to create tables can use existing ones."""
-    target = len(MIGRATIONS) if steps is None else steps
-    if await _version(connection) == target:
+    if target_version is None:
+        target_version = len(MIGRATIONS)
+    if await _schema_version(connection) == target_version:
         return
     # Read committed: after waiting for the lock, the changes of the other gateway must be visible.
     async with connection.transaction(isolation="read_committed"):
-        await connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_LIMIT * 1000:.0f}")
-        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_ID, timeout=MIGRATION_LIMIT)
-        version = await _version(connection)
-        if version > target:
+        await connection.execute(f"SET LOCAL statement_timeout = {MIGRATION_TIMEOUT * 1000:.0f}")
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK_ID, timeout=MIGRATION_TIMEOUT)
+        version = await _schema_version(connection)
+        if version > target_version:
             raise ConfigError(
                 f"[store] url: the tables of this database have version {version}, expected at most "
-                f"{target}; upgrade Antiphon, or use another database"
+                f"{target_version}; upgrade Antiphon, or use another database"
             )
-        for number, step in enumerate(MIGRATIONS[version:target], version + 1):
-            await connection.execute(step, timeout=MIGRATION_LIMIT)
+        for number, migration in enumerate(MIGRATIONS[version:target_version], version + 1):
+            await connection.execute(migration, timeout=MIGRATION_TIMEOUT)
             await connection.execute("INSERT INTO antiphon_schema (version) VALUES ($1)", number)
 
 
-async def _version(connection: Any) -> int:
+async def _schema_version(connection: Any) -> int:
     # Not `to_regclass`: it may use a cached result from before the lock.
     if not await connection.fetchval(HAS_TABLES):
         return 0

@@ -21,7 +21,7 @@ class SaveResponse(Struct, frozen=True):
     keys: list[tuple[int, bytes]]
 
     @property
-    def name(self) -> tuple[bytes, bytes]:
+    def row_key(self) -> tuple[bytes, bytes]:
         return self.row[:2]
 
     @property
@@ -50,7 +50,7 @@ def save_columns(saves: Sequence[SaveResponse]) -> Iterator[Sequence[Any]]:
     """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its
     response."""
     yield from zip(*(save.row for save in saves), strict=True)
-    keys = [(*save.name, *key) for save in saves for key in save.keys]
+    keys = [(*save.row_key, *key) for save in saves for key in save.keys]
     yield from zip(*keys, strict=True) if keys else ((), (), (), ())
 
 
@@ -61,11 +61,11 @@ UNLESS_INDEXED: Final = f"""
     WHERE old.owner = response.owner AND old.kind = {ITEM} AND old.id = key.id AND old.seq <> response.seq
 ))
 """
-KIND: Final = f"CASE key.kind WHEN {ITEM_ONCE} THEN {ITEM} ELSE key.kind END"
+STORED_KIND: Final = f"CASE key.kind WHEN {ITEM_ONCE} THEN {ITEM} ELSE key.kind END"
 
 # One statement, hence one transaction. A replaced response keeps its number, and index keys that it no longer has are
 # removed. `xmax` is not 0 if the row existed before.
-SAVE: Final = f"""
+SAVE_RESPONSES: Final = f"""
 WITH saved AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
     SELECT * FROM unnest(
@@ -75,7 +75,7 @@ WITH saved AS (
         status = excluded.status, head = excluded.head, input = excluded.input, output = excluded.output
     RETURNING seq, owner, id, xmax <> 0 AS replaced
 ), keys AS (
-    SELECT response.seq, response.owner, {KIND} AS kind, key.id FROM saved AS response
+    SELECT response.seq, response.owner, {STORED_KIND} AS kind, key.id FROM saved AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
         ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
 ), added AS (

@@ -17,11 +17,11 @@ from antiphon.store.interface import Excerpt, ResponseRecord, StoredTurn, StoreS
 from antiphon.store.keys import CALL, ITEM
 from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import ConnectionLimits, Connections
-from antiphon.store.postgres.conversations import ADD, PostgresConversations, entry_columns
-from antiphon.store.postgres.faults import DAMAGED
+from antiphon.store.postgres.conversations import ADD_ENTRIES, PostgresConversations, entry_columns
+from antiphon.store.postgres.faults import DAMAGE_ERRORS
 from antiphon.store.postgres.index_keys import index_key
 from antiphon.store.postgres.listener import CHANNEL, Listener
-from antiphon.store.postgres.response_rows import SAVE, SaveResponse, index_keys, response_row, save_columns
+from antiphon.store.postgres.response_rows import SAVE_RESPONSES, SaveResponse, index_keys, response_row, save_columns
 from antiphon.store.postgres.usage import PostgresUsage
 from antiphon.store.postgres.work import PostgresWork
 
@@ -31,9 +31,9 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._saves = BatchWriter(self._save)
-        self._enqueues = BatchWriter(self._enqueue)
-        self._appends = BatchWriter(self._append)
+        self._save_writer = BatchWriter(self._write_saves)
+        self._enqueue_writer = BatchWriter(self._write_enqueues)
+        self._append_writer = BatchWriter(self._write_appends)
         self._changes = Changes()
         self._origin = secrets.token_hex(8)
         self._listener = Listener(connections, self._changes, self._origin)
@@ -57,12 +57,12 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
     ) -> None:
         save = SaveResponse(response_row(owner, record), index_keys(item_ids, call_ids))
         if addition is None:
-            await self._saves.submit(save)
+            await self._save_writer.submit(save)
         else:
-            await self._save_and_add(save, addition)
+            await self._save_with_addition(save, addition)
 
     async def get(self, owner: str, id: str) -> ResponseRecord | None:
-        rows = await self._connections.fetch(GET, owner.encode(), id.encode())
+        rows = await self._connections.fetch(SELECT_RESPONSE, owner.encode(), id.encode())
         if not rows:
             return None
         previous, created_at, status, head, input, output = rows[0]
@@ -77,29 +77,31 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         )
 
     async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        rows = await self._connections.fetch(CHAIN, owner.encode(), id.encode(), limit, drops_oldest)
-        for size, left_out, content in rows:
-            return Excerpt(content=content or b"", size=size, left_out=left_out)
+        rows = await self._connections.fetch(SELECT_CHAIN, owner.encode(), id.encode(), limit, drops_oldest)
+        for size, omitted_count, content in rows:
+            return Excerpt(content=content or b"", size=size, omitted_count=omitted_count)
         return None
 
     async def delete(self, owner: str, id: str) -> bool:
-        deleted = bool(await self._connections.fetch(DELETE, owner.encode(), id.encode(), self._payload(id)))
+        is_deleted = bool(
+            await self._connections.fetch(DELETE_RESPONSE, owner.encode(), id.encode(), self._payload(id))
+        )
         self._notify(id)
-        return deleted
+        return is_deleted
 
     async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
-        return await self._find(FIND_ITEMS, owner, item_ids)
+        return await self._find_numbers(FIND_ITEMS, owner, item_ids)
 
     async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
-        return await self._find(FIND_CALLS, owner, call_ids)
+        return await self._find_numbers(FIND_CALLS, owner, call_ids)
 
-    async def _find(self, statement: str, owner: str, ids: Sequence[str]) -> dict[str, int]:
+    async def _find_numbers(self, statement: str, owner: str, ids: Sequence[str]) -> dict[str, int]:
         ids_of_keys = {index_key(id): id for id in ids}
         rows = await self._connections.fetch(statement, owner.encode(), list(ids_of_keys))
         return {ids_of_keys[key]: seq for key, seq in rows}
 
     async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
-        for id, input, output in await self._connections.fetch(TURN, number, owner.encode()):
+        for id, input, output in await self._connections.fetch(SELECT_TURN, number, owner.encode()):
             return StoredTurn(id=id.decode(), input=input, output=output)
         return None
 
@@ -107,59 +109,61 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
     ) -> list[bytes]:
         keys = [index_key(id) for id in item_ids], [index_key(id) for id in call_ids]
-        return [row[0] for row in await self._connections.fetch(OUTPUTS_WITH, owner.encode(), ITEM, CALL, *keys, limit)]
+        return [
+            row[0] for row in await self._connections.fetch(SELECT_OUTPUTS, owner.encode(), ITEM, CALL, *keys, limit)
+        ]
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
-        [[count]] = await self._connections.fetch(PRUNE, before, keep, step)
+        [[count]] = await self._connections.fetch(PRUNE_RESPONSES, before, keep, step)
         return int(count)
 
     async def stats(self) -> StoreStats:
-        [row] = await self._connections.fetch_long_running(STATS)
+        [row] = await self._connections.fetch_long_running(SELECT_STATS)
         return StoreStats(**dict(row))
 
     async def verify(self) -> list[str]:
-        findings: list[str] = []
-        for query, finding in VERIFY:
+        problems: list[str] = []
+        for query, description in PROBLEM_QUERIES:
             try:
                 [[count]] = await self._connections.fetch_long_running(query)
             except StorageUnavailable as error:
-                if not isinstance(error.__cause__, DAMAGED):
+                if not isinstance(error.__cause__, DAMAGE_ERRORS):
                     raise
-                findings.append(f"error of the database: {error.__cause__}")
+                problems.append(f"error of the database: {error.__cause__}")
             else:
                 if count:
-                    findings.append(f"{count} {finding}")
-        return findings
+                    problems.append(f"{count} {description}")
+        return problems
 
     async def close(self) -> None:
         await self._listener.stop()
-        await self._saves.stop()
-        await self._enqueues.stop()
-        await self._appends.stop()
+        await self._save_writer.drain()
+        await self._enqueue_writer.drain()
+        await self._append_writer.drain()
         await self._connections.close()
 
-    async def _save(self, saves: Sequence[SaveResponse]) -> list[None]:
-        await self._connections.fetch_unwrapped(SAVE, *save_columns(saves))
+    async def _write_saves(self, saves: Sequence[SaveResponse]) -> list[None]:
+        await self._connections.fetch_unwrapped(SAVE_RESPONSES, *save_columns(saves))
         return [None] * len(saves)
 
-    async def _save_and_add(self, save: SaveResponse, addition: ConversationAddition) -> None:
+    async def _save_with_addition(self, save: SaveResponse, addition: ConversationAddition) -> None:
         columns, entries = list(save_columns([save])), entry_columns(addition.entries)
 
-        async def save_and_add(connection: Any) -> None:
-            await connection.fetch(SAVE, *columns)
-            await connection.fetch(ADD, save.row[0], addition.conversation.encode(), *entries)
+        async def save_with_addition(connection: Any) -> None:
+            await connection.fetch(SAVE_RESPONSES, *columns)
+            await connection.fetch(ADD_ENTRIES, save.row[0], addition.conversation_id.encode(), *entries)
 
-        await self._connections.run_transaction(save_and_add)
+        await self._connections.run_transaction(save_with_addition)
 
 
-GET: Final = (
+SELECT_RESPONSE: Final = (
     "SELECT previous, created_at, status, head, input, output FROM antiphon_responses WHERE owner = $1 AND id = $2"
 )
 
 # LIMIT makes each step look up one row. Contents are read last, and only those that fit: `octet_length` does not read
 # them. A chain without a first response gives no row, and neither does a cycle. The walk ends in a cycle too: it marks
 # the row at steps 1, 2, 4, 8… and stops when it reaches the mark again.
-CHAIN: Final = r"""
+SELECT_CHAIN: Final = r"""
 WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
     SELECT seq, previous, 1::bigint, 0::bigint, octet_length(input)::bigint + octet_length(output) + 2
     FROM antiphon_responses WHERE owner = $1 AND id = $2
@@ -178,7 +182,7 @@ FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NU
 """
 
 # The row of the work is locked first, as in all statements that lock both; its runner is notified.
-DELETE: Final = f"""
+DELETE_RESPONSE: Final = f"""
 WITH work AS MATERIALIZED (
     SELECT FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
     WHERE owner = $1 AND response.id = $2 FOR UPDATE OF work
@@ -197,9 +201,9 @@ SELECT id, min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = {CALL} AN
 GROUP BY id HAVING count(*) = 1
 """
 
-TURN: Final = "SELECT id, input, output FROM antiphon_responses WHERE seq = $1 AND owner = $2"
+SELECT_TURN: Final = "SELECT id, input, output FROM antiphon_responses WHERE seq = $1 AND owner = $2"
 
-OUTPUTS_WITH: Final = """
+SELECT_OUTPUTS: Final = """
 SELECT output FROM antiphon_responses JOIN (
     SELECT seq, sum(octet_length(output)) OVER (ORDER BY seq DESC) AS total FROM antiphon_responses WHERE seq IN (
         SELECT min(seq) FROM antiphon_found_by WHERE owner = $1 AND kind = $2 AND id = ANY($4::bytea[]) GROUP BY id
@@ -209,9 +213,9 @@ SELECT output FROM antiphon_responses JOIN (
 ) AS sized USING (seq) WHERE total <= $6::bigint ORDER BY seq
 """
 
-PRUNE: Final = "SELECT antiphon_prune($1, $2, $3)"
+PRUNE_RESPONSES: Final = "SELECT antiphon_prune($1, $2, $3)"
 
-STATS: Final = """
+SELECT_STATS: Final = """
 SELECT count(*) AS responses, count(DISTINCT owner) AS owners,
     (SELECT count(*) FROM (SELECT DISTINCT owner, id FROM antiphon_found_by WHERE kind = 0) AS items) AS items,
     (SELECT count(*) FROM antiphon_conversations) AS conversations,
@@ -225,7 +229,7 @@ FROM antiphon_responses
 """
 
 # Each query counts problems. A digest reads the whole value, so it finds values that cannot be read.
-VERIFY: Final = (
+PROBLEM_QUERIES: Final = (
     (
         "SELECT count(*) FROM antiphon_responses "
         "WHERE octet_length(sha256(head) || sha256(input) || sha256(output)) <> 96",

@@ -17,10 +17,10 @@ class PostgresUsage:
     async def add_usage(self, rows: Sequence[UsageRow]) -> None:
         if rows:
             # Sorted, so that two gateways that add to the same rows cannot deadlock.
-            await self._connections.fetch(ADD, *map(list, zip(*sorted(map(usage_to_columns, rows)), strict=True)))
+            await self._connections.fetch(ADD_ROWS, *map(list, zip(*sorted(map(usage_to_columns, rows)), strict=True)))
 
     async def get_usage(self, *, since: int, until: int, owner: str | None = None) -> list[UsageRow]:
-        rows = await self._connections.fetch(ROWS, since, until, None if owner is None else owner.encode())
+        rows = await self._connections.fetch(SELECT_ROWS, since, until, None if owner is None else owner.encode())
         return [usage_from_columns(list(row)) for row in rows]
 
     async def prune_usage(self, *, before: int) -> int:
@@ -28,15 +28,15 @@ class PostgresUsage:
 
 
 COLUMNS: Final = ", ".join(("day", "owner", "model", "upstream", *COUNTER_NAMES))
-ARRAYS: Final = ("integer[]", "bytea[]", "bytea[]", "bytea[]", *("bigint[]" for _ in COUNTER_NAMES))
-ADD: Final = f"""
+ARRAY_TYPES: Final = ("integer[]", "bytea[]", "bytea[]", "bytea[]", *("bigint[]" for _ in COUNTER_NAMES))
+ADD_ROWS: Final = f"""
 INSERT INTO antiphon_usage AS stored ({COLUMNS})
 SELECT {COLUMNS}
-FROM unnest({", ".join(f"${number}::{array}" for number, array in enumerate(ARRAYS, 1))}) AS added ({COLUMNS})
+FROM unnest({", ".join(f"${number}::{type}" for number, type in enumerate(ARRAY_TYPES, 1))}) AS added ({COLUMNS})
 ON CONFLICT (day, owner, model, upstream) DO UPDATE SET
 {", ".join(f"{name} = stored.{name} + excluded.{name}" for name in COUNTER_NAMES)}
 """
-ROWS: Final = f"""
+SELECT_ROWS: Final = f"""
 SELECT {COLUMNS} FROM antiphon_usage WHERE day BETWEEN $1 AND $2 AND ($3::bytea IS NULL OR owner = $3)
 ORDER BY day, owner, model, upstream
 """

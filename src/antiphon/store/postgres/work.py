@@ -17,10 +17,10 @@ from antiphon.store.conversations import ConversationAddition
 from antiphon.store.event_batches import EventBatch, events_to_append, pack_events, unpack_events_after
 from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import Connections
-from antiphon.store.postgres.conversations import ADD, entry_columns
+from antiphon.store.postgres.conversations import ADD_ENTRIES, entry_columns
 from antiphon.store.postgres.listener import CHANNEL, Listener, notification_payload
 from antiphon.store.postgres.response_rows import (
-    KIND,
+    STORED_KIND,
     UNLESS_INDEXED,
     SaveResponse,
     index_keys,
@@ -35,17 +35,17 @@ class PostgresWork:
     """The `WorkStore` part of the PostgreSQL store."""
 
     _connections: Connections
-    _enqueues: BatchWriter[Enqueue, None]
-    _appends: BatchWriter[Append, int | None]
+    _enqueue_writer: BatchWriter[Enqueue, None]
+    _append_writer: BatchWriter[Append, int | None]
     _changes: Changes
     _listener: Listener
     _origin: str
 
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
-        await self._enqueues.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
+        await self._enqueue_writer.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
 
     async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
-        rows = await self._connections.fetch(CLAIM, runner.encode(), float(lease), max(0, limit))
+        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit))
         return [
             Work(
                 owner=owner.decode(),
@@ -59,7 +59,7 @@ class PostgresWork:
         ]
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
-        rows = await self._connections.fetch(RENEW, runner.encode(), float(lease), [id.encode() for id in ids])
+        rows = await self._connections.fetch(RENEW_LEASES, runner.encode(), float(lease), [id.encode() for id in ids])
         return {id.decode(): "cancelled" if is_cancelled else "held" for id, is_cancelled in rows}
 
     async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
@@ -67,7 +67,7 @@ class PostgresWork:
             append = Append(
                 runner.encode(), id.encode(), events, pack_events(first, events), status.encode(), self._payload(id)
             )
-            next_event = await self._appends.submit(append)
+            next_event = await self._append_writer.submit(append)
             if next_event is None or next_event == first:
                 return next_event is not None
             first, events = next_event, events_to_append(first, events, next_event)
@@ -97,7 +97,7 @@ class PostgresWork:
                 batch.content,
                 self._payload(record.id),
             )
-            rows = await self._finish(arguments, addition)
+            rows = await self._write_finish(arguments, addition)
             self._notify(record.id)
             if not rows:
                 return False
@@ -107,7 +107,7 @@ class PostgresWork:
             first, events = next_event, events_to_append(first, events, next_event)
 
     async def release(self, runner: str, ids: Sequence[str]) -> None:
-        await self._connections.fetch(RELEASE, runner.encode(), [id.encode() for id in ids], self._payload(None))
+        await self._connections.fetch(RELEASE_LEASES, runner.encode(), [id.encode() for id in ids], self._payload(None))
         self._notify(None)
 
     async def cancel(
@@ -115,7 +115,7 @@ class PostgresWork:
     ) -> Literal["unknown", "ended", "cancelled", "requested"]:
         row = (None,) * 6 if cancelled is None else response_row(owner, cancelled)[2:]
         rows = await self._connections.fetch(
-            CANCEL, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id)
+            CANCEL_WORK, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id)
         )
         self._notify(id)
         if not rows:
@@ -140,47 +140,49 @@ class PostgresWork:
 
     async def wait_for_change(self, id: str | None, timeout: float, since: int | None = None) -> None:
         self._listener.start()
-        await self._changes.wait(_key(id), min(timeout, LONGEST_WAIT), since)
+        await self._changes.wait(_change_key(id), min(timeout, MAX_WAIT), since)
 
     async def queue_stats(self) -> QueueStats:
-        [row] = await self._connections.fetch(QUEUE)
+        [row] = await self._connections.fetch(SELECT_QUEUE_STATS)
         return QueueStats(**dict(row))
 
-    async def _enqueue(self, enqueues: Sequence[Enqueue]) -> list[None]:
+    async def _write_enqueues(self, enqueues: Sequence[Enqueue]) -> list[None]:
         requests = [enqueue.request for enqueue in enqueues]
-        await self._connections.fetch_unwrapped(ENQUEUE, *save_columns(enqueues), requests, self._payload(None))
+        await self._connections.fetch_unwrapped(ENQUEUE_WORK, *save_columns(enqueues), requests, self._payload(None))
         self._notify(None)
         return [None] * len(enqueues)
 
-    async def _append(self, appends: Sequence[Append]) -> list[int | None]:
+    async def _write_appends(self, appends: Sequence[Append]) -> list[int | None]:
         """Returns, for each append, the next event number before it, or None if the runner does not hold the work. The
         events were saved if that number is their first."""
-        rows = await self._connections.fetch_unwrapped(APPEND, *zip(*(append.row for append in appends), strict=True))
+        rows = await self._connections.fetch_unwrapped(
+            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True)
+        )
         for append in appends:
             self._notify(append.id.decode())
         next_events = {id: next_event for id, next_event, _ in rows}
         return [next_events.get(append.id) for append in appends]
 
-    async def _finish(self, arguments: tuple[Any, ...], addition: ConversationAddition | None) -> list[Any]:
+    async def _write_finish(self, arguments: tuple[Any, ...], addition: ConversationAddition | None) -> list[Any]:
         if addition is None:
-            return await self._connections.fetch(FINISH, *arguments)
-        id, columns = addition.conversation.encode(), entry_columns(addition.entries)
+            return await self._connections.fetch(FINISH_WORK, *arguments)
+        conversation_id, columns = addition.conversation_id.encode(), entry_columns(addition.entries)
 
         async def finish_and_add(connection: Any) -> list[Any]:
-            rows: list[Any] = await connection.fetch(FINISH, *arguments)
+            rows: list[Any] = await connection.fetch(FINISH_WORK, *arguments)
             for owner, next_event in rows:
-                if next_event == arguments[FIRST_INDEX]:
-                    await connection.fetch(ADD, owner, id, *columns)
+                if next_event == arguments[FIRST_EVENT_ARGUMENT]:
+                    await connection.fetch(ADD_ENTRIES, owner, conversation_id, *columns)
             return rows
 
         return await self._connections.run_transaction(finish_and_add)
 
     def _notify(self, id: str | None) -> None:
         """Notifies this process; PostgreSQL notifies the others."""
-        self._changes.notify(_key(id))
+        self._changes.notify(_change_key(id))
 
     def _payload(self, id: str | None) -> str:
-        return notification_payload(self._origin, _key(id))
+        return notification_payload(self._origin, _change_key(id))
 
 
 class Enqueue(SaveResponse, frozen=True):
@@ -204,7 +206,7 @@ class Append(Struct, frozen=True):
     payload: str
 
     @property
-    def name(self) -> bytes:
+    def row_key(self) -> bytes:
         return self.id
 
     @property
@@ -226,16 +228,16 @@ class Append(Struct, frozen=True):
         )
 
 
-def _key(id: str | None) -> ChangeKey:
+def _change_key(id: str | None) -> ChangeKey:
     """The key of a response in notifications, whose payload is too short for long ids."""
     return None if id is None else sha256(id.encode()).hexdigest()
 
 
-LONGEST_WAIT: Final = 1.0  # limits the delay if a notification is lost
+MAX_WAIT: Final = 1.0  # limits the delay if a notification is lost
 MAX_EVENT_NUMBER: Final = 2**62
 IS_FREE: Final = "(held_until IS NULL OR held_until <= clock_timestamp())"
 
-ENQUEUE: Final = f"""
+ENQUEUE_WORK: Final = f"""
 WITH saved AS (
     INSERT INTO antiphon_responses (owner, id, previous, created_at, status, head, input, output)
     SELECT * FROM unnest(
@@ -244,7 +246,7 @@ WITH saved AS (
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq, owner, id
 ), keys AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id)
-    SELECT response.seq, response.owner, {KIND}, key.id FROM saved AS response
+    SELECT response.seq, response.owner, {STORED_KIND}, key.id FROM saved AS response
     JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
         ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
     ON CONFLICT DO NOTHING
@@ -254,7 +256,7 @@ WITH saved AS (
 )
 SELECT pg_notify('{CHANNEL}', $14) FROM saved LIMIT 1
 """
-CLAIM: Final = f"""
+CLAIM_WORK: Final = f"""
 WITH free AS MATERIALIZED (
     SELECT seq FROM antiphon_work WHERE NOT has_ended AND {IS_FREE} ORDER BY seq LIMIT $3 FOR UPDATE SKIP LOCKED
 ), claimed AS (
@@ -266,23 +268,23 @@ WITH free AS MATERIALIZED (
 SELECT owner, claimed.id, attempt, next_event, is_cancelled, request
 FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
 """
-SELECT_OWN: Final = """
+SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE
 """
-RENEW: Final = f"""
-WITH own AS MATERIALIZED ({SELECT_OWN.format("$3")})
+RENEW_LEASES: Final = f"""
+WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$3")})
 UPDATE antiphon_work AS work SET held_until = clock_timestamp() + make_interval(secs => $2)
 FROM own WHERE work.seq = own.seq RETURNING id, is_cancelled
 """
-RELEASE: Final = f"""
-WITH own AS MATERIALIZED ({SELECT_OWN.format("$2")}), released AS (
+RELEASE_LEASES: Final = f"""
+WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$2")}), released AS (
     UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
 )
 SELECT pg_notify('{CHANNEL}', $3) FROM own LIMIT 1
 """
 
 # Work of another runner gives no row. A repeated append gives another `next_event` and saves nothing.
-APPEND: Final = f"""
+APPEND_EVENTS: Final = f"""
 WITH appended AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::text[]
@@ -306,8 +308,8 @@ SELECT id, next_event, pg_notify('{CHANNEL}', payload) FROM own
 """
 
 # Returns the owner and the next event number before it; nulls if the same call succeeded before.
-FIRST_INDEX: Final = 10  # position of `first` in the arguments
-FINISH: Final = f"""
+FIRST_EVENT_ARGUMENT: Final = 10  # position of `first` in the arguments
+FINISH_WORK: Final = f"""
 WITH own AS MATERIALIZED (
     SELECT seq, next_event FROM antiphon_work WHERE id = $2 AND runner = $1 AND NOT has_ended FOR UPDATE
 ), fresh AS MATERIALIZED (
@@ -323,7 +325,7 @@ WITH own AS MATERIALIZED (
     SET previous = $3, created_at = $4, status = $5, head = $6, input = $7, output = $8
     FROM fresh WHERE response.seq = fresh.seq
 ), keys AS MATERIALIZED (
-    SELECT response.seq, response.owner, {KIND} AS kind, key.id
+    SELECT response.seq, response.owner, {STORED_KIND} AS kind, key.id
     FROM fresh JOIN antiphon_responses AS response USING (seq)
     JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id) ON {UNLESS_INDEXED}
 ), added AS (
@@ -341,7 +343,7 @@ SELECT NULL, NULL FROM antiphon_work WHERE id = $2 AND runner = $1 AND has_ended
 """
 
 # `is_over`: whether the work has ended now; null if there is no unfinished work.
-CANCEL: Final = f"""
+CANCEL_WORK: Final = f"""
 WITH response AS MATERIALIZED (
     SELECT seq FROM antiphon_responses WHERE owner = $1 AND id = $2
 ), open AS MATERIALIZED (
@@ -378,7 +380,7 @@ LEFT JOIN LATERAL (
 WHERE owner = $1 AND id = $2 ORDER BY batch.first
 """
 # Runners call this often: of all open work, only the oldest response is read.
-QUEUE: Final = f"""
+SELECT_QUEUE_STATS: Final = f"""
 SELECT waiting, running,
     (SELECT created_at FROM antiphon_responses AS response WHERE response.seq = open.oldest) AS oldest_waiting
 FROM (

@@ -27,7 +27,7 @@ class ChangeWatcher:
     def __init__(self, readers: ReaderThreads, changes: Changes) -> None:
         self._readers = readers
         self._changes = changes
-        self._until: dict[ChangeKey, float] = {}
+        self._watch_deadlines: dict[ChangeKey, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -36,7 +36,7 @@ class ChangeWatcher:
         between."""
         if self._is_stopped:
             raise StorageUnavailable("the storage is closed")
-        self._until[key] = asyncio.get_running_loop().time() + seconds + EXTRA_WATCH_TIME
+        self._watch_deadlines[key] = asyncio.get_running_loop().time() + seconds + EXTRA_WATCH_TIME
         if self._task is None:
             self._task = asyncio.create_task(self._poll())
 
@@ -53,12 +53,12 @@ class ChangeWatcher:
         previous_states: dict[ChangeKey, Any] = {}
         try:
             while keys := self._watched_keys():
-                current: dict[ChangeKey, Any] = {}
+                current_states: dict[ChangeKey, Any] = {}
                 with contextlib.suppress(
                     StorageUnavailable
                 ):  # waiting tasks are woken and get the error from their own query
-                    current = await self._readers.run(partial(_states, keys=keys))
-                states = {key: current.get(key) for key in keys}
+                    current_states = await self._readers.run_query(partial(_select_states, keys=keys))
+                states = {key: current_states.get(key) for key in keys}
                 for key, state in states.items():
                     if key not in previous_states or previous_states[key] != state:
                         self._changes.notify(key)
@@ -69,24 +69,24 @@ class ChangeWatcher:
 
     def _watched_keys(self) -> list[ChangeKey]:
         now = asyncio.get_running_loop().time()
-        self._until = {key: until for key, until in self._until.items() if until > now}
-        return list(self._until)
+        self._watch_deadlines = {key: deadline for key, deadline in self._watch_deadlines.items() if deadline > now}
+        return list(self._watch_deadlines)
 
 
-def _states(cursor: apsw.Cursor, keys: Iterable[ChangeKey]) -> dict[ChangeKey, Any]:
+def _select_states(cursor: apsw.Cursor, keys: Iterable[ChangeKey]) -> dict[ChangeKey, Any]:
     """Returns, for each key, columns that differ after any change."""
     ids = msgspec.json.encode([key.encode().hex() for key in keys if key is not None]).decode()
-    rows = msgspec.json.decode(fetch(cursor, STATES, ids)[0][0])
+    rows = msgspec.json.decode(fetch(cursor, SELECT_STATES, ids)[0][0])
     states: dict[ChangeKey, Any] = {bytes.fromhex(id).decode(): state for id, *state in rows}
     if None in keys:
-        states[None] = fetch(cursor, WAITING)
+        states[None] = fetch(cursor, SELECT_QUEUE_STATE)
     return states
 
 
 POLL_INTERVAL: Final = 0.15
 EXTRA_WATCH_TIME: Final = 2.0
-STATES: Final = """
+SELECT_STATES: Final = """
     SELECT json_group_array(json_array(hex(w.id), next_event, is_cancelled, has_ended, hex(status)))
     FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
 """
-WAITING: Final = "SELECT count(*), max(seq) FROM work WHERE has_ended = 0 AND held_until IS NULL"
+SELECT_QUEUE_STATE: Final = "SELECT count(*), max(seq) FROM work WHERE has_ended = 0 AND held_until IS NULL"

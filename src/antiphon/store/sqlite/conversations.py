@@ -25,49 +25,62 @@ class SqliteConversations:
         self, owner: str, conversation: StoredConversation, entries: Sequence[ConversationEntry]
     ) -> None:
         row = (owner.encode(), conversation.id.encode(), conversation.created_at, conversation.metadata)
-        await self._writer.run(partial(_create, row=row, entries=entries))
+        await self._writer.run_write(partial(_create_conversation, row=row, entries=entries))
 
     async def get_conversation(self, owner: str, id: str) -> StoredConversation | None:
-        return await self._readers.run(partial(_conversation, statement=GET, bindings=(owner.encode(), id.encode())))
+        return await self._readers.run_query(
+            partial(_fetch_conversation, statement=SELECT_CONVERSATION, bindings=(owner.encode(), id.encode()))
+        )
 
     async def update_conversation(self, owner: str, id: str, metadata: bytes) -> StoredConversation | None:
         bindings = (metadata, owner.encode(), id.encode())
-        return await self._writer.run(partial(_conversation, statement=UPDATE, bindings=bindings))
+        return await self._writer.run_write(
+            partial(_fetch_conversation, statement=UPDATE_CONVERSATION, bindings=bindings)
+        )
 
     async def delete_conversation(self, owner: str, id: str) -> bool:
-        return await self._writer.run(
-            partial(_delete, statement=DELETE, bindings=(owner.encode(), id.encode())), deletes=True
+        return await self._writer.run_write(
+            partial(_delete_rows, statement=DELETE_CONVERSATION, bindings=(owner.encode(), id.encode())),
+            is_deletion=True,
         )
 
     async def add_entries(self, owner: str, id: str, entries: Sequence[ConversationEntry]) -> bool:
-        return await self._writer.run(partial(append_entries, owner=owner.encode(), id=id.encode(), entries=entries))
+        return await self._writer.run_write(
+            partial(append_entries, owner=owner.encode(), id=id.encode(), entries=entries)
+        )
 
     async def list_entries(
         self, owner: str, id: str, *, after: str | None, order: Literal["asc", "desc"], limit: int
     ) -> EntryPage | None:
         after_id = None if after is None else after.encode()
-        return await self._readers.run(
-            partial(_page, owner=owner.encode(), id=id.encode(), after=after_id, order=order, limit=limit)
+        return await self._readers.run_query(
+            partial(_select_page, owner=owner.encode(), id=id.encode(), after=after_id, order=order, limit=limit)
         )
 
     async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        query = partial(_all, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
-        return await self._readers.run(query)
+        query = partial(
+            _select_all_entries, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest
+        )
+        return await self._readers.run_query(query)
 
     async def get_entry(self, owner: str, id: str, item_id: str) -> ConversationEntry | None:
-        return await self._readers.run(partial(_entry, owner=owner.encode(), id=id.encode(), item_id=item_id))
+        return await self._readers.run_query(
+            partial(_select_entry, owner=owner.encode(), id=id.encode(), item_id=item_id)
+        )
 
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
         bindings = (owner.encode(), id.encode(), item_id.encode())
-        return await self._writer.run(partial(_delete, statement=DELETE_ENTRY, bindings=bindings), deletes=True)
+        return await self._writer.run_write(
+            partial(_delete_rows, statement=DELETE_ENTRY, bindings=bindings), is_deletion=True
+        )
 
     async def prune_conversations(self, *, before: int, step: int = 100) -> int:
-        return await self._writer.run(partial(_prune, before=before, step=step), deletes=True)
+        return await self._writer.run_write(partial(_prune_conversations, before=before, step=step), is_deletion=True)
 
 
 def append_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[ConversationEntry]) -> bool:
     """Appends items, in the writer thread. Returns whether the conversation exists."""
-    for (seq,) in fetch(cursor, TOUCH, owner, id):
+    for (seq,) in fetch(cursor, TOUCH_CONVERSATION, owner, id):
         _insert_entries(cursor, seq, entries)
         return True
     return False
@@ -76,53 +89,57 @@ def append_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequen
 # Writes
 
 
-def _create(cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[ConversationEntry]) -> None:
-    for (seq,) in fetch(cursor, CREATE, *row):
+def _create_conversation(
+    cursor: apsw.Cursor, row: tuple[bytes, bytes, int, bytes], entries: Sequence[ConversationEntry]
+) -> None:
+    for (seq,) in fetch(cursor, INSERT_CONVERSATION, *row):
         _insert_entries(cursor, seq, entries)
 
 
 def _insert_entries(cursor: apsw.Cursor, seq: int, entries: Sequence[ConversationEntry]) -> None:
-    latest = {entry.id: number for number, entry in enumerate(entries)}
-    rows = [(seq, entry.id.encode(), entry.item) for number, entry in enumerate(entries) if latest[entry.id] == number]
+    latest_index = {entry.id: index for index, entry in enumerate(entries)}
+    rows = [
+        (seq, entry.id.encode(), entry.item) for index, entry in enumerate(entries) if latest_index[entry.id] == index
+    ]
     # REPLACE deletes existing entries first, so that they move to the end.
     insert_rows(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
 
 
-def _prune(cursor: apsw.Cursor, before: int, step: int) -> int:
-    return len(fetch(cursor, PRUNE, before, step))
+def _prune_conversations(cursor: apsw.Cursor, before: int, step: int) -> int:
+    return len(fetch(cursor, PRUNE_CONVERSATIONS, before, step))
 
 
-def _delete(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:
+def _delete_rows(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:
     return bool(fetch(cursor, statement, *bindings))
 
 
 # Reads
 
 
-def _conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> StoredConversation | None:
+def _fetch_conversation(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> StoredConversation | None:
     for id, created_at, metadata in fetch(cursor, statement, *bindings):
         return StoredConversation(id=id.decode(), created_at=created_at, metadata=metadata)
     return None
 
 
-def _page(
+def _select_page(
     cursor: apsw.Cursor, owner: bytes, id: bytes, after: bytes | None, order: Literal["asc", "desc"], limit: int
 ) -> EntryPage | None:
-    [(exists, sizes, ids, items)] = fetch(cursor, PAGES[order], owner, id, after, limit + 1)
-    if not exists:
+    [(has_conversation, sizes, ids, items)] = fetch(cursor, PAGE_STATEMENTS[order], owner, id, after, limit + 1)
+    if not has_conversation:
         return None
-    entries = _entries(sizes, ids, items) if sizes else []
+    entries = _split_entries(sizes, ids, items) if sizes else []
     return EntryPage(entries=entries[:limit], has_more=len(entries) > limit)
 
 
-def _all(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
-    [(exists, size, left_out, items)] = fetch(cursor, ALL, owner, id, limit, drops_oldest)
-    content = b"" if left_out and not drops_oldest else b"[%b]" % (items or b"")
-    return Excerpt(content=content, size=size or 0, left_out=left_out) if exists else None
+def _select_all_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+    [(has_conversation, size, omitted_count, items)] = fetch(cursor, SELECT_ALL_ENTRIES, owner, id, limit, drops_oldest)
+    content = b"" if omitted_count and not drops_oldest else b"[%b]" % (items or b"")
+    return Excerpt(content=content, size=size or 0, omitted_count=omitted_count) if has_conversation else None
 
 
-def _entries(sizes: str, ids: bytes, items: bytes) -> list[ConversationEntry]:
-    """Splits the concatenated rows of `PAGES`."""
+def _split_entries(sizes: str, ids: bytes, items: bytes) -> list[ConversationEntry]:
+    """Splits the concatenated rows of `PAGE_STATEMENTS`."""
     entries: list[ConversationEntry] = []
     id_end = item_end = 0
     size_pairs = map(int, sizes.split())
@@ -132,33 +149,33 @@ def _entries(sizes: str, ids: bytes, items: bytes) -> list[ConversationEntry]:
     return entries
 
 
-def _entry(cursor: apsw.Cursor, owner: bytes, id: bytes, item_id: str) -> ConversationEntry | None:
-    rows = fetch(cursor, ENTRY, owner, id, item_id.encode())
+def _select_entry(cursor: apsw.Cursor, owner: bytes, id: bytes, item_id: str) -> ConversationEntry | None:
+    rows = fetch(cursor, SELECT_ENTRY, owner, id, item_id.encode())
     return ConversationEntry(id=item_id, item=rows[0][0]) if rows else None
 
 
-SEQ: Final = "SELECT seq FROM conversations WHERE owner = ? AND id = ?"
-TOUCH: Final = "UPDATE conversations SET changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING seq"
-CREATE: Final = """
+SELECT_SEQ: Final = "SELECT seq FROM conversations WHERE owner = ? AND id = ?"
+TOUCH_CONVERSATION: Final = "UPDATE conversations SET changed_at = unixepoch() WHERE owner = ? AND id = ? RETURNING seq"
+INSERT_CONVERSATION: Final = """
     INSERT INTO conversations (owner, id, created_at, metadata, changed_at) VALUES (?1, ?2, ?3, ?4, ?3)
     ON CONFLICT (owner, id) DO NOTHING RETURNING seq
 """
-GET: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
-UPDATE: Final = """
+SELECT_CONVERSATION: Final = "SELECT id, created_at, metadata FROM conversations WHERE owner = ? AND id = ?"
+UPDATE_CONVERSATION: Final = """
     UPDATE conversations SET metadata = ?, changed_at = unixepoch() WHERE owner = ? AND id = ?
     RETURNING id, created_at, metadata
 """
-DELETE: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
-PRUNE: Final = """
+DELETE_CONVERSATION: Final = "DELETE FROM conversations WHERE owner = ? AND id = ? RETURNING seq"
+PRUNE_CONVERSATIONS: Final = """
     DELETE FROM conversations
     WHERE seq IN (SELECT seq FROM conversations WHERE changed_at < ? ORDER BY changed_at LIMIT ?)
     RETURNING seq
 """
 REPLACE_ENTRIES: Final = "INSERT OR REPLACE INTO entries (seq, id, item) VALUES "
-ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SEQ}) AND id = ?"
-DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SEQ}) AND id = ? RETURNING seq"
-# One row, for the reason given at `CHAIN`.
-ALL: Final = """
+SELECT_ENTRY: Final = f"SELECT item FROM entries WHERE seq = ({SELECT_SEQ}) AND id = ?"
+DELETE_ENTRY: Final = f"DELETE FROM entries WHERE seq = ({SELECT_SEQ}) AND id = ? RETURNING seq"
+# One row, for the reason given at `SELECT_CHAIN`.
+SELECT_ALL_ENTRIES: Final = """
     WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
     sized AS (
         SELECT place, sum(length(item) + 1) OVER (ORDER BY place DESC) AS total
@@ -174,17 +191,17 @@ ALL: Final = """
     FROM (SELECT place, total FROM sized ORDER BY place) AS entry CROSS JOIN entries USING (place)
 """
 # One row, likewise. If the item `after` is missing, the page is empty.
-PAGES: Final = {
+PAGE_STATEMENTS: Final = {
     order: f"""
     WITH conversation AS (SELECT seq FROM conversations WHERE owner = ?1 AND id = ?2),
     start AS (
-        SELECT seq, {before} AS place FROM conversation WHERE ?3 IS NULL
+        SELECT seq, {first_place} AS place FROM conversation WHERE ?3 IS NULL
         UNION ALL
         SELECT e.seq, e.place FROM conversation CROSS JOIN entries AS e ON e.seq = conversation.seq AND e.id = ?3
     ),
     page AS (
         SELECT id, item FROM entries AS e
-        WHERE e.seq = (SELECT seq FROM start) AND e.place {after} (SELECT place FROM start)
+        WHERE e.seq = (SELECT seq FROM start) AND e.place {comparison} (SELECT place FROM start)
         ORDER BY e.place {order} LIMIT ?4
     )
     SELECT
@@ -194,5 +211,5 @@ PAGES: Final = {
         CAST(group_concat(item, '') AS BLOB)
     FROM page
     """
-    for order, before, after in (("asc", -1, ">"), ("desc", 2**63 - 1, "<"))
+    for order, first_place, comparison in (("asc", -1, ">"), ("desc", 2**63 - 1, "<"))
 }

@@ -33,15 +33,15 @@ def prepare_file(path: Path, lock_timeout: float) -> None:
             f"{path}: cannot create the file: {error.strerror}; name another file in [store] url"
         ) from error
     except apsw.Error as error:
-        raise _start_error(error, path) from error
+        raise _startup_error(error, path) from error
 
 
-def connect(path: Path, lock_timeout: float, *, only_reads: bool = False) -> apsw.Connection:
+def connect(path: Path, lock_timeout: float, *, is_read_only: bool = False) -> apsw.Connection:
     """Connects to an existing file. `lock_timeout` is how many seconds it waits for the lock of another connection."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, statementcachesize=STATEMENT_CACHE_SIZE)
     try:
         set_lock_timeout(db, lock_timeout)
-        for name, value in (SETTINGS | {"query_only": int(only_reads)}).items():
+        for name, value in (SETTINGS | {"query_only": int(is_read_only)}).items():
             db.pragma(name, value)
             if (actual := db.pragma(name)) != value:
                 raise ConfigError(
@@ -66,9 +66,9 @@ def set_lock_timeout(db: apsw.Connection, lock_timeout: float) -> None:
 def check_version(version: str) -> None:
     """Refuses versions before 3.51.3: they can lose an acknowledged commit if the log restarts while another process
     writes."""
-    if tuple(map(int, version.split("."))) < OLDEST_VERSION:
+    if tuple(map(int, version.split("."))) < MIN_VERSION:
         raise ConfigError(
-            f"SQLite {version} can lose acknowledged writes; expected {'.'.join(map(str, OLDEST_VERSION))} "
+            f"SQLite {version} can lose acknowledged writes; expected {'.'.join(map(str, MIN_VERSION))} "
             "or newer: upgrade the package apsw"
         )
 
@@ -96,26 +96,26 @@ def _migrate_file(path: Path, lock_timeout: float) -> None:
         migrate(db, str(path))
 
 
-def _retry_while_busy(work: Callable[[], T], lock_timeout: float) -> T:
+def _retry_while_busy(operation: Callable[[], T], lock_timeout: float) -> T:
     """Retries while another process has the lock: SQLite does not wait when it switches to a write-ahead log."""
-    end = time.monotonic() + lock_timeout
+    deadline = time.monotonic() + lock_timeout
     while True:
         try:
-            return work()
+            return operation()
         except apsw.BusyError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise
             time.sleep(0.01)
 
 
-def _start_error(error: apsw.Error, path: Path) -> Exception:
-    for kind, message in START_ERROR_MESSAGES:
+def _startup_error(error: apsw.Error, path: Path) -> Exception:
+    for kind, message in STARTUP_ERROR_MESSAGES:
         if isinstance(error, kind):
             return ConfigError(f"{path}: {message}")
     return storage_error(error)
 
 
-OLDEST_VERSION: Final = (3, 51, 3)
+MIN_VERSION: Final = (3, 51, 3)
 STATEMENT_CACHE_SIZE: Final = 256  # enough for the writer, which has one statement for each number of rows
 SETTINGS: Final[dict[str, int | str]] = {
     "journal_mode": "wal",
@@ -135,7 +135,7 @@ ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...],
     (apsw.TooBigError, "the data is too large for the storage"),
 )
 DEFAULT_MESSAGE: Final = "the storage cannot be read or written"
-START_ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
+STARTUP_ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
     (
         (apsw.NotADBError, apsw.CorruptError),
         "not a valid database; restore a copy of the file, or name another file in [store] url",

@@ -13,15 +13,15 @@ import apsw
 from antiphon.errors import ConfigError
 
 
-def migrate(db: apsw.Connection, place: str) -> None:
+def migrate(db: apsw.Connection, path: str) -> None:
     """Migrates the file to the newest version in one transaction. If two processes start together, one of them does
     it."""
-    if _version(db, place) == len(MIGRATIONS):
+    if _schema_version(db, path) == len(MIGRATIONS):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in MIGRATIONS[_version(db, place) :]:
-            db.execute(step)
+        for migration in MIGRATIONS[_schema_version(db, path) :]:
+            db.execute(migration)
         db.pragma("application_id", APPLICATION_ID)
         db.pragma("user_version", len(MIGRATIONS))
         db.execute("COMMIT")
@@ -30,14 +30,14 @@ def migrate(db: apsw.Connection, place: str) -> None:
             db.execute("ROLLBACK")
 
 
-def _version(db: apsw.Connection, place: str) -> int:
-    application, version = db.pragma("application_id"), db.pragma("user_version")
+def _schema_version(db: apsw.Connection, path: str) -> int:
+    application_id, version = db.pragma("application_id"), db.pragma("user_version")
     is_empty = not db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
-    if application != APPLICATION_ID and not (application == version == 0 and is_empty):
-        raise ConfigError(f"{place}: the database belongs to another program; name another file in [store] url")
+    if application_id != APPLICATION_ID and not (application_id == version == 0 and is_empty):
+        raise ConfigError(f"{path}: the database belongs to another program; name another file in [store] url")
     if version > len(MIGRATIONS):
         raise ConfigError(
-            f"{place}: the database has schema version {version}, expected at most {len(MIGRATIONS)}; "
+            f"{path}: the database has schema version {version}, expected at most {len(MIGRATIONS)}; "
             "upgrade Antiphon, or name another file in [store] url"
         )
     return int(version)

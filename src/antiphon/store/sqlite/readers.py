@@ -26,12 +26,12 @@ class ReaderThreads:
         self._loop = loop
         self._queue: SimpleQueue[_QueuedQuery | None] = SimpleQueue()
         self._thread_ends: list[asyncio.Future[None]] = []
-        for number in range(THREADS):
+        for number in range(THREAD_COUNT):
             threading.Thread(
-                target=self._run, args=(number,), name=f"antiphon-store-reader-{number}", daemon=True
+                target=self._run_thread, args=(number,), name=f"antiphon-store-reader-{number}", daemon=True
             ).start()
 
-    def run(self, query: Query[T]) -> asyncio.Future[T]:
+    def run_query(self, query: Query[T]) -> asyncio.Future[T]:
         """Runs a query and returns its result."""
         if self._thread_ends:
             raise StorageUnavailable("the storage is closed")
@@ -42,29 +42,29 @@ class ReaderThreads:
     async def stop(self) -> None:
         """Stops the threads after all queued queries are finished."""
         if not self._thread_ends:
-            self._thread_ends = [self._loop.create_future() for _ in range(THREADS)]
+            self._thread_ends = [self._loop.create_future() for _ in range(THREAD_COUNT)]
             for _ in self._thread_ends:
                 self._queue.put(None)
         await asyncio.shield(asyncio.gather(*self._thread_ends))
 
     # In the threads
 
-    def _run(self, number: int) -> None:
+    def _run_thread(self, number: int) -> None:
         db: apsw.Connection | None = None
         while (queued := self._queue.get()) is not None:
             try:
                 db = db or self._connect()
                 result = queued.query(db.cursor())
             except Exception as error:
-                _close(db)
+                _close_connection(db)
                 db, result = None, storage_error(error)
             self._send_result(queued.future, result)
-        _close(db)
+        _close_connection(db)
         self._send_result(self._thread_ends[number], None)
 
     def _send_result(self, future: asyncio.Future[Any], result: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
-            self._loop.call_soon_threadsafe(_settle, future, result)
+            self._loop.call_soon_threadsafe(_resolve_future, future, result)
 
 
 class _QueuedQuery(NamedTuple):
@@ -72,7 +72,7 @@ class _QueuedQuery(NamedTuple):
     future: asyncio.Future[Any]
 
 
-def _settle(future: asyncio.Future[Any], result: Any) -> None:
+def _resolve_future(future: asyncio.Future[Any], result: Any) -> None:
     if future.done():
         return  # cancelled
     if isinstance(result, Exception):
@@ -81,10 +81,10 @@ def _settle(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result)
 
 
-def _close(db: apsw.Connection | None) -> None:
+def _close_connection(db: apsw.Connection | None) -> None:
     if db is not None:
         with contextlib.suppress(apsw.Error):  # the error that caused the close is reported already
             db.close(True)
 
 
-THREADS: Final = 2  # a long query does not delay a short one
+THREAD_COUNT: Final = 2  # a long query does not delay a short one

@@ -31,7 +31,7 @@ class Row(NamedTuple):
     input: bytes
     output: bytes
 
-    def turn(self, seq: int) -> tuple[int, bytes | None, bytes, bytes | None, int, bytes, bytes]:
+    def turn_values(self, seq: int) -> tuple[int, bytes | None, bytes, bytes | None, int, bytes, bytes]:
         """The arguments of `TURN_VALUES`."""
         return seq, self.previous, self.owner, self.previous, seq, self.input, self.output
 
@@ -45,19 +45,21 @@ class SaveResponse(BatchedWrite):
 
     def __call__(self, cursor: apsw.Cursor) -> None:
         row = self.row
-        [(seq,)] = fetch(cursor, REPLACE, *row[:HEAD_END])
-        cursor.execute(REPLACE_TURN, row.turn(seq))
+        [(seq,)] = fetch(cursor, REPLACE_RESPONSE, *row[:RESPONSE_COLUMN_COUNT])
+        cursor.execute(REPLACE_TURN, row.turn_values(seq))
         index_response(cursor, row.owner, seq, self.keys)
 
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, saves: Sequence[SaveResponse]) -> list[None]:
         """Saves all in three statements. It fails if one of them replaces an existing response."""
-        insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [save.row[:HEAD_END] for save in saves])
+        insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [save.row[:RESPONSE_COLUMN_COUNT] for save in saves])
         # Their numbers are consecutive, because nothing else writes in this transaction.
-        first = cursor.connection.last_insert_rowid() - len(saves) + 1
-        insert_rows(cursor, INSERT_TURNS, TURN_VALUES, [save.row.turn(seq) for seq, save in enumerate(saves, first)])
+        first_seq = cursor.connection.last_insert_rowid() - len(saves) + 1
+        insert_rows(
+            cursor, INSERT_TURNS, TURN_VALUES, [save.row.turn_values(seq) for seq, save in enumerate(saves, first_seq)]
+        )
         _insert_index_rows(
-            cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(saves, first) for key in save.keys]
+            cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(saves, first_seq) for key in save.keys]
         )
         return [None] * len(saves)
 
@@ -81,8 +83,8 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> IndexKeys:
 
 def update_response(cursor: apsw.Cursor, seq: int, row: Row) -> None:
     """Updates a response that has a number already."""
-    cursor.execute(REWRITE, (*row[2:HEAD_END], seq))
-    cursor.execute(REPLACE_TURN, row.turn(seq))
+    cursor.execute(UPDATE_RESPONSE, (*row[2:RESPONSE_COLUMN_COUNT], seq))
+    cursor.execute(REPLACE_TURN, row.turn_values(seq))
 
 
 def index_response(cursor: apsw.Cursor, owner: bytes, seq: int, keys: IndexKeys) -> None:
@@ -93,20 +95,22 @@ def index_response(cursor: apsw.Cursor, owner: bytes, seq: int, keys: IndexKeys)
 
 def _insert_index_rows(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
     insert_rows(cursor, INSERT_INDEX, INDEX_VALUES, [row for row in rows if row[1] != ITEM_ONCE])
-    once = [(owner, ITEM, id, seq) for owner, kind, id, seq in rows if kind == ITEM_ONCE]
-    insert_rows(cursor, INSERT_INDEX_ONCE, INDEX_VALUES, once, UNLESS_INDEXED)
+    once_rows = [(owner, ITEM, id, seq) for owner, kind, id, seq in rows if kind == ITEM_ONCE]
+    insert_rows(cursor, INSERT_INDEX_ONCE, INDEX_VALUES, once_rows, UNLESS_INDEXED)
 
 
-HEAD_END: Final = 6  # number of columns before input and output
-COLUMNS: Final = ("previous", "created_at", "status", "head")
-INSERT_RESPONSES: Final = f"INSERT INTO responses (owner, id, {', '.join(COLUMNS)}) VALUES "
+RESPONSE_COLUMN_COUNT: Final = 6  # number of columns before input and output
+UPDATED_COLUMNS: Final = ("previous", "created_at", "status", "head")
+INSERT_RESPONSES: Final = f"INSERT INTO responses (owner, id, {', '.join(UPDATED_COLUMNS)}) VALUES "
 RESPONSE_VALUES: Final = "(?, ?, ?, ?, ?, ?)"
-REPLACE: Final = (
+REPLACE_RESPONSE: Final = (
     f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO UPDATE SET "
-    + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS)
+    + ", ".join(f"{column} = excluded.{column}" for column in UPDATED_COLUMNS)
     + " RETURNING seq"
 )
-REWRITE: Final = f"UPDATE responses SET {', '.join(f'{column} = ?' for column in COLUMNS)} WHERE seq = ?"
+UPDATE_RESPONSE: Final = (
+    f"UPDATE responses SET {', '.join(f'{column} = ?' for column in UPDATED_COLUMNS)} WHERE seq = ?"
+)
 INSERT_TURNS: Final = "INSERT INTO turns (seq, before, input, output) VALUES "
 TURN_VALUES: Final = "(?, iif(? IS NULL, 0, (SELECT seq FROM responses WHERE owner = ? AND id = ? AND seq < ?)), ?, ?)"
 REPLACE_TURN: Final = f"""

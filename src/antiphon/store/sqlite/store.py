@@ -48,11 +48,11 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
         """Uses a file that exists and is migrated; see `open`."""
         loop = asyncio.get_running_loop()
         self._path = path
-        self._read_only = partial(connect, path, lock_timeout, only_reads=True)
+        self._connect_read_only = partial(connect, path, lock_timeout, is_read_only=True)
         self._writer = WriterThread(partial(connect, path), loop, lock_timeout=lock_timeout)
-        self._readers = ReaderThreads(self._read_only, loop)
+        self._readers = ReaderThreads(self._connect_read_only, loop)
         self._changes = Changes()
-        self._watch = ChangeWatcher(self._readers, self._changes)
+        self._change_watcher = ChangeWatcher(self._readers, self._changes)
         self._now = now
 
     async def save(
@@ -65,49 +65,59 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
         addition: ConversationAddition | None = None,
     ) -> None:
         save = SaveResponse(response_row(owner, record), index_keys(item_ids, call_ids))
-        await self._writer.run(save if addition is None else partial(_save_and_add, save=save, addition=addition))
+        await self._writer.run_write(
+            save if addition is None else partial(_save_with_addition, save=save, addition=addition)
+        )
 
     async def get(self, owner: str, id: str) -> ResponseRecord | None:
-        return await self._readers.run(partial(_record, owner=owner.encode(), id=id))
+        return await self._readers.run_query(partial(_select_record, owner=owner.encode(), id=id))
 
     async def get_chain(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
-        query = partial(_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
-        return await self._readers.run(query)
+        query = partial(_select_chain, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest)
+        return await self._readers.run_query(query)
 
     async def delete(self, owner: str, id: str) -> bool:
-        return await self._write(partial(_delete, owner=owner.encode(), id=id.encode()), id, deletes=True)
+        return await self._write_and_notify(
+            partial(_delete_response, owner=owner.encode(), id=id.encode()), id, is_deletion=True
+        )
 
     async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
-        return await self._readers.run(partial(_find_numbers, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids))
+        return await self._readers.run_query(
+            partial(_find_numbers, statement=FIND_ITEMS, owner=owner.encode(), ids=item_ids)
+        )
 
     async def find_calls(self, owner: str, call_ids: Sequence[str]) -> dict[str, int]:
-        return await self._readers.run(partial(_find_numbers, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids))
+        return await self._readers.run_query(
+            partial(_find_numbers, statement=FIND_CALLS, owner=owner.encode(), ids=call_ids)
+        )
 
     async def get_turn(self, owner: str, number: int) -> StoredTurn | None:
-        return await self._readers.run(partial(_turn, owner=owner.encode(), number=number))
+        return await self._readers.run_query(partial(_select_turn, owner=owner.encode(), number=number))
 
     async def find_outputs(
         self, owner: str, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
     ) -> list[bytes]:
-        query = partial(_outputs_with, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
-        return await self._readers.run(query)
+        query = partial(_select_outputs, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
+        return await self._readers.run_query(query)
 
     async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
         # Finding them takes longer than deleting them, so it is done by a reader.
-        candidates = await self._readers.run(partial(_find_prunable, before=before, keep=keep, step=step))
+        candidates = await self._readers.run_query(partial(_find_prunable, before=before, keep=keep, step=step))
         if candidates is None:
             return 0
-        seqs, newest = candidates
-        return await self._writer.run(partial(_prune, seqs=seqs, newest=newest, step=step), deletes=True)
+        seqs, newest_position = candidates
+        return await self._writer.run_write(
+            partial(_prune_responses, seqs=seqs, newest_position=newest_position, step=step), is_deletion=True
+        )
 
     async def stats(self) -> StoreStats:
-        return await self._run_in_thread(partial(_stats, path=self._path))
+        return await self._run_in_thread(partial(_select_stats, path=self._path))
 
     async def verify(self) -> list[str]:
-        return await self._run_in_thread(_verify)
+        return await self._run_in_thread(_find_problems)
 
     async def close(self) -> None:
-        await self._watch.stop()
+        await self._change_watcher.stop()
         await self._readers.stop()
         await self._writer.stop()  # closing the last connection removes the log
 
@@ -115,7 +125,7 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
         """Runs a slow query in its own thread and connection, so that no other query waits for it."""
 
         def run_query() -> T:
-            with contextlib.closing(self._read_only()) as db:
+            with contextlib.closing(self._connect_read_only()) as db:
                 return query(db.cursor())
 
         try:
@@ -127,8 +137,8 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
 # Reads
 
 
-def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None:
-    rows = fetch(cursor, RECORD, owner, id.encode())
+def _select_record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None:
+    rows = fetch(cursor, SELECT_RECORD, owner, id.encode())
     if not rows:
         return None
     previous, created_at, status, head, input, output = rows[0]
@@ -143,10 +153,12 @@ def _record(cursor: apsw.Cursor, owner: bytes, id: str) -> ResponseRecord | None
     )
 
 
-def _chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
+def _select_chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drops_oldest: bool) -> Excerpt | None:
     bindings = owner, id, limit, drops_oldest
-    for size, left_out, content in fetch(cursor, CHAIN, *bindings) or fetch(cursor, CHAIN_BY_IDS, *bindings):
-        return Excerpt(content=content or b"", size=size, left_out=left_out)
+    for size, omitted_count, content in fetch(cursor, SELECT_CHAIN, *bindings) or fetch(
+        cursor, SELECT_CHAIN_BY_IDS, *bindings
+    ):
+        return Excerpt(content=content or b"", size=size, omitted_count=omitted_count)
     return None
 
 
@@ -155,13 +167,13 @@ def _find_numbers(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequen
     return {id.decode(): seq for id, seq in rows}
 
 
-def _turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn | None:
-    for id, input, output in fetch(cursor, TURN, number, owner):
+def _select_turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn | None:
+    for id, input, output in fetch(cursor, SELECT_TURN, number, owner):
         return StoredTurn(id=id.decode(), input=input, output=output)
     return None
 
 
-def _outputs_with(
+def _select_outputs(
     cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
 ) -> list[bytes]:
     items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
@@ -173,7 +185,7 @@ def _outputs_with(
         CALL,
         *(id.encode() for id in call_ids),
     ]
-    return [output for (output,) in fetch(cursor, OUTPUTS_WITH.format(items=items, calls=calls), *keys, limit)]
+    return [output for (output,) in fetch(cursor, SELECT_OUTPUTS.format(items=items, calls=calls), *keys, limit)]
 
 
 def _find_prunable(
@@ -181,19 +193,19 @@ def _find_prunable(
 ) -> tuple[list[int], CreationOrder] | None:
     """Returns the oldest responses that can be pruned, and the newest position that may be pruned; None if there is
     none."""
-    limits: list[CreationOrder] = []
+    positions: list[CreationOrder] = []
     if before is not None:
-        limits.append((before - 1, MAX_SEQ))
+        positions.append((before - 1, MAX_SEQ))
     if keep is not None:
-        limits += fetch(cursor, NEWEST_EXCEPT, keep)
-    if not limits:
+        positions += fetch(cursor, SELECT_NEWEST_EXCEPT, keep)
+    if not positions:
         return None
-    seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(limits), step)]
-    return (seqs, max(limits)) if seqs else None
+    seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(positions), step)]
+    return (seqs, max(positions)) if seqs else None
 
 
-def _stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
-    responses, owners, items, conversations, events, oldest, newest = fetch(cursor, STATS)[0]
+def _select_stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
+    responses, owners, items, conversations, events, oldest, newest = fetch(cursor, SELECT_STATS)[0]
     size = sum(os.stat(file).st_size for file in (path, f"{path}-wal") if os.path.exists(file))
     return StoreStats(
         responses=responses,
@@ -207,10 +219,10 @@ def _stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
     )
 
 
-def _verify(cursor: apsw.Cursor) -> list[str]:
+def _find_problems(cursor: apsw.Cursor) -> list[str]:
     try:
         problems = [line for (line,) in fetch(cursor, "PRAGMA integrity_check") if line != "ok"]
-        [(bad_index_rows, event_gaps, bad_turns)] = fetch(cursor, INCONSISTENCIES)
+        [(bad_index_rows, event_gaps, bad_turns)] = fetch(cursor, COUNT_INCONSISTENCIES)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         return [f"the file is damaged: {error}"]
     if bad_index_rows:
@@ -225,34 +237,34 @@ def _verify(cursor: apsw.Cursor) -> list[str]:
 # Writes
 
 
-def _save_and_add(cursor: apsw.Cursor, save: SaveResponse, addition: ConversationAddition) -> None:
+def _save_with_addition(cursor: apsw.Cursor, save: SaveResponse, addition: ConversationAddition) -> None:
     save(cursor)
-    append_entries(cursor, save.row.owner, addition.conversation.encode(), addition.entries)
+    append_entries(cursor, save.row.owner, addition.conversation_id.encode(), addition.entries)
 
 
-def _delete(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
+def _delete_response(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
     return bool(fetch(cursor, "DELETE FROM responses WHERE owner = ? AND id = ? RETURNING seq", owner, id))
 
 
-def _prune(cursor: apsw.Cursor, seqs: Sequence[int], newest: CreationOrder, step: int) -> int:
+def _prune_responses(cursor: apsw.Cursor, seqs: Sequence[int], newest_position: CreationOrder, step: int) -> int:
     """Deletes these responses, then their predecessors that can now be pruned."""
     count, next_seqs = 0, list(reversed(seqs))
     while next_seqs and count < step:
         # A response may have been continued or deleted since it was selected.
         for owner, previous in fetch(cursor, DELETE_PRUNABLE, next_seqs.pop()):
             count += 1
-            next_seqs += [seq for (seq,) in fetch(cursor, PREVIOUS, owner, previous, *newest)]
+            next_seqs += [seq for (seq,) in fetch(cursor, SELECT_PREVIOUS, owner, previous, *newest_position)]
     return count
 
 
 MAX_SEQ: Final = 2**63 - 1  # no `seq` is greater
-RECORD: Final = """
+SELECT_RECORD: Final = """
     SELECT previous, created_at, status, head, input, output
     FROM responses AS r CROSS JOIN turns USING (seq) WHERE owner = ? AND id = ?
 """
 # One row, whatever the length of the chain: a thread waits for the GIL after every row, which is slow while the event
 # loop is busy.
-CHAIN: Final = """
+SELECT_CHAIN: Final = """
     WITH RECURSIVE walk (seq, before, total) AS (
         SELECT seq, before, length(input) + length(output) + 2
         FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
@@ -271,7 +283,7 @@ CHAIN: Final = """
 # The same for responses that were written in another order: one may have been written after its successor, or replaced.
 # A cycle has no first response, so it gives no row. The walk ends in a cycle too: it marks the row at steps 1, 2, 4, 8…
 # and stops when it reaches the mark again.
-CHAIN_BY_IDS: Final = """
+SELECT_CHAIN_BY_IDS: Final = """
     WITH RECURSIVE walk (seq, previous, step, mark, total) AS (
         SELECT seq, previous, 1, 0, length(input) + length(output) + 2
         FROM responses CROSS JOIN turns USING (seq) WHERE owner = ?1 AND id = ?2
@@ -302,8 +314,8 @@ FIND_CALLS: Final = f"""
     SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {CALL} AND id IN ({{ids}})
     GROUP BY id HAVING count(*) = 1
 """
-TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
-OUTPUTS_WITH: Final = """
+SELECT_TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
+SELECT_OUTPUTS: Final = """
     SELECT output FROM (
         SELECT seq, sum(length(output)) OVER (ORDER BY seq DESC) AS total FROM turns WHERE seq IN (
             SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
@@ -318,13 +330,15 @@ IS_PRUNABLE: Final = """
     )
     AND NOT EXISTS (SELECT 1 FROM work WHERE work.seq = r.seq AND has_ended = 0)
 """
-NEWEST_EXCEPT: Final = "SELECT created_at, seq FROM responses ORDER BY created_at DESC, seq DESC LIMIT 1 OFFSET ?"
+SELECT_NEWEST_EXCEPT: Final = (
+    "SELECT created_at, seq FROM responses ORDER BY created_at DESC, seq DESC LIMIT 1 OFFSET ?"
+)
 SELECT_OLDEST: Final = f"""
     SELECT seq FROM responses AS r WHERE (created_at, seq) <= (?, ?) AND {IS_PRUNABLE} ORDER BY created_at, seq LIMIT ?
 """
 DELETE_PRUNABLE: Final = f"DELETE FROM responses AS r WHERE seq = ? AND {IS_PRUNABLE} RETURNING owner, previous"
-PREVIOUS: Final = "SELECT seq FROM responses WHERE owner = ? AND id = ? AND (created_at, seq) <= (?, ?)"
-STATS: Final = """
+SELECT_PREVIOUS: Final = "SELECT seq FROM responses WHERE owner = ? AND id = ? AND (created_at, seq) <= (?, ?)"
+SELECT_STATS: Final = """
     SELECT
         (SELECT count(*) FROM responses),
         (SELECT count(DISTINCT owner) FROM responses),
@@ -334,7 +348,7 @@ STATS: Final = """
         (SELECT min(created_at) FROM responses),
         (SELECT max(created_at) FROM responses)
 """
-INCONSISTENCIES: Final = """
+COUNT_INCONSISTENCIES: Final = """
     SELECT
         (
             SELECT count(*) FROM found_by AS f

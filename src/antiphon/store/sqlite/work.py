@@ -20,9 +20,9 @@ from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
 from antiphon.store.sqlite.readers import ReaderThreads
 from antiphon.store.sqlite.response_rows import (
-    HEAD_END,
     INSERT_RESPONSES,
     INSERT_TURNS,
+    RESPONSE_COLUMN_COUNT,
     RESPONSE_VALUES,
     TURN_VALUES,
     IndexKeys,
@@ -44,25 +44,25 @@ class SqliteWork:
     _writer: WriterThread
     _readers: ReaderThreads
     _changes: Changes
-    _watch: ChangeWatcher
+    _change_watcher: ChangeWatcher
     _now: Callable[[], float]
 
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         work = partial(_enqueue, row=response_row(owner, record), keys=index_keys(item_ids, ()), request=request)
-        await self._write(work, None)
+        await self._write_and_notify(work, None)
 
     async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
-        return await self._writer.run(
+        return await self._writer.run_write(
             partial(_claim, runner=runner.encode(), lease=lease, limit=max(0, limit), now=self._now)
         )
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
-        return await self._writer.run(
-            partial(_renew, runner=runner.encode(), lease=lease, ids=_hex(ids), now=self._now)
+        return await self._writer.run_write(
+            partial(_renew, runner=runner.encode(), lease=lease, ids=_encode_ids(ids), now=self._now)
         )
 
     async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
-        return await self._write(Append(runner.encode(), id.encode(), first, events, status.encode()), id)
+        return await self._write_and_notify(Append(runner.encode(), id.encode(), first, events, status.encode()), id)
 
     async def finish(
         self,
@@ -84,36 +84,40 @@ class SqliteWork:
             events=events,
             addition=addition,
         )
-        return await self._write(work, record.id)
+        return await self._write_and_notify(work, record.id)
 
     async def release(self, runner: str, ids: Sequence[str]) -> None:
-        await self._write(partial(_release, runner=runner.encode(), ids=_hex(ids)), None)
+        await self._write_and_notify(partial(_release, runner=runner.encode(), ids=_encode_ids(ids)), None)
 
     async def cancel(
         self, owner: str, id: str, cancelled: ResponseRecord | None
     ) -> Literal["unknown", "ended", "cancelled", "requested"]:
         row = None if cancelled is None else response_row(owner, cancelled)
-        return await self._write(partial(_cancel, owner=owner.encode(), id=id.encode(), row=row, now=self._now), id)
+        return await self._write_and_notify(
+            partial(_cancel, owner=owner.encode(), id=id.encode(), row=row, now=self._now), id
+        )
 
     async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
         after = min(max(after, -1), MAX_EVENT_NUMBER)
-        return await self._readers.run(partial(_events_after, owner=owner.encode(), id=id.encode(), after=after))
+        return await self._readers.run_query(partial(_events_after, owner=owner.encode(), id=id.encode(), after=after))
 
     @property
     def change_counter(self) -> int:
         return self._changes.change_counter
 
     async def wait_for_change(self, id: str | None, timeout: float, since: int | None = None) -> None:
-        timeout = min(timeout, LONGEST_WAIT)
-        self._watch.watch_key(id, timeout)
+        timeout = min(timeout, MAX_WAIT)
+        self._change_watcher.watch_key(id, timeout)
         await self._changes.wait(id, timeout, since)
 
     async def queue_stats(self) -> QueueStats:
-        return await self._readers.run(partial(_queue_stats, now=self._now))
+        return await self._readers.run_query(partial(_queue_stats, now=self._now))
 
-    def _write(self, work: Callable[[apsw.Cursor], T], key: ChangeKey, *, deletes: bool = False) -> asyncio.Future[T]:
+    def _write_and_notify(
+        self, operation: Callable[[apsw.Cursor], T], key: ChangeKey, *, is_deletion: bool = False
+    ) -> asyncio.Future[T]:
         """Executes a write and notifies the tasks that wait for the key, even if the caller was cancelled."""
-        write = self._writer.run(work, deletes=deletes)
+        write = self._writer.run_write(operation, is_deletion=is_deletion)
         write.add_done_callback(lambda _: self._changes.notify(key))
         return asyncio.shield(write)
 
@@ -137,7 +141,7 @@ class Append(BatchedWrite):
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, appends: Sequence[Append]) -> list[bool | Exception]:
         held_work = {
-            (each.runner, each.id): each for each in _select_held_work(cursor, {append.id for append in appends})
+            (work.runner, work.id): work for work in _select_held_work(cursor, {append.id for append in appends})
         }
         batches: list[tuple[int, int, int, bytes, bytes]] = []
         statuses: dict[int, str] = {}
@@ -148,7 +152,7 @@ class Append(BatchedWrite):
                 outcomes.append(False)
                 continue
             try:
-                batches += _rows(
+                batches += _event_rows(
                     work.seq, work.next_event, events_to_append(append.first, append.events, work.next_event)
                 )
             except ValueError as error:
@@ -160,11 +164,13 @@ class Append(BatchedWrite):
                 statuses[work.seq] = append.status.hex()
             outcomes.append(True)
         with cursor.connection:  # a savepoint: an error leaves nothing behind
-            insert_rows(cursor, EVENTS, EVENTS_ROW, batches)
+            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
             if batches:
-                cursor.execute(SET_NEXT_EVENT, (_json([[work.seq, work.next_event] for work in held_work.values()]),))
+                cursor.execute(
+                    SET_NEXT_EVENT, (_encode_json([[work.seq, work.next_event] for work in held_work.values()]),)
+                )
             if statuses:
-                cursor.execute(SET_STATUS, (_json(list(statuses.items())),))
+                cursor.execute(SET_STATUS, (_encode_json(list(statuses.items())),))
         return outcomes
 
 
@@ -183,8 +189,8 @@ class _HeldWork:
 
 
 def _enqueue(cursor: apsw.Cursor, row: Row, keys: IndexKeys, request: bytes) -> None:
-    for (seq,) in fetch(cursor, ENQUEUE, *row[:HEAD_END]):
-        cursor.execute(f"{INSERT_TURNS}{TURN_VALUES}", row.turn(seq))
+    for (seq,) in fetch(cursor, INSERT_QUEUED_RESPONSE, *row[:RESPONSE_COLUMN_COUNT]):
+        cursor.execute(f"{INSERT_TURNS}{TURN_VALUES}", row.turn_values(seq))
         index_response(cursor, row.owner, seq, keys)
         cursor.execute("INSERT INTO work (seq, id) VALUES (?, ?)", (seq, row.id))
         cursor.execute("INSERT INTO work_requests (seq, request) VALUES (?, ?)", (seq, request))
@@ -194,7 +200,7 @@ def _claim(cursor: apsw.Cursor, runner: bytes, lease: float, limit: int, now: Ca
     current_time = now()
     rows = fetch(cursor, SELECT_CLAIMABLE, current_time, limit)
     if rows:
-        cursor.execute(CLAIM, (runner, current_time + lease, _json([row[0] for row in rows])))
+        cursor.execute(CLAIM_WORK, (runner, current_time + lease, _encode_json([row[0] for row in rows])))
     return [
         Work(
             owner=owner.decode(),
@@ -212,13 +218,13 @@ def _renew(
     cursor: apsw.Cursor, runner: bytes, lease: float, ids: str, now: Callable[[], float]
 ) -> dict[str, Literal["held", "cancelled"]]:
     held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
-    cursor.execute(RENEW, (now() + lease, _json([seq for seq, _, _ in held_work])))
+    cursor.execute(RENEW_LEASES, (now() + lease, _encode_json([seq for seq, _, _ in held_work])))
     return {bytes.fromhex(id).decode(): "cancelled" if is_cancelled else "held" for _, id, is_cancelled in held_work}
 
 
 def _release(cursor: apsw.Cursor, runner: bytes, ids: str) -> None:
     held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
-    cursor.execute(RELEASE, (_json([seq for seq, _, _ in held_work]),))
+    cursor.execute(RELEASE_LEASES, (_encode_json([seq for seq, _, _ in held_work]),))
 
 
 def _finish(
@@ -230,37 +236,39 @@ def _finish(
     events: Sequence[bytes],
     addition: ConversationAddition | None,
 ) -> bool:
-    rows = fetch(cursor, SELECT_OWN, row.id, runner)
+    rows = fetch(cursor, SELECT_WORK_OF_RUNNER, row.id, runner)
     if not rows:
         return False
     [(seq, owner, next_event, has_ended)] = rows
     if has_ended:
         return True
-    insert_rows(cursor, EVENTS, EVENTS_ROW, _rows(seq, next_event, events_to_append(first, events, next_event)))
+    insert_rows(
+        cursor, INSERT_EVENTS, EVENTS_VALUES, _event_rows(seq, next_event, events_to_append(first, events, next_event))
+    )
     index_response(cursor, owner, seq, keys)
-    _end(cursor, seq, row, runner)
+    _end_work(cursor, seq, row, runner)
     if addition is not None:
-        append_entries(cursor, owner, addition.conversation.encode(), addition.entries)
+        append_entries(cursor, owner, addition.conversation_id.encode(), addition.entries)
     return True
 
 
 def _cancel(
     cursor: apsw.Cursor, owner: bytes, id: bytes, row: Row | None, now: Callable[[], float]
 ) -> Literal["unknown", "ended", "cancelled", "requested"]:
-    rows = fetch(cursor, CANCELLABLE, now(), owner, id)
+    rows = fetch(cursor, SELECT_CANCELLABLE, now(), owner, id)
     if not rows:
         return "unknown"
     [(seq, has_ended, is_unstarted)] = rows
     if has_ended:
         return "ended"
     if row is not None and is_unstarted:
-        _end(cursor, seq, row, None)
+        _end_work(cursor, seq, row, None)
         return "cancelled"
     cursor.execute("UPDATE work SET is_cancelled = 1 WHERE seq = ?", (seq,))
     return "requested"
 
 
-def _end(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
+def _end_work(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
     """Ends the work and saves its response. `runner` is kept, so that a repeated `finish` can be recognised."""
     update_response(cursor, seq, row)
     cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = ? WHERE seq = ?", (runner, seq))
@@ -270,11 +278,11 @@ def _end(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
 def _select_held_work(cursor: apsw.Cursor, ids: set[bytes]) -> list[_HeldWork]:
     return [
         _HeldWork(*row)
-        for row in msgspec.json.decode(fetch(cursor, SELECT_HELD_WORK, _json([id.hex() for id in ids]))[0][0])
+        for row in msgspec.json.decode(fetch(cursor, SELECT_HELD_WORK, _encode_json([id.hex() for id in ids]))[0][0])
     ]
 
 
-def _rows(seq: int, first: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
+def _event_rows(seq: int, first: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
     if not events:
         return []
     batch = pack_events(first, events)
@@ -293,52 +301,52 @@ def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> E
 
 
 def _queue_stats(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
-    [(waiting, running, oldest_waiting)] = fetch(cursor, QUEUE, now())
+    [(waiting, running, oldest_waiting)] = fetch(cursor, SELECT_QUEUE_STATS, now())
     return QueueStats(waiting=waiting, running=running, oldest_waiting=oldest_waiting)
 
 
-def _hex(ids: Sequence[str]) -> str:
-    return _json([id.encode().hex() for id in ids])
+def _encode_ids(ids: Sequence[str]) -> str:
+    return _encode_json([id.encode().hex() for id in ids])
 
 
-def _json(values: object) -> str:
+def _encode_json(values: object) -> str:
     """Encodes values as one parameter of a statement, for `json_each`."""
     return msgspec.json.encode(values).decode()
 
 
-LONGEST_WAIT: Final = 5.0  # limits how long a key is polled after its last waiter has left
+MAX_WAIT: Final = 5.0  # limits how long a key is polled after its last waiter has left
 MAX_EVENT_NUMBER: Final = 2**62
-ENQUEUE: Final = f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
+INSERT_QUEUED_RESPONSE: Final = f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
 IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
 SELECT_CLAIMABLE: Final = f"""
     SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request
     FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN work_requests AS q ON q.seq = w.seq
     WHERE has_ended = 0 AND {IS_FREE} ORDER BY w.seq LIMIT ?2
 """
-CLAIM: Final = """
+CLAIM_WORK: Final = """
     UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
 """
-# One row each, for the reason given at `CHAIN`.
+# One row each, for the reason given at `SELECT_CHAIN`.
 SELECT_LEASES: Final = """
     SELECT json_group_array(json_array(seq, hex(w.id), is_cancelled))
     FROM json_each(?2) CROSS JOIN work AS w ON w.id = unhex(value) WHERE has_ended = 0 AND runner = ?1
 """
-RENEW: Final = "UPDATE work SET held_until = ? WHERE seq IN (SELECT value FROM json_each(?))"
-RELEASE: Final = "UPDATE work SET held_until = NULL, runner = NULL WHERE seq IN (SELECT value FROM json_each(?))"
+RENEW_LEASES: Final = "UPDATE work SET held_until = ? WHERE seq IN (SELECT value FROM json_each(?))"
+RELEASE_LEASES: Final = "UPDATE work SET held_until = NULL, runner = NULL WHERE seq IN (SELECT value FROM json_each(?))"
 SELECT_HELD_WORK: Final = """
     SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, next_event, hex(status)))
     FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
     WHERE has_ended = 0 AND runner IS NOT NULL
 """
-EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) VALUES "
-EVENTS_ROW: Final = "(?, ?, ?, ?, ?)"
+INSERT_EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) VALUES "
+EVENTS_VALUES: Final = "(?, ?, ?, ?, ?)"
 SET_NEXT_EVENT: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
 SET_STATUS: Final = "UPDATE responses SET status = unhex(value ->> 1) FROM json_each(?) WHERE seq = value ->> 0"
-SELECT_OWN: Final = """
+SELECT_WORK_OF_RUNNER: Final = """
     SELECT w.seq, owner, next_event, has_ended FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq
     WHERE w.id = ? AND runner = ?
 """
-CANCELLABLE: Final = f"""
+SELECT_CANCELLABLE: Final = f"""
     SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
     FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
 """
@@ -357,7 +365,7 @@ SELECT_EVENTS: Final = """
     )
 """
 # Runners call this often: of all open work, only the oldest response is read.
-QUEUE: Final = f"""
+SELECT_QUEUE_STATS: Final = f"""
     SELECT waiting, running, (SELECT created_at FROM responses AS r WHERE r.seq = oldest)
     FROM (
         SELECT

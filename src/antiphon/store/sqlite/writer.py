@@ -24,7 +24,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite.file import set_lock_timeout, storage_error
 
 T = TypeVar("T")
-Work = Callable[[apsw.Cursor], T]
+WriteOperation = Callable[[apsw.Cursor], T]
 
 
 class BatchedWrite(ABC):
@@ -42,7 +42,7 @@ class BatchedWrite(ABC):
 
 
 class WriterThread:
-    """Executes writes in the order of `run`, in its own thread."""
+    """Executes writes in the order of `run_write`, in its own thread."""
 
     def __init__(
         self, connect: Callable[[float], apsw.Connection], loop: asyncio.AbstractEventLoop, *, lock_timeout: float
@@ -53,18 +53,18 @@ class WriterThread:
         self._lock_timeout = lock_timeout
         self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
         self._db: apsw.Connection | None = None
-        self._must_wipe = False
+        self._must_truncate_log = False
         self._thread_end: asyncio.Future[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="antiphon-store-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="antiphon-store-writer", daemon=True)
         self._thread.start()
 
-    def run(self, work: Work[T], *, deletes: bool = False) -> asyncio.Future[T]:
-        """Returns the result of `work` once it is on disk. If it `deletes` and its result is true, the log is truncated
-        too."""
+    def run_write(self, operation: WriteOperation[T], *, is_deletion: bool = False) -> asyncio.Future[T]:
+        """Returns the result of `operation` once it is on disk. If it deletes something and its result is true, the log
+        is truncated too."""
         if self._thread_end is not None:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_QueuedWrite(work, deletes, future, time.monotonic()))
+        self._queue.put(_QueuedWrite(operation, is_deletion, future, time.monotonic()))
         return future
 
     async def stop(self) -> None:
@@ -76,70 +76,72 @@ class WriterThread:
 
     # In the thread
 
-    def _run(self) -> None:
-        waiting: list[_QueuedWrite] = []
-        while self._collect(waiting):
-            waiting = self._write(waiting)
-        while waiting:
-            waiting = self._write(waiting)
+    def _run_thread(self) -> None:
+        pending_writes: list[_QueuedWrite] = []
+        while self._collect_writes(pending_writes):
+            pending_writes = self._write_batch(pending_writes)
+        while pending_writes:
+            pending_writes = self._write_batch(pending_writes)
         self._disconnect()
         assert self._thread_end is not None  # set by `stop`
         self._send_outcomes([(self._thread_end, None)])
 
-    def _collect(self, waiting: list[_QueuedWrite]) -> bool:
-        """Moves queued writes to `waiting`; blocks if there is none. Returns false after `stop`."""
+    def _collect_writes(self, pending_writes: list[_QueuedWrite]) -> bool:
+        """Moves queued writes to `pending_writes`; blocks if there is none. Returns false after `stop`."""
         try:
-            queued = self._queue.get(block=not waiting)
+            queued = self._queue.get(block=not pending_writes)
             while queued is not None:
-                waiting.append(queued)
-                if len(waiting) >= MAX_TRANSACTION_SIZE:
+                pending_writes.append(queued)
+                if len(pending_writes) >= MAX_TRANSACTION_SIZE:
                     return True
                 queued = self._queue.get_nowait()
         except Empty:
             return True
         return False
 
-    def _write(self, batch: list[_QueuedWrite]) -> list[_QueuedWrite]:
+    def _write_batch(self, batch: list[_QueuedWrite]) -> list[_QueuedWrite]:
         """Executes a batch. Returns the writes that must wait for the lock of another process."""
         try:
-            outcomes = self._transact(batch)
+            outcomes = self._run_transaction(batch)
         except Exception as error:
             # The callers get the error. The next batch uses a new connection, which recovers from errors of this one.
             self._disconnect()
-            end = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
-            late = list(itertools.takewhile(lambda queued: queued.since <= end, batch))
-            self._send_outcomes([(queued.future, error) for queued in late])
-            return batch[len(late) :]
+            expiry_time = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
+            expired_writes = list(itertools.takewhile(lambda queued: queued.queued_at <= expiry_time, batch))
+            self._send_outcomes([(queued.future, error) for queued in expired_writes])
+            return batch[len(expired_writes) :]
         self._send_outcomes([(queued.future, outcome) for queued, outcome in zip(batch, outcomes, strict=True)])
         return []
 
-    def _transact(self, batch: list[_QueuedWrite]) -> list[Any]:
+    def _run_transaction(self, batch: list[_QueuedWrite]) -> list[Any]:
         """Returns the result or exception of each write. If this raises, nothing was written."""
-        lock_timeout = batch[0].since + self._lock_timeout - time.monotonic()
+        lock_timeout = batch[0].queued_at + self._lock_timeout - time.monotonic()
         if self._db is None:
             self._db = self._connect(lock_timeout)
         set_lock_timeout(self._db, lock_timeout)
         cursor = self._db.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         outcomes: list[Any] = []
-        for kind, run in itertools.groupby((queued.work for queued in batch), type):
+        for kind, operations in itertools.groupby((queued.operation for queued in batch), type):
             if issubclass(kind, BatchedWrite):
-                for writes in _pieces(list(run), MAX_STATEMENT_ROWS):
+                for writes in _split_sequence(list(operations), MAX_STATEMENT_ROWS):
                     outcomes += _write_together(cursor, kind, writes)
             else:
-                outcomes += [_write_alone(cursor, work) for work in run]
+                outcomes += [_write_alone(cursor, operation) for operation in operations]
         cursor.execute("COMMIT")
-        self._must_wipe |= any(queued.deletes and outcome for queued, outcome in zip(batch, outcomes, strict=True))
-        if self._must_wipe and self._queue.empty():
-            self._wipe(self._db)
+        self._must_truncate_log |= any(
+            queued.is_deletion and outcome for queued, outcome in zip(batch, outcomes, strict=True)
+        )
+        if self._must_truncate_log and self._queue.empty():
+            self._truncate_log(self._db)
         return outcomes
 
-    def _wipe(self, db: apsw.Connection) -> None:
+    def _truncate_log(self, db: apsw.Connection) -> None:
         """Truncates the log, which still has deleted content."""
         set_lock_timeout(db, 0)
         with contextlib.suppress(apsw.Error):  # a reader is active, or the disk failed; the next write tries again
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            self._must_wipe = False
+            self._must_truncate_log = False
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
@@ -149,17 +151,17 @@ class WriterThread:
 
     def _send_outcomes(self, outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the outcome
-            self._loop.call_soon_threadsafe(_settle, outcomes)
+            self._loop.call_soon_threadsafe(_resolve_futures, outcomes)
 
 
 class _QueuedWrite(NamedTuple):
-    work: Work[Any]
-    deletes: bool
+    operation: WriteOperation[Any]
+    is_deletion: bool
     future: asyncio.Future[Any]
-    since: float
+    queued_at: float
 
 
-def _settle(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def _resolve_futures(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, outcome in outcomes:
         if future.done():
             continue  # cancelled
@@ -169,10 +171,15 @@ def _settle(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_result(outcome)
 
 
-def insert_rows(cursor: apsw.Cursor, statement: str, row: str, rows: Sequence[tuple[Any, ...]], end: str = "") -> None:
-    """Inserts many rows in few statements. `end` is appended to each statement."""
-    for piece in _pieces(rows, MAX_STATEMENT_ROWS):
-        cursor.execute(statement + ", ".join([row] * len(piece)) + end, tuple(itertools.chain.from_iterable(piece)))
+def insert_rows(
+    cursor: apsw.Cursor, statement: str, row_values: str, rows: Sequence[tuple[Any, ...]], statement_end: str = ""
+) -> None:
+    """Inserts many rows in few statements. `statement_end` is appended to each statement."""
+    for row_group in _split_sequence(rows, MAX_STATEMENT_ROWS):
+        cursor.execute(
+            statement + ", ".join([row_values] * len(row_group)) + statement_end,
+            tuple(itertools.chain.from_iterable(row_group)),
+        )
 
 
 def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Sequence[Any]) -> list[Any]:
@@ -181,14 +188,14 @@ def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Seque
     except Exception:
         if not cursor.connection.in_transaction:
             raise  # SQLite rolled back the whole transaction
-        return [_write_alone(cursor, work) for work in writes]
+        return [_write_alone(cursor, operation) for operation in writes]
 
 
-def _write_alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
+def _write_alone(cursor: apsw.Cursor, operation: WriteOperation[Any]) -> Any:
     """Executes one write in a savepoint, so that its error affects no other write. Returns its result or exception."""
     cursor.execute("SAVEPOINT alone")
     try:
-        outcome = work(cursor)
+        outcome = operation(cursor)
     except Exception as error:
         if not cursor.connection.in_transaction:
             raise
@@ -198,8 +205,8 @@ def _write_alone(cursor: apsw.Cursor, work: Work[Any]) -> Any:
     return outcome
 
 
-def _pieces(rows: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (rows[start : start + size] for start in range(0, len(rows), size))
+def _split_sequence(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued

@@ -28,7 +28,7 @@ def messages_error(
 
 def error_event(type: str = "overloaded_error", message: str = "Overloaded") -> bytes:
     """An error inside a stream that began well, for `raw`."""
-    return sse.encode("error", msgspec.json.encode(_body(type, message)))
+    return sse.encode_frame("error", msgspec.json.encode(_body(type, message)))
 
 
 def _body(type: str, message: str) -> dict[str, Any]:

@@ -319,7 +319,7 @@ def _stop_reason(turn: ScriptedTurn) -> str:
 
 
 def _frame(event: dict[str, Any]) -> bytes:
-    return sse.encode(event["type"], msgspec.json.encode(event))
+    return sse.encode_frame(event["type"], msgspec.json.encode(event))
 
 
 def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:

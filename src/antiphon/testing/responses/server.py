@@ -119,10 +119,14 @@ class ResponsesBehavior:
     def _render(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
         """Return the events of a turn with the steps between them, and the final response."""
         request, _ = request_to_hub(received.body)
-        opening = hub.initial_response(request, id=self._stamps.new_id("resp"), created_at=self._stamps.now())
+        initial_response = hub.make_initial_response(
+            request, id=self._stamps.new_id("resp"), created_at=self._stamps.now()
+        )
         events = EventCollector()
         seal = partial(responses_rules.sealed, maker=self._limits.maker)
-        renderer = _TurnRenderer(ResponseWriter(opening, events, self._stamps), received.json, self._stamps, seal)
+        renderer = _TurnRenderer(
+            ResponseWriter(initial_response, events, self._stamps), received.json, self._stamps, seal
+        )
         items: list[Any] = []
         for element in turn.elements:
             match element:
