@@ -43,7 +43,7 @@ def test_what_cannot_be_meant_is_an_error_that_says_where(text: str, said: str, 
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read the file"):
         load_settings(tmp_path / "none.toml")
 
 

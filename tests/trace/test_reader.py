@@ -108,7 +108,7 @@ def test_a_file_that_was_cut_says_so(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_a", 1.0)).mkdir()
-    assert refusal(tmp_path, "req_a").endswith("cannot be read: Is a directory")
+    assert refusal(tmp_path, "req_a").endswith("cannot read the file: Is a directory")
 
 
 def test_the_list_has_those_too_that_cannot_be_read(tmp_path: Path) -> None:
