@@ -76,7 +76,7 @@ def test_socket_allows_one_turn_at_a_time() -> None:
                     socket.create("Hi.")
             with pytest.raises(UpstreamFault, match="closed before its end"):
                 stream.final()
-            with pytest.raises(UpstreamFault, match="was closed"):
+            with pytest.raises(UpstreamFault, match="WebSocket is closed"):
                 socket.create("Hi.")
             never.close()
         gate.open()

@@ -57,7 +57,7 @@ def test_load_agent_imports_by_module_and_name(folder: Path) -> None:
     [
         ("lab_agents", "expected a module and the name of an agent in it"),
         ("nowhere:hello", "no module 'nowhere', neither in"),
-        ("lab_agents:goodbye", "has nothing called 'goodbye'"),
+        ("lab_agents:goodbye", "has no attribute 'goodbye'"),
         ("lab_agents:plain", "put @agent"),
     ],
 )

@@ -43,7 +43,7 @@ def test_invalid_setting_is_refused_with_its_place(text: str, said: str, tmp_pat
 
 
 def test_missing_settings_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read the file"):
         load_settings(tmp_path / "none.toml")
 
 

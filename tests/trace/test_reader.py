@@ -108,7 +108,7 @@ def test_truncated_trace_is_refused(tmp_path: Path) -> None:
 
 def test_unreadable_trace_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / trace_file_name("req_a", 1.0)).mkdir()
-    assert refusal(tmp_path, "req_a").endswith("cannot be read: Is a directory")
+    assert refusal(tmp_path, "req_a").endswith("cannot read the file: Is a directory")
 
 
 def test_list_traces_includes_unreadable_traces(tmp_path: Path) -> None:
