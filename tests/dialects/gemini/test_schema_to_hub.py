@@ -219,6 +219,7 @@ def test_tools_of_a_client_have_a_bound_together(field: str) -> None:
         *((f"{word}_of", f"{word}Of", [{"type": "string"}]) for word in ("any", "one", "all")),
         ("prefix_items", "prefixItems", [{"type": "string"}]),
         ("additional_properties", "additionalProperties", False),
+        ("property_ordering", "propertyOrdering", ["a"]),
         *((f"{side}_items", f"{side}Items", 3) for side in ("min", "max")),
         *((f"{side}_length", f"{side}Length", 3) for side in ("min", "max")),
         *((f"{side}_properties", f"{side}Properties", 3) for side in ("min", "max")),
