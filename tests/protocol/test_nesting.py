@@ -97,3 +97,15 @@ def test_decode_json_reads_types_and_bounded_decoders_check_first() -> None:
     assert decode(b"[[1]]") == [[1]]
     with pytest.raises(NestingError):
         decode(b"[" * 300 + b"]" * 300)
+
+
+@pytest.mark.parametrize("inner", [b"", b" ", b"1"])
+def test_bounded_decoders_have_an_exact_bound(inner: bytes) -> None:
+    """Also for the shortest JSON that is too deep, which consists of brackets."""
+    decode = with_nesting_limit(msgspec.json.Decoder(Any).decode)
+    deepest = b"[" * MAX_NESTING + inner + b"]" * MAX_NESTING
+    decode(deepest)
+    decode_json(deepest)
+    for refuse in (decode, decode_json):
+        with pytest.raises(NestingError):
+            refuse(b"[" + deepest + b"]")

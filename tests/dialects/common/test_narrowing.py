@@ -20,7 +20,7 @@ from tests.hostile_schemas import (
     unknown_keywords,
 )
 
-from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
+from antiphon.dialects.common.narrowing import MOST_INLINED, Narrowing, narrow_schema
 from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
@@ -441,3 +441,15 @@ def test_keywords_after_the_definitions_are_kept() -> None:
     }
     narrowed = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
     assert narrow(schema) == (narrowed, [])
+
+
+@pytest.mark.parametrize(
+    ("references", "lost"), [(MOST_INLINED, []), (MOST_INLINED + 1, [f"p.properties.p{MOST_INLINED}"])]
+)
+def test_references_are_written_out_up_to_a_bound(references: int, lost: list[str]) -> None:
+    names = [f"p{at}" for at in range(references)]
+    schema = {"$defs": {"s": {"type": "string"}}, "properties": {name: {"$ref": "#/$defs/s"} for name in names}}
+    losses = Losses()
+    narrowed = narrow_schema(schema, OPENAPI_SUBSET, "p", losses)
+    assert [loss.path for loss in losses] == lost
+    assert sum(member == {"type": "STRING"} for member in narrowed["properties"].values()) == MOST_INLINED

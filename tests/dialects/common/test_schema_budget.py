@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
+from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, MAX_TOTAL_SIZE, SchemaBudget
 from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.protocol.nesting import MAX_NESTING
 
@@ -54,3 +54,21 @@ def test_nesting_is_counted_until_it_is_left() -> None:
     with pytest.raises(JsonTooDeep, match="more than 256 levels") as refused:
         counter.enter(())
     assert refused.value.param == "p"
+
+
+def test_schema_of_the_largest_size_is_refused_only_for_the_budget() -> None:
+    """A schema of exactly the largest size would be accepted alone."""
+    SchemaBudget().counter("p").add_size(MAX_SIZE)
+    SchemaBudget().counter("p").add_nodes(MAX_NODES)
+    budget = SchemaBudget()
+    budget.counter("p").add_size(1)
+    for _ in range(MAX_TOTAL_SIZE // MAX_SIZE - 1):
+        budget.counter("p").add_size(MAX_SIZE)
+    with pytest.raises(InvalidValue, match="the schemas of the request have more than 2,621,440 bytes"):
+        budget.counter("p").add_size(MAX_SIZE)
+    budget = SchemaBudget()
+    budget.counter("p").add_nodes(1)
+    for _ in range(MAX_TOTAL_NODES // MAX_NODES - 1):
+        budget.counter("p").add_nodes(MAX_NODES)
+    with pytest.raises(InvalidValue, match="the schemas of the request have more than 12,500 nodes"):
+        budget.counter("p").add_nodes(MAX_NODES)

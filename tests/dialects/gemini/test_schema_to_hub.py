@@ -211,3 +211,21 @@ def test_tools_of_a_client_have_a_common_limit(field: str) -> None:
     with pytest.raises(InvalidValue, match="12,500 nodes") as refused:
         ask(tools=[{"googleSearch": {}}, {"functionDeclarations": functions}])
     assert refused.value.param == f"tools[1].functionDeclarations[11].{field}"
+
+
+@pytest.mark.parametrize(
+    ("spelled", "keyword", "value"),
+    [
+        *((f"{word}_of", f"{word}Of", [{"type": "string"}]) for word in ("any", "one", "all")),
+        ("prefix_items", "prefixItems", [{"type": "string"}]),
+        ("additional_properties", "additionalProperties", False),
+        ("property_ordering", "propertyOrdering", ["a"]),
+        *((f"{side}_items", f"{side}Items", 3) for side in ("min", "max")),
+        *((f"{side}_length", f"{side}Length", 3) for side in ("min", "max")),
+        *((f"{side}_properties", f"{side}Properties", 3) for side in ("min", "max")),
+        ("ref", "$ref", "#/$defs/x"),
+        ("defs", "$defs", {"x": {"type": "string"}}),
+    ],
+)
+def test_schema_to_hub_reads_both_spellings_of_a_keyword(spelled: str, keyword: str, value: Any) -> None:
+    assert schema_to_hub({spelled: value}, "s") == schema_to_hub({keyword: value}, "s") == {keyword: value}

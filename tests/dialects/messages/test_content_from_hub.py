@@ -201,3 +201,21 @@ def test_cited_text_keeps_its_cache_control() -> None:
     block = body["messages"][1]["content"][0]
     assert (block["cache_control"], block["citations"][0]["encrypted_index"]) == ({"type": "ephemeral"}, "e")
     assert not list(losses)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "start"),
+    [
+        ("image/jpeg", b"\xff\xd8\xff"),
+        ("image/png", b"\x89PNG\r\n"),
+        ("image/gif", b"GIF89a"),
+        ("image/webp", b"RIFF....WEBP"),
+    ],
+)
+@pytest.mark.parametrize("has_start", [True, False])
+def test_image_types_of_the_api_are_sent(media_type: str, start: bytes, has_start: bool) -> None:
+    """By the first bytes, and by the type that the client names."""
+    data = base64.b64encode((start if has_start else b"") + b"......").decode()
+    named = "image/heic" if has_start else media_type
+    source = {"type": "base64", "media_type": media_type, "data": data}
+    assert sent(InputImageParam(image_url=f"data:{named};base64,{data}")) == ([{"type": "image", "source": source}], [])

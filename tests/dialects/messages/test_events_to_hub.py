@@ -341,3 +341,10 @@ def test_plain_answer_nested_too_deeply_is_invalid(depth: int) -> None:
     with pytest.raises(UpstreamFault) as raised:
         read_whole(whole_of_depth(depth))
     assert raised.value.code == "upstream_invalid_response"
+
+
+def test_text_after_a_lone_surrogate_keeps_its_place() -> None:
+    """The first piece ends with half a character, and the next piece, which is valid, does not complete it."""
+    pieces = [delta(0, type="text_delta", text=piece) for piece in ("a", "\ud83d", "b", "c")]
+    reading = read(begin(0, type="text", text=""), *pieces, stop(0))
+    assert reading.summary == ["OutputText: a\ufffdbc", "completed"]

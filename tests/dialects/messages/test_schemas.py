@@ -128,3 +128,32 @@ def test_open_definition_beside_a_definition_that_is_used_twice_cannot_be_enforc
         "properties": {f"p{at}": {"$ref": f"#/$defs/{name}"} for at, name in enumerate(order)},
     }
     assert enforceable_schema(schema, "s", Losses()) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "enum": ["a", "b"]},
+        {"const": "a"},
+        {"anyOf": [STRING, {"type": "null"}]},
+        {"allOf": [STRING, {"type": "string", "title": "t"}]},
+        {"type": "array", "items": STRING},
+        {"$ref": "#/$defs/x", "$defs": {"x": STRING}},
+        {"$ref": "#/definitions/x", "definitions": {"x": STRING}},
+        {"type": "string", "format": "date-time", "default": "x", "title": "t", "description": "d"},
+        {"type": "object", "properties": {"a": STRING}, "required": ["a"], "additionalProperties": False},
+    ],
+)
+def test_keywords_that_the_server_enforces_are_unchanged(schema: dict[str, Any]) -> None:
+    losses = Losses()
+    assert enforceable_schema(schema, "s", losses) == schema
+    assert list(losses) == []
+
+
+@pytest.mark.parametrize(
+    "format", ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"]
+)
+def test_formats_that_the_server_enforces_are_unchanged(format: str) -> None:
+    losses = Losses()
+    assert enforceable_schema({"type": "string", "format": format}, "s", losses) == {"type": "string", "format": format}
+    assert list(losses) == []

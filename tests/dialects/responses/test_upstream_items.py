@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.dialects.responses.upstreams import read_events, stable_fields
 
+from antiphon.dialects.responses.upstream_items import TextKind, UpstreamItem
 from antiphon.protocol.grammar import find_violations
 
 COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}
@@ -213,3 +214,11 @@ def test_unfinished_call_gets_a_call_id() -> None:
     read = read_events([added(call), COMPLETED])
     assert find_violations(read.events) == []
     assert [getattr(item, "call_id", None) for item in read.response.output] == ["call_1"]
+
+
+@pytest.mark.parametrize(("kind", "beside"), [("text", "refusal"), ("summary", "summary"), ("reasoning", "text")])
+def test_part_without_an_index_gets_the_next_one(kind: TextKind, beside: TextKind) -> None:
+    item = UpstreamItem(0, "message", "message", None)
+    assert item.add_part(kind, None).index == 0
+    assert item.add_part(beside, 4).index == 4
+    assert item.add_part(kind, None).index == 5
