@@ -29,8 +29,8 @@ def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
 def test_a_collector_gives_what_came_since_the_last_time_B_2() -> None:
     collector = EventCollector()
     written_to(collector, lambda w: w.start())
-    assert [event.sequence_number for event in collector.take()] == [0, 1]
-    assert collector.take() == collector.events == []
+    assert [event.sequence_number for event in collector.take_events()] == [0, 1]
+    assert collector.take_events() == collector.events == []
 
 
 def test_a_callback_tells_every_listener_in_turn_B_2() -> None:

@@ -64,8 +64,8 @@ from antiphon.protocol.grammar_tables import (
     ITEM_GRAMMAR,
     PART_GRAMMAR,
     RESPONSE_GRAMMAR,
-    ROW_OF_ITEM,
-    ROW_OF_RESPONSE,
+    ROW_OF_ITEM_STAGE,
+    ROW_OF_RESPONSE_STAGE,
     ItemStage,
     PartStage,
     ResponseStage,
@@ -252,8 +252,8 @@ def test_every_stage_has_a_row_in_its_table_and_can_be_reached() -> None:
         PartStage.ABSENT,
         PartStage.WHOLE,
     }
-    assert set(ROW_OF_RESPONSE) == set(ResponseStage) - {ResponseStage.ENDED}
-    assert set(ROW_OF_ITEM) == set(ItemStage)
+    assert set(ROW_OF_RESPONSE_STAGE) == set(ResponseStage) - {ResponseStage.ENDED}
+    assert set(ROW_OF_ITEM_STAGE) == set(ItemStage)
 
 
 # One broken rule at a time. Each case: what is written, how it is spoiled, and what the verdict says.

@@ -509,7 +509,7 @@ def test_a_response_moves_as_its_table_says_and_no_other_way_B_1_B_4(status: str
     writer, collector = fresh()
     for reach in REACH[status]:
         reach(writer)
-    before = collector.take()
+    before = collector.take_events()
     runs_first = status == "queued" and move in ("completed", "incomplete")
     if status == "new" or runs_first or ResponseStatus(move) in RESPONSE_TRANSITIONS[ResponseStatus(status)]:
         MOVES[move](writer)
@@ -546,7 +546,7 @@ AFTER_THE_END: dict[str, Move] = {
 def test_nothing_comes_after_the_end_STR_7(status: str, move: str) -> None:
     writer, collector = fresh()
     REACH[status][0](writer)
-    collector.take()
+    collector.take_events()
     with pytest.raises(InvalidTransition, match=f"the response is {status}.*STR-7"):
         AFTER_THE_END[move](writer)
     assert collector.events == []
@@ -614,7 +614,7 @@ def test_an_open_item_takes_what_its_kind_holds_and_no_other_B_1(kind: str, what
     writer, collector = fresh()
     OPEN[kind](writer)
     assert (writer.open_keys, writer.item_count, writer.is_open("a"), writer.was_closed("a")) == (["a"], 1, True, False)
-    collector.take()
+    collector.take_events()
     do, allowed = DO[what]
     if kind in allowed:
         do(writer)
@@ -634,7 +634,7 @@ def test_nothing_touches_an_item_that_is_done_ITEM_4(kind: str, what: str) -> No
     OPEN[kind](writer)
     writer.close("a")
     assert (writer.is_open("a"), writer.was_closed("a")) == (False, True)
-    before = collector.take()
+    before = collector.take_events()
     with pytest.raises(InvalidTransition, match="ITEM-4"):
         DO[what][0](writer)
     assert collector.events == []

@@ -66,7 +66,7 @@ from antiphon.protocol.open_items import (
 from antiphon.protocol.output_limits import (
     BYTES_REASON,
     ITEMS_REASON,
-    PART_OVERHEAD,
+    PART_OVERHEAD_BYTES,
     UNLIMITED,
     OutputLimitExceeded,
     text_size,
@@ -175,7 +175,7 @@ class ResponseWriter:
         if item is None:
             self.message(key)
             item = self._open[key]
-        open_part = item.current if part is None else item.parts.get((OutputText, part))
+        open_part = item.current_part if part is None else item.parts.get((OutputText, part))
         if open_part is None or open_part.kind is not OutputText:
             open_part = self._open_part(item, OutputText, part)
         if not delta and not logprobs:
@@ -207,7 +207,7 @@ class ResponseWriter:
         Returns them as one `TextRun` and emits nothing. Returns None, and does nothing, if no output text is open.
         """
         item = self._open.get(key)
-        part = item.current if item is not None else None
+        part = item.current_part if item is not None else None
         if item is None or part is None or part.kind is not OutputText:
             return None
         text = "".join(deltas)
@@ -229,7 +229,7 @@ class ResponseWriter:
             self.message(key)
         item = self._open[key]
         open_part = self._part(item, OutputText, part)
-        self.count(PART_OVERHEAD + len(msgspec.json.encode(annotation)))
+        self.count(PART_OVERHEAD_BYTES + len(msgspec.json.encode(annotation)))
         at = len(open_part.annotations)
         open_part.annotations.append(annotation)
         self._emit(
@@ -365,7 +365,7 @@ class ResponseWriter:
     def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
         """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3)."""
         item = self._get(key, OpenItem)
-        open_part = item.current if kind is None else item.parts.get((kind, part))
+        open_part = item.current_part if kind is None else item.parts.get((kind, part))
         if open_part is not None:
             self._close_part(item, open_part)
 
@@ -503,22 +503,22 @@ class ResponseWriter:
         raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        open_part = item.current if part is None else item.parts.get((kind, part))
+        open_part = item.current_part if part is None else item.parts.get((kind, part))
         if open_part is None or open_part.kind is not kind:
             open_part = self._open_part(item, kind, part)
         return open_part
 
     def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         place = item.parts_of_kind(kind)
-        self.count(PART_OVERHEAD)
-        if item.current is not None and part is None:
-            self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
+        self.count(PART_OVERHEAD_BYTES)
+        if item.current_part is not None and part is None:
+            self._close_part(item, item.current_part)  # STR-3: without keys, one part ends where the next begins
         open_part = OpenPart(kind, (kind, part), len(place))
         place.append(None)
         item.parts[open_part.key] = open_part
         if part is None:
-            item.current = open_part
-        added, empty = open_part.index, open_part.content()
+            item.current_part = open_part
+        added, empty = open_part.index, open_part.build()
         if kind is SummaryText:
             self._emit(
                 SummaryPartAdded(
@@ -566,9 +566,9 @@ class ResponseWriter:
     def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
         """STR-3: emits the done event of the content, then that of the part."""
         del item.parts[open_part.key]
-        if item.current is open_part:
-            item.current = None
-        final = open_part.content()
+        if item.current_part is open_part:
+            item.current_part = None
+        final = open_part.build()
         item.parts_of_kind(open_part.kind)[open_part.index] = final
         where: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
         match final:

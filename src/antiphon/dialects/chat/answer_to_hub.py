@@ -35,7 +35,7 @@ from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.output_limits import PART_OVERHEAD
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -293,7 +293,7 @@ class AnswerToHub:
     def _call(self, piece: CallPiece) -> None:
         call, begins = self._calls.call_for_piece(piece, self._chunks)
         if begins:
-            self._writer.count(PART_OVERHEAD)
+            self._writer.count(PART_OVERHEAD_BYTES)
             self._close_reasoning()
             self._close_message()
             self._announce(self._calls.unannounced_calls(before=call))

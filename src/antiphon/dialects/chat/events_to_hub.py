@@ -24,7 +24,7 @@ from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import SHORTEST_TOO_DEEP, with_nesting_limit
+from antiphon.protocol.nesting import MIN_TOO_DEEP_LENGTH, with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -234,7 +234,7 @@ def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
         lines = [frame.data for frame in frames[at:end]]
         try:
             # Frames that are long enough to exceed the nesting limit are decoded one by one.
-            chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < SHORTEST_TOO_DEEP else []
+            chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < MIN_TOO_DEEP_LENGTH else []
             if len(chunks) == end - at:
                 return [chunk.choices[0].delta.content for chunk in chunks]
         except ValueError:

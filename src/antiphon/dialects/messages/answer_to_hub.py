@@ -23,7 +23,7 @@ from antiphon.dialects.messages.citations import citation_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.output_limits import PART_OVERHEAD
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
 from antiphon.protocol.text_pieces import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
@@ -55,7 +55,7 @@ class AnswerToHub:
 
     def start_block(self, index: int, raw: Raw) -> None:
         """Start a block. In an answer that does not stream the block is whole."""
-        self._writer.count(PART_OVERHEAD)
+        self._writer.count(PART_OVERHEAD_BYTES)
         if index in self._blocks:
             self.stop_block(index)  # its stop event is missing
         try:
@@ -90,7 +90,7 @@ class AnswerToHub:
         if delta.partial_json:
             self._add_arguments(index, block, delta.partial_json)
         if delta.citation:
-            self._writer.count(PART_OVERHEAD + len(delta.citation))
+            self._writer.count(PART_OVERHEAD_BYTES + len(delta.citation))
             (block if type(block) is _Text else self._replace_block(index, _Text())).citations.append(delta.citation)
 
     def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:

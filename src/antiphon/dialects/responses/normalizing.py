@@ -52,7 +52,7 @@ from antiphon.protocol.grammar_tables import IMMUTABLE_FIELDS
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
-from antiphon.protocol.output_limits import PART_OVERHEAD, UNLIMITED, OutputLimitExceeded
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES, UNLIMITED, OutputLimitExceeded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -143,7 +143,7 @@ class ResponseNormalizer:
             action(item, *arguments)
         else:
             self.writer.count(
-                PART_OVERHEAD + sum(len(argument) for argument in arguments if isinstance(argument, str | Raw))
+                PART_OVERHEAD_BYTES + sum(len(argument) for argument in arguments if isinstance(argument, str | Raw))
             )
             item.pending_actions.append((action, arguments))
 

@@ -136,10 +136,10 @@ class ResponsesBehavior:
                     items.append(element)
                 case _:
                     renderer.add(element)
-                    items += events.take()
+                    items += events.take_events()
         if "finish" not in turn.omit:
             renderer.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
-        return items + events.take(), renderer.writer.response
+        return items + events.take_events(), renderer.writer.response
 
 
 class _TurnRenderer:
