@@ -102,7 +102,7 @@ def _builder() -> float:
         event = decode_thread_event(line)
         assert event is not None
         builder.process_event(event, collector)
-        for told in collector.take_events():
+        for told in collector.take():
             write(told)
     return (time.process_time_ns() - begin) / DELTAS / 1000
 

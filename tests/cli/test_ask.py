@@ -125,7 +125,7 @@ def test_a_failure_in_the_middle_is_told_with_the_request_after_what_came() -> N
     """HTTP-8: with the id, the request can be found in the gateway's log."""
 
     def write(writer: ResponseWriter) -> None:
-        writer.text("m", "so far")
+        writer.add_text("m", "so far")
         writer.fail(UpstreamFault("it went away", code="upstream_disconnected"))
 
     answer = stream(write)

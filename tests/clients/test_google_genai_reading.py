@@ -144,7 +144,7 @@ def test_the_sdk_reads_every_whole_answer(served: Served, client: Any, events: l
 def test_the_sdk_tells_usage_as_it_was_told() -> None:
     """REQ-4: one reader of the arithmetic is enough, and needs no server."""
     life = RecordingWriter()
-    life.text("t", "hi")
+    life.add_text("t", "hi")
     life.complete(USAGE)
     body, _ = response_from_hub(fold(life.collector.events), REQUEST)
     usage = types.GenerateContentResponse.model_validate_json(body).usage_metadata
@@ -175,7 +175,7 @@ def test_the_sdk_raises_errors_with_their_words(
 def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: Served, client: Any) -> None:
     """HTTP-7: this SDK takes every line that is no data for a piece of JSON."""
     life = RecordingWriter()
-    life.text("t", "hi")
+    life.add_text("t", "hi")
     life.complete()
     data = life.client_stream().data
     answers, error = streamed(served, client, b"\n" + data.replace(b"\n\n", b"\n\n\n"))
@@ -188,16 +188,16 @@ def test_a_blank_line_keeps_a_stream_alive_and_a_comment_would_break_it(served: 
 def test_a_chat_of_the_sdk_sends_everything_back(served: Served, client: Any) -> None:
     """RSN-2: thoughts, their seal, words and calls come back as the hub gave them, from the pieces of a stream."""
     life = RecordingWriter()
-    life.reasoning("r", "hm")
-    life.encrypted_content("r", "seal ä")
-    life.close("r")
-    life.text("t", "Let me")
-    life.text("t", " see.\u2028")
-    life.close("t")
+    life.add_reasoning("r", "hm")
+    life.set_encrypted_content("r", "seal ä")
+    life.close_item("r")
+    life.add_text("t", "Let me")
+    life.add_text("t", " see.\u2028")
+    life.close_item("t")
     for name in ("a", "b"):
-        life.call(name, name="look", call_id=f"c_{name}")
-        life.arguments(name, json.dumps({"at": name}))
-        life.close(name)
+        life.open_call(name, name="look", call_id=f"c_{name}")
+        life.add_arguments(name, json.dumps({"at": name}))
+        life.close_item(name)
     life.complete(USAGE)
     chat = client.chats.create(model="m")
     served.answers += [(200, "text/event-stream", life.client_stream().data)] * 2
@@ -239,7 +239,7 @@ def test_everything_the_sdk_can_ask_for_is_understood(served: Served, client: An
     look = types.FunctionDeclaration(name="look", description="Looks at a place.", parameters=schema)
     image = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")
     life = RecordingWriter()
-    life.text("t", "{}")
+    life.add_text("t", "{}")
     life.complete()
     served.answers.append((200, "application/json", response_from_hub(fold(life.collector.events), REQUEST)[0]))
     client.models.generate_content(

@@ -29,8 +29,8 @@ def written_to(emit: Emitter, *moves: Callable[[ResponseWriter], None]) -> None:
 def test_a_collector_gives_what_came_since_the_last_time_B_2() -> None:
     collector = EventCollector()
     written_to(collector, lambda w: w.start())
-    assert [event.sequence_number for event in collector.take_events()] == [0, 1]
-    assert collector.take_events() == collector.events == []
+    assert [event.sequence_number for event in collector.take()] == [0, 1]
+    assert collector.take() == collector.events == []
 
 
 def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
@@ -48,7 +48,7 @@ def test_a_callback_tells_every_listener_in_turn_B_2() -> None:
 
 
 def test_null_forgets_B_2() -> None:
-    written_to(NullEmitter(), lambda w: w.text("a", "x"), lambda w: w.complete())
+    written_to(NullEmitter(), lambda w: w.add_text("a", "x"), lambda w: w.complete())
 
 
 @given(lives(ENDINGS))
@@ -82,12 +82,12 @@ def test_what_came_on_many_lines_goes_out_on_one_HTTP_3(ending: str) -> None:
     item = decode_item(text.encode())
     assert isinstance(item, UnknownItem)
     sent: list[bytes] = []
-    written_to(SseEmitter(sent.append), lambda w: w.whole_item("a", item))
+    written_to(SseEmitter(sent.append), lambda w: w.add_whole_item("a", item))
     assert all(frame.count(b"\n") == 3 and frame.endswith(b"\n\n") and b"\r" not in frame for frame in sent)
 
 
 def test_a_name_from_an_upstream_forges_no_frame_HTTP_3() -> None:
     sent: list[bytes] = []
-    written_to(SseEmitter(sent.append), lambda w: w.unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
+    written_to(SseEmitter(sent.append), lambda w: w.emit_unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
     assert [len(sse.Decoder().feed(frame)) for frame in sent] == [1, 1, 1]
     assert sse.Decoder().feed(sent[-1])[0].data != sse.DONE

@@ -25,7 +25,7 @@ class EventCollector:
     def __call__(self, event: StreamEvent, /) -> None:
         self.events.append(event)
 
-    def take_events(self) -> list[StreamEvent]:
+    def take(self) -> list[StreamEvent]:
         """Returns the events since the last call."""
         events, self.events = self.events, []
         return events

@@ -123,7 +123,8 @@ def _describe_union(types: tuple[shapes.Type, ...]) -> str:
 
 def _describe_tagged(tags: list[str]) -> str:
     known_tags = [tag for tag in tags if tag != UNKNOWN_TAG]
-    return f"an object whose type is {describe_choices(known_tags) if known_tags == tags else describe_examples(known_tags)}"
+    describe_tags = describe_choices if known_tags == tags else describe_examples
+    return f"an object whose type is {describe_tags(known_tags)}"
 
 
 def _describe_plural(info: shapes.Type) -> str:

@@ -247,29 +247,31 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
     is_streamed = _can_be_streamed(item, is_open)
     match item:
         case Message() if is_streamed:
-            writer.message(key, id=item.id, phase=item.phase)
+            writer.open_message(key, id=item.id, phase=item.phase)
             _replay_parts(writer, key, item.content, is_open)
         case Reasoning() if is_streamed:
-            writer.reasoning_item(key, id=item.id)
+            writer.open_reasoning(key, id=item.id)
             _replay_parts(writer, key, item.summary, is_open)
             _replay_parts(writer, key, item.content or [], is_open)
             if isinstance(item.encrypted_content, str):
-                writer.encrypted_content(key, item.encrypted_content)
+                writer.set_encrypted_content(key, item.encrypted_content)
         case FunctionCall() if is_streamed:
-            writer.call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
-            writer.arguments(key, item.arguments)
+            writer.open_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
+            writer.add_arguments(key, item.arguments)
         case CustomToolCall() if is_streamed:
-            writer.custom_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
-            writer.custom_input(key, item.input)
+            writer.open_custom_call(
+                key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None
+            )
+            writer.add_custom_input(key, item.input)
         case _:
-            writer.add_item(key, item)
+            writer.open_item(key, item)
             if not is_open:
                 writer.finish_item(key, item)
             return
     if item.extra:
         writer.set_extra_fields(key, item.extra)
     if not is_open:
-        writer.close(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
+        writer.close_item(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
 
 
 def _can_be_streamed(item: Item, is_open: bool) -> bool:
@@ -299,15 +301,15 @@ def _replay_parts(writer: ResponseWriter, key: int, parts: list[Content], is_ope
     for part_index, part in enumerate(cast(list[StreamedPart], parts)):
         match part:
             case OutputText():
-                writer.text(key, part.text, part=part_index, logprobs=part.logprobs or None)
+                writer.add_text(key, part.text, part_key=part_index, logprobs=part.logprobs or None)
                 for annotation in part.annotations:
-                    writer.annotation(key, annotation, part=part_index)
+                    writer.add_annotation(key, annotation, part_key=part_index)
             case Refusal():
-                writer.refusal(key, part.refusal, part=part_index)
+                writer.add_refusal(key, part.refusal, part_key=part_index)
             case ReasoningText():
-                writer.reasoning(key, part.text, part=part_index)
+                writer.add_reasoning(key, part.text, part_key=part_index)
             case SummaryText():
-                writer.summary(key, part.text, part=part_index)
+                writer.add_summary(key, part.text, part_key=part_index)
             case _ as never:
                 assert_never(never)
         if not is_open:

@@ -22,8 +22,8 @@ class Loss(Struct, frozen=True):
 class Losses:
     """Collects losses. Equal ones are stored once, because a stream would repeat them with every chunk.
 
-    At most `MAX_LISTED_LOSSES` are listed. The others are only counted, in one last loss. The count is an upper limit: a loss
-    that is not stored cannot be recognised when it is repeated.
+    At most `MAX_LISTED_LOSSES` are listed. The others are only counted, in one last loss. The count is an upper limit:
+    a loss that is not stored cannot be recognised when it is repeated.
     """
 
     __slots__ = ("_listed", "_unlisted_count")

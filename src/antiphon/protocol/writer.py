@@ -130,14 +130,14 @@ class ResponseWriter:
     def was_closed(self, key: Hashable) -> bool:
         return key in self._closed_keys
 
-    def count(self, size: int) -> None:
+    def count_bytes(self, size: int) -> None:
         """Counts bytes that are stored for this response, here or by the reader that calls the writer."""
         total = self._counted_bytes + size
         if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
         self._counted_bytes = total
 
-    def update(self, **changes: Any) -> None:
+    def update_response(self, **changes: Any) -> None:
         """Sets fields that the upstream sends late (service tier, usage, metadata)."""
         if self.has_ended:
             raise InvalidTransition(
@@ -165,27 +165,30 @@ class ResponseWriter:
 
     # Messages
 
-    def message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
+    def open_message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
         """Announces a message (STR-2). The first content calls this by itself."""
         self._announce_item(key, OpenMessage(self._claim_id("msg", id), phase))
 
-    def text(self, key: Hashable, delta: str, *, part: Hashable = None, logprobs: list[LogProb] | None = None) -> None:
+    def add_text(
+        self, key: Hashable, delta: str, *, part_key: Hashable = None, logprobs: list[LogProb] | None = None
+    ) -> None:
         """Adds output text. This is the hot path of every stream."""
         item = self._open_items.get(key)
         if item is None:
-            self.message(key)
+            self.open_message(key)
             item = self._open_items[key]
-        open_part = item.current_part if part is None else item.parts.get((OutputText, part))
+        open_part = item.current_part if part_key is None else item.parts.get((OutputText, part_key))
         if open_part is None or open_part.kind is not OutputText:
-            open_part = self._open_part(item, OutputText, part)
+            open_part = self._open_part(item, OutputText, part_key)
         if not delta and not logprobs:
             return
-        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
+        # The same as `count_bytes`, without a call.
+        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))
         if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
         self._counted_bytes = total
         if logprobs:
-            self.count(len(msgspec.json.encode(logprobs)))
+            self.count_bytes(len(msgspec.json.encode(logprobs)))
             open_part.logprobs += logprobs
         open_part.pieces.append(delta)
         number = self._next_number
@@ -201,7 +204,7 @@ class ResponseWriter:
             )
         )
 
-    def text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
+    def add_text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
         """Adds several deltas of output text to an open message at once.
 
         Returns them as one `TextRun` and emits nothing. Returns None, and does nothing, if no output text is open.
@@ -211,25 +214,25 @@ class ResponseWriter:
         if item is None or part is None or part.kind is not OutputText:
             return None
         text = "".join(deltas)
-        self.count(text_size(text))
+        self.count_bytes(text_size(text))
         part.pieces.append(text)
         number = self._next_number
         self._next_number = number + len(deltas)
         return TextRun(number, item.id, item.index, part.index, deltas)
 
-    def refusal(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_refusal(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-11: adds text of a refusal."""
         if key not in self._open_items:
-            self.message(key)
-        self._add_delta(key, Refusal, delta, part)
+            self.open_message(key)
+        self._add_delta(key, Refusal, delta, part_key)
 
-    def annotation(self, key: Hashable, annotation: Annotation, *, part: Hashable = None) -> None:
+    def add_annotation(self, key: Hashable, annotation: Annotation, *, part_key: Hashable = None) -> None:
         """STR-11: adds an annotation of the output text."""
         if key not in self._open_items:
-            self.message(key)
+            self.open_message(key)
         item = self._open_items[key]
-        open_part = self._get_or_open_part(item, OutputText, part)
-        self.count(PART_OVERHEAD_BYTES + len(msgspec.json.encode(annotation)))
+        open_part = self._get_or_open_part(item, OutputText, part_key)
+        self.count_bytes(PART_OVERHEAD_BYTES + len(msgspec.json.encode(annotation)))
         index = len(open_part.annotations)
         open_part.annotations.append(annotation)
         self._emit(
@@ -249,42 +252,42 @@ class ResponseWriter:
 
     # Reasoning
 
-    def reasoning_item(self, key: Hashable, *, id: str | None = None) -> None:
+    def open_reasoning(self, key: Hashable, *, id: str | None = None) -> None:
         """Announces a reasoning item. The first content calls this by itself."""
         self._announce_item(key, OpenReasoning(self._claim_id("rs", id)))
 
-    def reasoning(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_reasoning(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-10: adds reasoning text."""
         if key not in self._open_items:
-            self.reasoning_item(key)
-        self._add_delta(key, ReasoningText, delta, part)
+            self.open_reasoning(key)
+        self._add_delta(key, ReasoningText, delta, part_key)
 
-    def summary(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_summary(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-10: adds text of a reasoning summary."""
         if key not in self._open_items:
-            self.reasoning_item(key)
-        self._add_delta(key, SummaryText, delta, part)
+            self.open_reasoning(key)
+        self._add_delta(key, SummaryText, delta, part_key)
 
-    def encrypted_content(self, key: Hashable, content: str) -> None:
+    def set_encrypted_content(self, key: Hashable, content: str) -> None:
         """RSN-1: sets the encrypted reasoning, which is sent when the item is done."""
         if key not in self._open_items:
-            self.reasoning_item(key)
-        self.count(text_size(content))
+            self.open_reasoning(key)
+        self.count_bytes(text_size(content))
         self._get_open_item(key, OpenReasoning).encrypted_content = content
 
     # Calls
 
-    def call(
+    def open_call(
         self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
     ) -> None:
         """Announces a function call. Its name must be complete (TOOL-3)."""
         self._announce_item(key, OpenFunctionCall(self._claim_id("fc", id), name, call_id, namespace))
 
-    def arguments(self, key: Hashable, delta: str) -> None:
+    def add_arguments(self, key: Hashable, delta: str) -> None:
         """STR-9: adds text to the arguments of a call."""
         item = self._get_open_item(key, OpenFunctionCall)
         if delta:
-            self.count(text_size(delta))
+            self.count_bytes(text_size(delta))
             item.pieces.append(delta)
             self._emit(
                 ArgumentsDelta(
@@ -292,17 +295,17 @@ class ResponseWriter:
                 )
             )
 
-    def custom_call(
+    def open_custom_call(
         self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
     ) -> None:
         """Announces a call of a custom tool."""
         self._announce_item(key, OpenCustomCall(self._claim_id("ctc", id), name, call_id, namespace))
 
-    def custom_input(self, key: Hashable, delta: str) -> None:
+    def add_custom_input(self, key: Hashable, delta: str) -> None:
         """Adds text to the input of a custom tool call."""
         item = self._get_open_item(key, OpenCustomCall)
         if delta:
-            self.count(text_size(delta))
+            self.count_bytes(text_size(delta))
             item.pieces.append(delta)
             self._emit(
                 CustomInputDelta(
@@ -312,25 +315,25 @@ class ResponseWriter:
 
     # Other items and events
 
-    def add_item(self, key: Hashable, item: Item) -> None:
+    def open_item(self, key: Hashable, item: Item) -> None:
         """Announces an item that is not streamed in parts: an extension, a call of a hosted tool, a compaction."""
         open_item = OpenWholeItem(self._claim_id("item", id_of(item)), item)
         open_item.size = len(msgspec.json.encode(item))
-        self.count(open_item.size)
+        self.count_bytes(open_item.size)
         self._announce_item(key, open_item)
 
     def finish_item(self, key: Hashable, item: Item) -> None:
-        """Closes an item that was announced with `add_item`, with its final content."""
+        """Closes an item that was announced with `open_item`, with its final content."""
         open_item = self._get_open_item(key, OpenWholeItem)
         size = len(msgspec.json.encode(item))
-        self.count(max(0, size - open_item.size))
+        self.count_bytes(max(0, size - open_item.size))
         open_item.size = size
         open_item.finish(item)
-        self.close(key)
+        self.close_item(key)
 
-    def whole_item(self, key: Hashable, item: Item) -> None:
+    def add_whole_item(self, key: Hashable, item: Item) -> None:
         """Announces and closes an item that arrives at once."""
-        self.add_item(key, item)
+        self.open_item(key, item)
         self.finish_item(key, item)
 
     def set_extra_fields(self, key: Hashable, extra: dict[str, Raw]) -> None:
@@ -340,21 +343,21 @@ class ResponseWriter:
             raise InvalidTransition(
                 f"the key {key!r} names an open {item.name}: set its unknown fields in the item itself"
             )
-        self.count(sum(map(len, extra.values())))
+        self.count_bytes(sum(map(len, extra.values())))
         item.extra = extra
 
-    def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
+    def open_extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
         """Announces an extension item. Its type must be `slug:name` (B-3)."""
         id = self._claim_id(_slug_of(kind), None)
         body = {**members, "type": kind, "id": id, "status": ItemStatus.IN_PROGRESS}
         self._announce_item(key, OpenWholeItem(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
 
-    def extension_event(self, kind: str, members: dict[str, Any]) -> None:
+    def emit_extension_event(self, kind: str, members: dict[str, Any]) -> None:
         """Emits an extension event. Its type must be `slug:name` (B-3). It is numbered like any other event (STR-5)."""
         _slug_of(kind)
-        self.unknown_event(kind, members)
+        self.emit_unknown_event(kind, members)
 
-    def unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
+    def emit_unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
         """Emits an event of unknown type with our numbers (ITEM-5); `key` is the open item that it belongs to."""
         self._ensure_running()
         number = self._take_number()
@@ -366,14 +369,14 @@ class ResponseWriter:
 
     # Ending
 
-    def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
+    def end_part(self, key: Hashable, kind: PartKind | None = None, part_key: Hashable = None) -> None:
         """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3)."""
         item = self._get_open_item(key, OpenItem)
-        open_part = item.current_part if kind is None else item.parts.get((kind, part))
+        open_part = item.current_part if kind is None else item.parts.get((kind, part_key))
         if open_part is not None:
             self._close_part(item, open_part)
 
-    def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
+    def close_item(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
         """STR-4: closes an item and emits its final content."""
         item = self._get_open_item(key, OpenItem)
         ItemStatus.IN_PROGRESS.transition_to(status)
@@ -395,23 +398,23 @@ class ResponseWriter:
         self._ensure_running()
         self._refuse_incomplete_items(len(self._output))
         for key in list(self._open_items):
-            self.close(key)
+            self.close_item(key)
         self._end_response(ResponseStatus.COMPLETED, usage, completed_at=self._now())
 
-    def incomplete(self, reason: str, usage: Usage | None = None) -> None:
+    def end_incomplete(self, reason: str, usage: Usage | None = None) -> None:
         """ITEM-3, REQ-3: ends the response as incomplete. Only its last item may be incomplete."""
         self._ensure_running()
         last = len(self._output) - 1
         self._refuse_incomplete_items(last)
         for key, item in list(self._open_items.items()):
-            self.close(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
+            self.close_item(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
         self._end_response(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
         """ITEM-3, STR-8: every open item closes as incomplete, then `error`, then `response.failed`."""
         self._ensure_running()
         for key in list(self._open_items):
-            self.close(key, ItemStatus.INCOMPLETE)
+            self.close_item(key, ItemStatus.INCOMPLETE)
         self._emit(ErrorEvent(sequence_number=self._take_number(), error=error_payload(error)))
         self._end_response(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
 
@@ -471,7 +474,8 @@ class ResponseWriter:
             if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
                 raise InvalidTransition(
                     f"output[{index}] is incomplete: only the last item of a response that does not fail may be "
-                    "incomplete, and then the response must be incomplete; end it with incomplete() or fail() (ITEM-3)"
+                    "incomplete, and then the response must be incomplete; end it with end_incomplete() or fail() "
+                    "(ITEM-3)"
                 )
 
     def _claim_id(self, prefix: str, preferred: str | None) -> str:
@@ -508,21 +512,21 @@ class ResponseWriter:
             )
         raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
 
-    def _get_or_open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        open_part = item.current_part if part is None else item.parts.get((kind, part))
+    def _get_or_open_part(self, item: OpenItem, kind: PartKind, part_key: Hashable) -> OpenPart:
+        open_part = item.current_part if part_key is None else item.parts.get((kind, part_key))
         if open_part is None or open_part.kind is not kind:
-            open_part = self._open_part(item, kind, part)
+            open_part = self._open_part(item, kind, part_key)
         return open_part
 
-    def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
+    def _open_part(self, item: OpenItem, kind: PartKind, part_key: Hashable) -> OpenPart:
         finished_parts = item.parts_of_kind(kind)
-        self.count(PART_OVERHEAD_BYTES)
-        if item.current_part is not None and part is None:
+        self.count_bytes(PART_OVERHEAD_BYTES)
+        if item.current_part is not None and part_key is None:
             self._close_part(item, item.current_part)  # STR-3: without keys, one part ends where the next begins
-        open_part = OpenPart(kind, (kind, part), len(finished_parts))
+        open_part = OpenPart(kind, (kind, part_key), len(finished_parts))
         finished_parts.append(None)
         item.parts[open_part.key] = open_part
-        if part is None:
+        if part_key is None:
             item.current_part = open_part
         index, empty_part = open_part.index, open_part.build()
         if kind is SummaryText:
@@ -547,12 +551,12 @@ class ResponseWriter:
             )
         return open_part
 
-    def _add_delta(self, key: Hashable, kind: PartKind, delta: str, part: Hashable) -> None:
+    def _add_delta(self, key: Hashable, kind: PartKind, delta: str, part_key: Hashable) -> None:
         item = self._open_items[key]
-        open_part = self._get_or_open_part(item, kind, part)
+        open_part = self._get_or_open_part(item, kind, part_key)
         if not delta:
             return
-        self.count(text_size(delta))
+        self.count_bytes(text_size(delta))
         open_part.pieces.append(delta)
         number = self._take_number()
         item_id, output_index, part_index = item.id, item.index, open_part.index

@@ -209,8 +209,8 @@ class Trace:
         return RawData(data if self._reserve_bytes(kind, len(data)) else b"")
 
     def _reserve_bytes(self, kind: str, length: int) -> bool:
-        """Counts the bytes of data, as stored or as omitted. Returns whether the data fits. Once data of a kind was omitted,
-        all later data of that kind is omitted too, so that pieces have no gaps."""
+        """Counts the bytes of data, as stored or as omitted. Returns whether the data fits. Once data of a kind was
+        omitted, all later data of that kind is omitted too, so that pieces have no gaps."""
         if kind in self._omitted_bytes or self._size + length + RECORD_OVERHEAD_BYTES > MAX_TRACE_BYTES:
             self._omitted_bytes[kind] = self._omitted_bytes.get(kind, 0) + length
             return False

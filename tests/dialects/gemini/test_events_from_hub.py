@@ -196,9 +196,9 @@ def object_of(text: str) -> dict[str, Any] | None:
 def test_text_goes_out_piece_by_piece_and_the_end_has_reason_and_usage() -> None:
     """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
     life = RecordingWriter()
-    life.text(1, "Hello")
-    life.text(1, "")
-    life.text(1, " “you”\n")
+    life.add_text(1, "Hello")
+    life.add_text(1, "")
+    life.add_text(1, " “you”\n")
     life.complete(USAGE)
     assert life.client_stream().answers == [
         {"candidates": [{"content": {"parts": [{"text": "Hello"}], "role": "model"}, "index": 0}], **HEAD},
@@ -222,12 +222,12 @@ def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
     arrive.
     """
     life = RecordingWriter()
-    life.text("t", "Let me see.")
-    life.call("a", name="look", call_id="c_a")
-    life.call("b", name="look", call_id="c_b")
-    life.arguments("b", '{"x"')
-    life.arguments("a", '{"y":\n2}')
-    life.arguments("b", ":1}")
+    life.add_text("t", "Let me see.")
+    life.open_call("a", name="look", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b")
+    life.add_arguments("b", '{"x"')
+    life.add_arguments("a", '{"y":\n2}')
+    life.add_arguments("b", ":1}")
     life.complete()
     told = life.client_stream()
     assert told.parts == [
@@ -241,7 +241,7 @@ def test_calls_are_whole_and_keep_their_own_ids_and_arguments() -> None:
 
 def test_a_call_without_arguments_has_an_empty_object() -> None:
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
+    life.open_call("a", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
 
@@ -250,8 +250,8 @@ def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_on
     """Names with dots and colons are legal in this API, though not on every server behind us."""
     request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
     life = RecordingWriter(request)
-    life.call("a", name="files.read:v2", call_id="c_a")
-    life.call("b", name="look", call_id="c_b", namespace="files")
+    life.open_call("a", name="files.read:v2", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b", namespace="files")
     life.complete()
     names = [part["functionCall"]["name"] for part in life.client_stream(request).parts if "functionCall" in part]
     assert names == ["files.read:v2", "files__look"]
@@ -259,8 +259,8 @@ def test_a_tool_keeps_the_name_its_client_gave_and_one_of_a_group_gets_a_flat_on
 
 def test_a_custom_tool_is_a_function_of_one_string() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", '*** "Begin\n')
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", '*** "Begin\n')
     life.complete()
     assert life.client_stream().parts[0] == {
         "functionCall": {"id": "c_a", "name": "patch", "args": json.loads(wrap_input('*** "Begin\n'))}
@@ -270,8 +270,8 @@ def test_a_custom_tool_is_a_function_of_one_string() -> None:
 def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
     """A call is never lost because of its form."""
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
-    life.arguments("a", "[1]")
+    life.open_call("a", name="look", call_id="c_a")
+    life.add_arguments("a", "[1]")
     life.complete()
     told = life.client_stream()
     assert told.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
@@ -282,10 +282,10 @@ def test_arguments_that_are_no_object_are_put_into_one_and_reported() -> None:
 def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
     """REQ-3: an answer cut by length is never sent as completed."""
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
+    life.open_call("a", name="look", call_id="c_a")
     if arguments:
-        life.arguments("a", arguments)
-    life.incomplete("max_output_tokens")
+        life.add_arguments("a", arguments)
+    life.end_incomplete("max_output_tokens")
     told = life.client_stream()
     assert told.parts == [{"text": ""}]
     assert told.end == "MAX_TOKENS"
@@ -294,27 +294,27 @@ def test_a_call_that_was_cut_is_not_delivered(arguments: str) -> None:
 
 def test_a_custom_call_that_was_cut_is_not_delivered() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", "half")
-    life.incomplete("max_output_tokens")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", "half")
+    life.end_incomplete("max_output_tokens")
     assert life.client_stream().parts == [{"text": ""}]
 
 
 def thinking(*, sealed: str = "") -> RecordingWriter:
     life = RecordingWriter()
-    life.summary("r", "First", part=0)
-    life.summary("r", "Second", part=1)
-    life.reasoning("r", "deep")
+    life.add_summary("r", "First", part_key=0)
+    life.add_summary("r", "Second", part_key=1)
+    life.add_reasoning("r", "deep")
     if sealed:
-        life.encrypted_content("r", sealed)
-    life.close("r")
+        life.set_encrypted_content("r", sealed)
+    life.close_item("r")
     return life
 
 
 def test_thoughts_go_to_a_client_that_asked_for_them_and_to_nobody_else() -> None:
     """RSN-1: as the API does it; each part of a summary is a paragraph."""
     life = thinking()
-    life.text("t", "Done")
+    life.add_text("t", "Done")
     life.complete()
     assert life.client_stream().parts == [
         {"text": "First", "thought": True},
@@ -349,9 +349,9 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
 def test_a_signature_that_nothing_follows_stands_on_the_last_part() -> None:
     """RSN-2: as servers of this API sign a text at its end."""
     life = RecordingWriter()
-    life.text("t", "Done")
-    life.close("t")
-    life.encrypted_content("r", "seal")
+    life.add_text("t", "Done")
+    life.close_item("t")
+    life.set_encrypted_content("r", "seal")
     life.complete()
     assert life.client_stream().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
 
@@ -360,11 +360,11 @@ def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> Non
     """RSN-2: redacted blocks in a row are each kept."""
     life = RecordingWriter()
     for number in (1, 2):
-        life.encrypted_content(number, f"seal {number}")
-        life.close(number)
-    life.reasoning(3, "hm")
-    life.close(3)
-    life.call("c", name="look", call_id="c_a")
+        life.set_encrypted_content(number, f"seal {number}")
+        life.close_item(number)
+    life.add_reasoning(3, "hm")
+    life.close_item(3)
+    life.open_call("c", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts == [
         {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
@@ -377,7 +377,7 @@ def test_a_second_signature_and_a_new_thought_do_not_displace_the_first() -> Non
 
 def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
     life = RecordingWriter()
-    life.refusal("t", "I will not")
+    life.add_refusal("t", "I will not")
     life.complete()
     assert life.client_stream().parts[0] == {"text": "I will not"}
     assert life.client_stream().end == "SAFETY"
@@ -396,8 +396,8 @@ def test_a_refusal_is_text_and_the_finish_reason_says_so() -> None:
 def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told: str) -> None:
     """REQ-3."""
     life = RecordingWriter()
-    life.text("t", "So")
-    life.incomplete(reason)
+    life.add_text("t", "So")
+    life.end_incomplete(reason)
     assert life.client_stream().end == told
     assert life.client_stream().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
 
@@ -406,8 +406,8 @@ def test_log_probabilities_stand_beside_the_text() -> None:
     """STR-12."""
     top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
     life = RecordingWriter()
-    life.text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
-    life.text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
+    life.add_text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
+    life.add_text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
     found = [answer["candidates"][0].get("logprobsResult") for answer in life.client_stream().answers]
     assert found[:2] == [
@@ -422,11 +422,11 @@ def test_log_probabilities_stand_beside_the_text() -> None:
 def test_citations_come_at_the_end_and_count_bytes_of_the_whole_text() -> None:
     """STR-11."""
     life = RecordingWriter()
-    life.refusal("r", "né")
-    life.close("r")
-    life.text("t", "é is a letter")
-    life.annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
-    life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.add_refusal("r", "né")
+    life.close_item("r")
+    life.add_text("t", "é is a letter")
+    life.add_annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
+    life.add_annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.complete()
     told = life.client_stream()
     assert told.answers[-1]["candidates"][0]["citationMetadata"] == {
@@ -439,10 +439,10 @@ def test_native_parts_are_sent_unchanged() -> None:
     """ITEM-5: with the pending signature, if there is one."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
     life = RecordingWriter()
-    life.whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
-    life.encrypted_content("r", "seal")
-    life.close("r")
-    life.whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.add_whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.set_encrypted_content("r", "seal")
+    life.close_item("r")
+    life.add_whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
     life.complete()
     told = life.client_stream()
     assert told.parts[:2] == [
@@ -455,14 +455,16 @@ def test_native_parts_are_sent_unchanged() -> None:
 def test_unsupported_content_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
     life = RecordingWriter()
-    life.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
-    life.extension_event("acme:progress", {"percent": 50})
-    life.message("m", phase="commentary")
-    life.text("m", "hm")
+    life.add_whole_item("w", WebSearchCall(id="ws_1", status="completed"))
+    life.emit_extension_event("acme:progress", {"percent": 50})
+    life.open_message("m", phase="commentary")
+    life.add_text("m", "hm")
     life.set_extra_fields("m", {"acme": Raw(b"1")})
-    life.close("m")
-    life.whole_item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
-    life.update(extra={"acme": Raw(b"1")})
+    life.close_item("m")
+    life.add_whole_item(
+        "u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")])
+    )
+    life.update_response(extra={"acme": Raw(b"1")})
     life.complete()
     assert life.client_stream().lost == [
         "output[0]",
@@ -478,7 +480,7 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
     life = RecordingWriter()
-    life.whole_item(
+    life.add_whole_item(
         "m",
         Message(
             id="m_1",
@@ -492,7 +494,7 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
             ],
         ),
     )
-    life.whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
+    life.add_whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
     life.complete()
     told = life.client_stream()
     assert told.parts == [{"text": "abc"}, {"text": ""}]
@@ -505,7 +507,7 @@ def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
     life = RecordingWriter()
-    life.whole_item(
+    life.add_whole_item(
         "r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal")
     )
     life.complete()
@@ -532,8 +534,8 @@ def test_a_run_of_deltas_is_written_as_its_events_are() -> None:
 def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
     """RSN-2."""
     life = RecordingWriter()
-    life.encrypted_content("r", "seal")
-    life.close("r")
+    life.set_encrypted_content("r", "seal")
+    life.close_item("r")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
         from_hub.feed(event)
@@ -548,7 +550,7 @@ def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
 def test_a_failure_is_one_error_in_the_stream() -> None:
     """STR-8: in this API's shape, as its SDK raises it; `response.failed` after it adds nothing."""
     life = RecordingWriter()
-    life.text("t", "He")
+    life.add_text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
     told = life.client_stream()
     assert [type(event) for event in life.collector.events[-2:]] == [ErrorEvent, ResponseFailed]
@@ -559,7 +561,7 @@ def test_a_failure_is_one_error_in_the_stream() -> None:
 
 def test_failed_response_without_error_event_sends_an_error() -> None:
     life = RecordingWriter()
-    life.text("t", "He")
+    life.add_text("t", "He")
     failed = msgspec.structs.replace(
         fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
     )
@@ -579,7 +581,7 @@ def test_a_stream_that_is_cut_never_looks_whole_and_ends_once(array: bool) -> No
 
 def test_missing_model_name_is_sent_as_empty() -> None:
     life = RecordingWriter(Request())
-    life.text("t", "x")
+    life.add_text("t", "x")
     life.complete()
     assert life.client_stream(Request()).answers[0] == {
         "candidates": [{"content": {"parts": [{"text": "x"}], "role": "model"}, "index": 0}],

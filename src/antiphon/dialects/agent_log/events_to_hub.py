@@ -42,9 +42,9 @@ class EventsToHub:
             self.losses.add("a line", "it was not told", f"it is no event: {line[:60].decode(errors='replace')}")
         else:
             self._thread.feed(event)
-        return self._events.take_events()
+        return self._events.take()
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """Ends the lines. A turn that has not ended fails."""
         self._thread.finish(error)
-        return self._events.take_events()
+        return self._events.take()

@@ -71,7 +71,7 @@ class EventsToHub(StreamToHub):
             except ValueError:
                 self._misses += 1  # after MAX_MISSES the text-only decode is not tried again
             else:
-                self._writer.text(key, text)
+                self._writer.add_text(key, text)
                 return self._take_events()
         try:
             chunk = _decode(frame.data)
@@ -94,7 +94,7 @@ class EventsToHub(StreamToHub):
         end = at + len(texts)
         self._non_text_frame = frames[end] if end < len(frames) else None
         deltas = list(filter(None, texts))
-        run = self._writer.text_run(key, deltas) if deltas else None
+        run = self._writer.add_text_run(key, deltas) if deltas else None
         return (run, end) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
@@ -145,7 +145,7 @@ class EventsToHub(StreamToHub):
             return
         if chunk.service_tier and chunk.service_tier != self._service_tier:
             self._service_tier = chunk.service_tier
-            self._writer.update(service_tier=chunk.service_tier)
+            self._writer.update_response(service_tier=chunk.service_tier)
         if not self._writer.has_started:
             self._writer.start()
         self._usage = chunk.usage or self._usage
