@@ -141,7 +141,7 @@ def test_an_id_that_never_was_is_gone_or_is_somebody_elses_is_one_and_the_same(h
     """PREV-3: the same answer for all four, but for the id itself."""
     deleted, expired = here.told("One"), here.told("One")
     assert here.delete(deleted["id"]).status_code == 200
-    here.run(here.store.prune(before=int(time.time()) + 100, keep=None, step=10_000))
+    here.run(here.store.prune(before=int(time.time()) + 100, keep=None, batch_size=10_000))
     until(lambda: here.count() == 0)
     foreign = here.told("One", key=BOB)
     before = len(here.chat.received)

@@ -15,7 +15,7 @@ events = st.lists(st.binary(max_size=5), max_size=6)
 @given(events, events, st.integers(0, 3), st.integers(-2, 12))
 def test_batches_in_a_row_are_one_batch(some: list[bytes], more: list[bytes], first: int, after: int) -> None:
     one, two = pack_events(first, some), pack_events(first + len(some), more)
-    joined = EventBatch(first=first, sizes=one.sizes + two.sizes, content=one.content + two.content)
+    joined = EventBatch(first_number=first, sizes=one.sizes + two.sizes, content=one.content + two.content)
     numbered = dict(enumerate([*some, *more], first))
     assert unpack_events_after(after, joined) == [event for number, event in numbered.items() if number > after]
 

@@ -440,11 +440,11 @@ def test_the_oldest_go_first_and_a_few_at_a_time(run: Run) -> None:
         ids = [f"resp_{n}" for n in range(10)]
         for number, id in enumerate(ids):
             await store.save("anna", record(id, at=100 - number), [f"msg_{id}"], [])
-        assert await store.prune(before=96, keep=None, step=2) == 2
+        assert await store.prune(before=96, keep=None, batch_size=2) == 2
         assert await ids_left(store, ids) == ids[:8]
-        assert await store.prune(before=96, keep=None, step=2) == 2
-        assert await store.prune(before=96, keep=None, step=2) == 1  # those of the moment itself stay
-        assert await store.prune(before=96, keep=None, step=2) == 0
+        assert await store.prune(before=96, keep=None, batch_size=2) == 2
+        assert await store.prune(before=96, keep=None, batch_size=2) == 1  # those of the moment itself stay
+        assert await store.prune(before=96, keep=None, batch_size=2) == 0
         assert await ids_left(store, ids) == ids[:5]
         assert await with_item(store, "anna", "msg_resp_9") is None
         assert (await store.stats()).items == 5
@@ -468,7 +468,7 @@ def test_beyond_a_number_the_oldest_of_all_owners_go(run: Run) -> None:
 def test_of_those_of_one_second_the_first_saved_goes_first(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b"), record("c"))
-        assert await store.prune(before=None, keep=1, step=1) == 1
+        assert await store.prune(before=None, keep=1, batch_size=1) == 1
         assert await ids_left(store, ["a", "b", "c"]) == ["b", "c"]
 
     run(law)
@@ -519,7 +519,7 @@ def test_what_was_continued_by_something_deleted_may_go(run: Run) -> None:
 
 async def everything_of(store: Store, *, before: int | None, keep: int | None, step: int = 3) -> int:
     total = 0
-    while count := await store.prune(before=before, keep=keep, step=step):
+    while count := await store.prune(before=before, keep=keep, batch_size=step):
         assert count <= step
         total += count
     return total

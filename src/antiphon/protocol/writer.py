@@ -404,10 +404,10 @@ class ResponseWriter:
     def end_incomplete(self, reason: str, usage: Usage | None = None) -> None:
         """ITEM-3, REQ-3: ends the response as incomplete. Only its last item may be incomplete."""
         self._ensure_running()
-        last = len(self._output) - 1
-        self._refuse_incomplete_items(last)
+        last_index = len(self._output) - 1
+        self._refuse_incomplete_items(last_index)
         for key, item in list(self._open_items.items()):
-            self.close_item(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
+            self.close_item(key, ItemStatus.INCOMPLETE if item.index == last_index else ItemStatus.COMPLETED)
         self._end_response(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
