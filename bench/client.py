@@ -177,7 +177,7 @@ async def _serve() -> None:
                     await asyncio.sleep(0)
                 writer.write(b"0\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+            writer.close_item()
 
     server = await asyncio.start_server(meet, "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
@@ -194,7 +194,7 @@ def _frames() -> list[bytes]:
     )
     writer.start()
     for number in range(DELTAS):
-        writer.text("message", f" word{number % 10}")
+        writer.add_text("message", f" word{number % 10}")
     writer.complete(USAGE)
     from_hub = responses.EventsFromHub(request)
     return [*map(from_hub.feed, events), from_hub.finish()]

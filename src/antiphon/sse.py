@@ -104,14 +104,14 @@ class Decoder:
 
     def _take_lines(self, lines: list[bytes], frames: list[Frame]) -> None:
         """Takes lines of one call: the first may continue the buffered line, the last is incomplete."""
-        rest = lines.pop()
+        incomplete_line = lines.pop()
         if lines and self._line:
             lines[0] = bytes(self._line) + lines[0]
             self._line.clear()
         for line in lines:
             self._check_length(len(line))
             self._take_line(line, frames)
-        self._line += rest
+        self._line += incomplete_line
         self._check_length(len(self._line))
 
     def _check_length(self, length: int) -> None:

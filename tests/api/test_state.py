@@ -140,7 +140,7 @@ def test_unknown_deleted_expired_and_foreign_ids_get_the_same_answer(here: Lab) 
     """PREV-3: the same answer for all four, except for the id itself."""
     deleted, expired = here.told("One"), here.told("One")
     assert here.delete(deleted["id"]).status_code == 200
-    here.run(here.store.prune(before=int(time.time()) + 100, keep=None, step=10_000))
+    here.run(here.store.prune(before=int(time.time()) + 100, keep=None, batch_size=10_000))
     until(lambda: here.count() == 0)
     foreign = here.told("One", key=BOB)
     before = len(here.chat.received)

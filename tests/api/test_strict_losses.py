@@ -12,7 +12,7 @@ from tests.websocket_client import open_websocket
 
 from antiphon import testing
 from antiphon.config import StoreConfig
-from antiphon.protocol.losses import MAX_LISTED
+from antiphon.protocol.losses import MAX_LISTED_LOSSES
 from antiphon.testing import ChatServer, turn
 
 ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello.", "store": False}
@@ -46,13 +46,13 @@ def test_strict_error_names_at_most_20_losses() -> None:
 
 def test_losses_over_the_list_limit_are_counted_and_refused() -> None:
     """Faults: the list is bounded, the header says that there are more, and strict mode refuses the turn."""
-    body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(MAX_LISTED + 500)]}
+    body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(MAX_LISTED_LOSSES + 500)]}
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         warned = gateway.post(body)
         event = gateway.post({**body, "stream": True}, antiphon_extensions="losses").text
         refused = gateway.post(body, antiphon_losses="strict").json()["error"]
     assert warned.status_code == 200
-    assert warned.headers["antiphon-losses"].startswith(f"{MAX_LISTED + 1}; tools[0], ")
+    assert warned.headers["antiphon-losses"].startswith(f"{MAX_LISTED_LOSSES + 1}; tools[0], ")
     assert "up to 500 more losses, which are not listed" in event
     assert (refused["code"], refused["param"]) == ("lossy_translation", "tools[0]")
     assert len(upstream.received) == 2

@@ -25,7 +25,7 @@ def recorded(*pieces: str, fails: bool = False) -> bytes:
         make_initial_response(request, id="resp_1", created_at=1), SseEmitter(frames.append), counting_stamps()
     )
     for piece in pieces:
-        writer.text("m", piece)
+        writer.add_text("m", piece)
     if fails:
         writer.fail(UpstreamFault("no", code="server_error"), None)
     else:

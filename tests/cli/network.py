@@ -98,7 +98,7 @@ def says(*deltas: str, usage: Usage | None = USAGE) -> Callable[[ResponseWriter]
 
     def write(writer: ResponseWriter) -> None:
         for delta in deltas:
-            writer.text("m", delta)
+            writer.add_text("m", delta)
         writer.complete(usage)
 
     return write

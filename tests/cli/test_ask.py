@@ -125,7 +125,7 @@ def test_ask_reports_a_stream_failure_with_the_request_id() -> None:
     """HTTP-8: with the id, the request can be found in the gateway's log."""
 
     def write(writer: ResponseWriter) -> None:
-        writer.text("m", "so far")
+        writer.add_text("m", "so far")
         writer.fail(UpstreamFault("it went away", code="upstream_disconnected"))
 
     answer = stream(write)

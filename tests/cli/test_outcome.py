@@ -33,17 +33,17 @@ def _outcome(events: Sequence[StreamEvent]) -> ResponseOutcome:
 
 
 def _refuses(writer: ResponseWriter) -> None:
-    writer.refusal("m", "I won't.")
+    writer.add_refusal("m", "I won't.")
     writer.complete()
 
 
 def _is_cut(writer: ResponseWriter) -> None:
-    writer.text("m", "so far")
-    writer.incomplete("max_output_tokens", USAGE)
+    writer.add_text("m", "so far")
+    writer.end_incomplete("max_output_tokens", USAGE)
 
 
 def _fails(writer: ResponseWriter) -> None:
-    writer.text("m", "so far")
+    writer.add_text("m", "so far")
     writer.fail(UpstreamFault("it went away", code="upstream_disconnected"))
 
 

@@ -51,10 +51,10 @@ def _shown(
 
 
 def _thinks(writer: ResponseWriter) -> None:
-    writer.reasoning("r", "Let me ")
-    writer.reasoning("r", "see.")
-    writer.close("r")
-    writer.text("m", "Four.")
+    writer.add_reasoning("r", "Let me ")
+    writer.add_reasoning("r", "see.")
+    writer.close_item("r")
+    writer.add_text("m", "Four.")
     writer.complete(USAGE)
 
 
@@ -90,8 +90,8 @@ def test_printer_omits_reasoning_in_a_pipe() -> None:
 
 def test_printer_shows_reasoning_summaries_as_reasoning() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.summary("r", "In short", part=0)
-        writer.summary("r", "and again", part=1)
+        writer.add_summary("r", "In short", part_key=0)
+        writer.add_summary("r", "and again", part_key=1)
         writer.complete()
 
     assert _shown(write, io.StringIO(), Terminal(), {"TERM": "dumb"}) == (
@@ -102,11 +102,11 @@ def test_printer_shows_reasoning_summaries_as_reasoning() -> None:
 
 def test_printer_separates_messages_by_a_blank_line() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.text("a", "one")
-        writer.close("a")
-        writer.reasoning("r", "hm")
-        writer.close("r")
-        writer.text("b", "two\n")
+        writer.add_text("a", "one")
+        writer.close_item("a")
+        writer.add_reasoning("r", "hm")
+        writer.close_item("r")
+        writer.add_text("b", "two\n")
         writer.complete()
 
     assert _shown(write, io.StringIO(), io.StringIO()) == ("one\n\ntwo\n", "")
@@ -115,17 +115,17 @@ def test_printer_separates_messages_by_a_blank_line() -> None:
 
 def test_printer_shows_each_call_on_its_own_line() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.text("m", "I will look.")
-        writer.close("m")
-        writer.call("c", name="weather", call_id="call_1")
-        writer.arguments("c", '{"city":\n"Lima"}')
-        writer.close("c")
-        writer.custom_call("p", name="patch", call_id="call_2")
-        writer.custom_input("p", "*** Begin\n+x\x1b[2J")
-        writer.close("p")
-        writer.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
-        writer.extension_item("x", "acme:thing", {"id": "x_1", "status": "completed"})
-        writer.text("n", "Done.")
+        writer.add_text("m", "I will look.")
+        writer.close_item("m")
+        writer.open_call("c", name="weather", call_id="call_1")
+        writer.add_arguments("c", '{"city":\n"Lima"}')
+        writer.close_item("c")
+        writer.open_custom_call("p", name="patch", call_id="call_2")
+        writer.add_custom_input("p", "*** Begin\n+x\x1b[2J")
+        writer.close_item("p")
+        writer.add_whole_item("w", WebSearchCall(id="ws_1", status="completed"))
+        writer.open_extension_item("x", "acme:thing", {"id": "x_1", "status": "completed"})
+        writer.add_text("n", "Done.")
         writer.complete()
 
     out, err = _shown(write, io.StringIO(), io.StringIO())
@@ -135,7 +135,7 @@ def test_printer_shows_each_call_on_its_own_line() -> None:
 
 def test_printer_writes_refusals_to_standard_error() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.refusal("m", "I won't.")
+        writer.add_refusal("m", "I won't.")
         writer.complete()
 
     assert _shown(write, io.StringIO(), io.StringIO()) == ("", "I won't.\n")
@@ -166,9 +166,9 @@ def test_event_printer_writes_one_event_per_line() -> None:
 @pytest.mark.parametrize("delta", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "a\rb", "\x08\x7f"])
 def test_printer_removes_escape_sequences(delta: str) -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.reasoning("r", delta)
-        writer.text("m", delta)
-        writer.refusal("n", delta)
+        writer.add_reasoning("r", delta)
+        writer.add_text("m", delta)
+        writer.add_refusal("n", delta)
         writer.complete()
 
     shown = "".join(_shown(write, Terminal(), Terminal(), {"NO_COLOR": "1"}))

@@ -143,7 +143,7 @@ def test_genai_sdk_reads_every_plain_answer(served: Served, client: Any, events:
 def test_genai_sdk_reads_the_usage() -> None:
     """REQ-4: checked by the SDK's own reader, without a server."""
     life = RecordingWriter()
-    life.text("t", "hi")
+    life.add_text("t", "hi")
     life.complete(USAGE)
     body, _ = response_from_hub(fold(life.collector.events), REQUEST)
     usage = types.GenerateContentResponse.model_validate_json(body).usage_metadata
@@ -174,7 +174,7 @@ def test_genai_sdk_raises_errors_with_their_message(
 def test_genai_sdk_ignores_blank_lines_but_fails_on_comments(served: Served, client: Any) -> None:
     """HTTP-7: this SDK reads every line that is no data as a piece of JSON."""
     life = RecordingWriter()
-    life.text("t", "hi")
+    life.add_text("t", "hi")
     life.complete()
     data = life.client_stream().data
     answers, error = streamed(served, client, b"\n" + data.replace(b"\n\n", b"\n\n\n"))
@@ -187,16 +187,16 @@ def test_genai_sdk_ignores_blank_lines_but_fails_on_comments(served: Served, cli
 def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any) -> None:
     """RSN-2: reasoning, its seal, text and calls come back as the hub encoded them, from the pieces of a stream."""
     life = RecordingWriter()
-    life.reasoning("r", "hm")
-    life.encrypted_content("r", "seal ä")
-    life.close("r")
-    life.text("t", "Let me")
-    life.text("t", " see.\u2028")
-    life.close("t")
+    life.add_reasoning("r", "hm")
+    life.set_encrypted_content("r", "seal ä")
+    life.close_item("r")
+    life.add_text("t", "Let me")
+    life.add_text("t", " see.\u2028")
+    life.close_item("t")
     for name in ("a", "b"):
-        life.call(name, name="look", call_id=f"c_{name}")
-        life.arguments(name, json.dumps({"at": name}))
-        life.close(name)
+        life.open_call(name, name="look", call_id=f"c_{name}")
+        life.add_arguments(name, json.dumps({"at": name}))
+        life.close_item(name)
     life.complete(USAGE)
     chat = client.chats.create(model="m")
     served.answers += [(200, "text/event-stream", life.client_stream().data)] * 2
@@ -238,7 +238,7 @@ def test_genai_sdk_settings_are_all_decoded(served: Served, client: Any) -> None
     look = types.FunctionDeclaration(name="look", description="Looks at a place.", parameters=schema)
     image = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")
     life = RecordingWriter()
-    life.text("t", "{}")
+    life.add_text("t", "{}")
     life.complete()
     served.answers.append((200, "application/json", response_from_hub(fold(life.collector.events), REQUEST)[0]))
     client.models.generate_content(

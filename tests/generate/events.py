@@ -222,7 +222,7 @@ class _Driver:
             case "complete":
                 writer.complete(usage)
             case "incomplete":
-                writer.incomplete(self._pick(["max_output_tokens", "content_filter"]), usage)
+                writer.end_incomplete(self._pick(["max_output_tokens", "content_filter"]), usage)
             case "fail":
                 writer.fail(self._draw(ERRORS), usage)
             case "cut":
@@ -244,34 +244,34 @@ class _Driver:
         match kind:
             case "message":
                 if self._chance():  # its content announces it otherwise
-                    writer.message(key, id=id, phase=self._pick([UNSET, "commentary", "final_answer"]))
+                    writer.open_message(key, id=id, phase=self._pick([UNSET, "commentary", "final_answer"]))
                 else:
                     self._feed_message(key)
             case "reasoning":
                 if self._chance():
-                    writer.reasoning_item(key, id=id)
+                    writer.open_reasoning(key, id=id)
                 else:
                     self._feed_reasoning(key)
             case "call":
-                writer.call(key, name="look", call_id="c_1", id=id, namespace=self._draw(NAMESPACES))
+                writer.open_call(key, name="look", call_id="c_1", id=id, namespace=self._draw(NAMESPACES))
             case "custom_call":
-                writer.custom_call(key, name="patch", call_id="c_2", id=id, namespace=self._draw(NAMESPACES))
+                writer.open_custom_call(key, name="patch", call_id="c_2", id=id, namespace=self._draw(NAMESPACES))
             case "whole":
                 item = self._whole[key] = self._pick(WHOLE_ITEMS)
-                writer.add_item(key, item)
+                writer.open_item(key, item)
             case _:
-                writer.extension_item(key, "acme:step", {"title": self._draw(PIECES), "status": "mine", "n": 1})
+                writer.open_extension_item(key, "acme:step", {"title": self._draw(PIECES), "status": "mine", "n": 1})
 
     def _say_something(self) -> None:
         writer = self._writer
         match self._pick(["extension", "carry", "update"]):
             case "extension":
-                writer.extension_event("acme:progress", {"percent": 50, "text": self._draw(PIECES)})
+                writer.emit_extension_event("acme:progress", {"percent": 50, "text": self._draw(PIECES)})
             case "carry":
                 key = self._pick([None, *writer.open_keys])
-                writer.unknown_event("response.web_search_call.searching", {"extra": Raw(b'{"a": 1}')}, key=key)
+                writer.emit_unknown_event("response.web_search_call.searching", {"extra": Raw(b'{"a": 1}')}, key=key)
             case _:
-                writer.update(service_tier="flex", extra={"acme": Raw(b'{"x":1}')})
+                writer.update_response(service_tier="flex", extra={"acme": Raw(b'{"x":1}')})
 
     # Open items
 
@@ -284,40 +284,40 @@ class _Driver:
             case "reasoning":
                 self._feed_reasoning(key)
             case "call":
-                self._writer.arguments(key, self._draw(PIECES))
+                self._writer.add_arguments(key, self._draw(PIECES))
             case "custom_call":
-                self._writer.custom_input(key, self._draw(PIECES))
+                self._writer.add_custom_input(key, self._draw(PIECES))
             case _:
-                self._writer.unknown_event("acme:moved", {"delta": self._draw(PIECES)}, key=key)
+                self._writer.emit_unknown_event("acme:moved", {"delta": self._draw(PIECES)}, key=key)
 
     def _feed_message(self, key: Hashable) -> None:
         writer, part, piece = self._writer, self._pick([None, None, 0, "b"]), self._draw(PIECES)
         match self._pick(["text", "text", "text", "refusal", "annotation", "phase", "end_part"]):
             case "text":
                 logprobs = self._draw(st.none() | st.lists(LOG_PROBS, max_size=2))
-                writer.text(key, piece, part=part, logprobs=logprobs)
+                writer.add_text(key, piece, part_key=part, logprobs=logprobs)
             case "refusal":
-                writer.refusal(key, piece, part=part)
+                writer.add_refusal(key, piece, part_key=part)
             case "annotation":
-                writer.annotation(key, self._draw(ANNOTATIONS), part=part)
+                writer.add_annotation(key, self._draw(ANNOTATIONS), part_key=part)
             case "phase" if writer.is_open(key):
                 writer.set_phase(key, "final_answer")
             case _ if writer.is_open(key):
                 writer.end_part(key, self._pick([None, OutputText, Refusal]), part)
             case _:
-                writer.text(key, piece)
+                writer.add_text(key, piece)
 
     def _feed_reasoning(self, key: Hashable) -> None:
         writer, part, piece = self._writer, self._pick([None, None, 0, 1]), self._draw(PIECES)
         match self._pick(["reasoning", "reasoning", "summary", "summary", "encrypted", "end_part"]):
             case "reasoning":
-                writer.reasoning(key, piece, part=part)
+                writer.add_reasoning(key, piece, part_key=part)
             case "summary":
-                writer.summary(key, piece, part=part)
+                writer.add_summary(key, piece, part_key=part)
             case "end_part" if writer.is_open(key):
                 writer.end_part(key, self._pick([None, ReasoningText, SummaryText]), part)
             case _:
-                writer.encrypted_content(key, piece)
+                writer.set_encrypted_content(key, piece)
 
     def _close(self) -> None:
         writer, key = self._writer, self._pick(self._writer.open_keys)
@@ -331,4 +331,4 @@ class _Driver:
         if key in self._whole and self._chance():
             writer.finish_item(key, self._whole[key])
         else:
-            writer.close(key, self._pick(statuses))
+            writer.close_item(key, self._pick(statuses))

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from antiphon.probe.finding import LONG_TEXT, Body, Choice, Experiment, TextForm
+from antiphon.probe.finding import LONG_TEXT, Body, Choice, Experiment
 from antiphon.probe.run import STEPS
 from antiphon.probe.samples import (
     CALL_AS_TEXT,

@@ -48,7 +48,7 @@ def test_callback_emitter_calls_every_listener_in_order_B_2() -> None:
 
 
 def test_null_emitter_discards_events_B_2() -> None:
-    written_to(NullEmitter(), lambda w: w.text("a", "x"), lambda w: w.complete())
+    written_to(NullEmitter(), lambda w: w.add_text("a", "x"), lambda w: w.complete())
 
 
 @given(lives(ENDINGS))
@@ -82,12 +82,12 @@ def test_sse_emitter_writes_multi_line_items_on_one_line_HTTP_3(ending: str) -> 
     item = decode_item(text.encode())
     assert isinstance(item, UnknownItem)
     sent: list[bytes] = []
-    written_to(SseEmitter(sent.append), lambda w: w.whole_item("a", item))
+    written_to(SseEmitter(sent.append), lambda w: w.add_whole_item("a", item))
     assert all(frame.count(b"\n") == 3 and frame.endswith(b"\n\n") and b"\r" not in frame for frame in sent)
 
 
 def test_event_name_from_an_upstream_cannot_forge_a_frame_HTTP_3() -> None:
     sent: list[bytes] = []
-    written_to(SseEmitter(sent.append), lambda w: w.unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
+    written_to(SseEmitter(sent.append), lambda w: w.emit_unknown_event("x\r\n\ndata: [DONE]\n\n", {}))
     assert [len(sse.Decoder().feed(frame)) for frame in sent] == [1, 1, 1]
     assert sse.Decoder().feed(sent[-1])[0].data != sse.DONE

@@ -64,8 +64,8 @@ from antiphon.protocol.grammar_tables import (
     ITEM_GRAMMAR,
     PART_GRAMMAR,
     RESPONSE_GRAMMAR,
-    ROW_OF_ITEM,
-    ROW_OF_RESPONSE,
+    ROW_OF_ITEM_STAGE,
+    ROW_OF_RESPONSE_STAGE,
     ItemStage,
     PartStage,
     ResponseStage,
@@ -254,8 +254,8 @@ def test_every_stage_is_in_its_table_and_reachable() -> None:
         PartStage.ABSENT,
         PartStage.WHOLE,
     }
-    assert set(ROW_OF_RESPONSE) == set(ResponseStage) - {ResponseStage.ENDED}
-    assert set(ROW_OF_ITEM) == set(ItemStage)
+    assert set(ROW_OF_RESPONSE_STAGE) == set(ResponseStage) - {ResponseStage.ENDED}
+    assert set(ROW_OF_ITEM_STAGE) == set(ItemStage)
 
 
 # One broken rule at a time. Each case: what is written, how it is damaged, and the text of the violation.
@@ -275,67 +275,67 @@ def said(write: Write) -> list[StreamEvent]:
 
 
 def text(writer: ResponseWriter) -> None:
-    writer.text("a", "Hel", logprobs=[PROBABLE])
-    writer.text("a", "lo")
-    writer.annotation("a", CITED)
+    writer.add_text("a", "Hel", logprobs=[PROBABLE])
+    writer.add_text("a", "lo")
+    writer.add_annotation("a", CITED)
     writer.complete()
 
 
 def empty_text(writer: ResponseWriter) -> None:
-    writer.text("a", "")
+    writer.add_text("a", "")
     writer.complete()
 
 
 def two_texts(writer: ResponseWriter) -> None:
-    writer.text("a", "one", part=0)
-    writer.text("a", "two", part=1)
-    writer.text("b", "three")
+    writer.add_text("a", "one", part_key=0)
+    writer.add_text("a", "two", part_key=1)
+    writer.add_text("b", "three")
     writer.complete()
 
 
 def refusal(writer: ResponseWriter) -> None:
-    writer.refusal("a", "No")
+    writer.add_refusal("a", "No")
     writer.complete()
 
 
 def reasoning(writer: ResponseWriter) -> None:
-    writer.reasoning("a", "Hm")
-    writer.summary("a", "H", part=0)
+    writer.add_reasoning("a", "Hm")
+    writer.add_summary("a", "H", part_key=0)
     writer.complete()
 
 
 def call(writer: ResponseWriter) -> None:
-    writer.call("a", name="look", call_id="c_1")
-    writer.arguments("a", '{"x"')
-    writer.arguments("a", ":1}")
+    writer.open_call("a", name="look", call_id="c_1")
+    writer.add_arguments("a", '{"x"')
+    writer.add_arguments("a", ":1}")
     writer.complete()
 
 
 def custom_call(writer: ResponseWriter) -> None:
-    writer.custom_call("a", name="patch", call_id="c_1")
-    writer.custom_input("a", "x")
+    writer.open_custom_call("a", name="patch", call_id="c_1")
+    writer.add_custom_input("a", "x")
     writer.complete()
 
 
 def hosted(writer: ResponseWriter) -> None:
-    writer.whole_item("a", WebSearchCall(id="ws_1", status="completed"))
+    writer.add_whole_item("a", WebSearchCall(id="ws_1", status="completed"))
     writer.complete()
 
 
 def extension(writer: ResponseWriter) -> None:
-    writer.extension_item("a", "acme:step", {})
-    writer.extension_event("acme:progress", {})
+    writer.open_extension_item("a", "acme:step", {})
+    writer.emit_extension_event("acme:progress", {})
     writer.complete()
 
 
 def truncated(writer: ResponseWriter) -> None:
-    writer.text("a", "one")
-    writer.text("b", "two")
-    writer.incomplete("max_output_tokens")
+    writer.add_text("a", "one")
+    writer.add_text("b", "two")
+    writer.end_incomplete("max_output_tokens")
 
 
 def failure(writer: ResponseWriter) -> None:
-    writer.text("a", "one")
+    writer.add_text("a", "one")
     writer.fail(UpstreamFault("gone"))
 
 
@@ -775,10 +775,10 @@ def test_violation_is_named_by_its_row(row: str, write: Write, spoil: Edit, word
 def test_parallel_calls_may_interleave_STR_9() -> None:
     def write(writer: ResponseWriter) -> None:
         for key in ("a", "b"):
-            writer.call(key, name="look", call_id=f"c_{key}")
+            writer.open_call(key, name="look", call_id=f"c_{key}")
         for piece in ('{"x"', ":1}"):
             for key in ("a", "b"):
-                writer.arguments(key, piece)
+                writer.add_arguments(key, piece)
         writer.complete()
 
     assert find_violations(said(write)) == []
@@ -853,8 +853,8 @@ def test_two_violations_are_both_reported() -> None:
 
 def test_items_in_the_wrong_order_are_reported_once_STR_2() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.message("a")
-        writer.message("b")
+        writer.open_message("a")
+        writer.open_message("b")
         writer.complete()
 
     (found,) = find_violations(put_off(ItemAdded)(said(write)))
@@ -864,8 +864,8 @@ def test_items_in_the_wrong_order_are_reported_once_STR_2() -> None:
 def test_constant_output_index_is_reported_once_STR_2() -> None:
     def write(writer: ResponseWriter) -> None:
         for key in ("a", "b", "c"):
-            writer.refusal(key, key)
-            writer.close(key)
+            writer.add_refusal(key, key)
+            writer.close_item(key)
         writer.complete()
 
     events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in said(write)]

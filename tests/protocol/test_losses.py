@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.protocol.losses import MAX_LISTED, MAX_TEXT, Loss, Losses
+from antiphon.protocol.losses import MAX_LISTED_LOSSES, MAX_TEXT_LENGTH, Loss, Losses
 
 LOSSES = st.lists(
     st.tuples(st.sampled_from(["tools[0]", "input[2]"]), st.sampled_from(["a", "b"]), st.sampled_from(["", "why"]))
@@ -45,28 +45,28 @@ def numbered(start: int, stop: int) -> Losses:
 
 def test_losses_over_the_limit_are_only_counted() -> None:
     """Faults: a request or a stream with a million losses does not keep a million entries."""
-    assert list(numbered(0, MAX_LISTED))[-1].path == f"tools[{MAX_LISTED - 1}]"
-    losses = numbered(0, MAX_LISTED + 500)
-    assert len(losses) == len(list(losses)) == MAX_LISTED + 1
-    assert [loss.path for loss in losses] == [*(f"tools[{number}]" for number in range(MAX_LISTED)), "..."]
+    assert list(numbered(0, MAX_LISTED_LOSSES))[-1].path == f"tools[{MAX_LISTED_LOSSES - 1}]"
+    losses = numbered(0, MAX_LISTED_LOSSES + 500)
+    assert len(losses) == len(list(losses)) == MAX_LISTED_LOSSES + 1
+    assert [loss.path for loss in losses] == [*(f"tools[{number}]" for number in range(MAX_LISTED_LOSSES)), "..."]
     assert list(losses)[-1].what == "up to 500 more losses, which are not listed"
     assert "500 more" in repr(losses)
 
 
 def test_listed_loss_that_is_repeated_is_not_counted_again() -> None:
-    losses = numbered(0, MAX_LISTED)
+    losses = numbered(0, MAX_LISTED_LOSSES)
     losses.add("tools[0]", "a tool")
     losses.extend(numbered(0, 10))
-    assert len(losses) == MAX_LISTED
+    assert len(losses) == MAX_LISTED_LOSSES
 
 
 def test_extended_losses_have_the_same_limit() -> None:
     losses = numbered(0, 10)
-    losses.extend(numbered(10, MAX_LISTED))
-    assert len(losses) == MAX_LISTED
-    losses.extend(numbered(MAX_LISTED - 1, 2 * MAX_LISTED + 7))
-    assert list(losses)[MAX_LISTED - 1].path == f"tools[{MAX_LISTED - 1}]"
-    assert list(losses)[-1].what == f"up to {MAX_LISTED + 7} more losses, which are not listed"
+    losses.extend(numbered(10, MAX_LISTED_LOSSES))
+    assert len(losses) == MAX_LISTED_LOSSES
+    losses.extend(numbered(MAX_LISTED_LOSSES - 1, 2 * MAX_LISTED_LOSSES + 7))
+    assert list(losses)[MAX_LISTED_LOSSES - 1].path == f"tools[{MAX_LISTED_LOSSES - 1}]"
+    assert list(losses)[-1].what == f"up to {MAX_LISTED_LOSSES + 7} more losses, which are not listed"
     empty = Losses()
     empty.extend(losses)
     assert list(empty) == list(losses)
@@ -74,6 +74,6 @@ def test_extended_losses_have_the_same_limit() -> None:
 
 def test_texts_of_a_loss_are_truncated_at_the_limit() -> None:
     losses = Losses()
-    losses.add("p" * MAX_TEXT, "w" * (MAX_TEXT + 1), "y" * (10 * MAX_TEXT))
+    losses.add("p" * MAX_TEXT_LENGTH, "w" * (MAX_TEXT_LENGTH + 1), "y" * (10 * MAX_TEXT_LENGTH))
     (loss,) = losses
-    assert loss == Loss("p" * MAX_TEXT, "w" * (MAX_TEXT - 1) + "…", "y" * (MAX_TEXT - 1) + "…")
+    assert loss == Loss("p" * MAX_TEXT_LENGTH, "w" * (MAX_TEXT_LENGTH - 1) + "…", "y" * (MAX_TEXT_LENGTH - 1) + "…")

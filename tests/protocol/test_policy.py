@@ -81,12 +81,12 @@ class Life:
         self.writer.start()
 
     def function(self, key: Any, name: str, *, namespace: str | None = None, arguments: str = '{"a":1}') -> None:
-        self.writer.call(key, name=name, call_id=f"call_{key}", namespace=namespace)
-        self.writer.arguments(key, arguments)
+        self.writer.open_call(key, name=name, call_id=f"call_{key}", namespace=namespace)
+        self.writer.add_arguments(key, arguments)
 
     def custom(self, key: Any, name: str, *, namespace: str | None = None) -> None:
-        self.writer.custom_call(key, name=name, call_id=f"call_{key}", namespace=namespace)
-        self.writer.custom_input(key, "free text")
+        self.writer.open_custom_call(key, name=name, call_id=f"call_{key}", namespace=namespace)
+        self.writer.add_custom_input(key, "free text")
 
     def hosted(self, key: Any) -> None:
         whole: list[Item] = [
@@ -97,7 +97,7 @@ class Life:
             CodeInterpreterCall(id=f"ci_{key}", status="completed", code="1", outputs=[{"type": "logs", "logs": "1"}]),
         ]
         for at, item in enumerate(whole):
-            self.writer.add_item((key, at), replace(item, status="in_progress"))
+            self.writer.open_item((key, at), replace(item, status="in_progress"))
             self.writer.finish_item((key, at), item)
 
 
@@ -127,23 +127,23 @@ def lives(draw: st.DrawFn) -> list[StreamEvent]:
 
 
 def _text(life: Life, key: int, draw: st.DrawFn) -> None:
-    life.writer.text(key, f"text {key}", logprobs=draw(st.sampled_from([None, [LOGPROB]])))
+    life.writer.add_text(key, f"text {key}", logprobs=draw(st.sampled_from([None, [LOGPROB]])))
 
 
 def _refusal(life: Life, key: int, _: st.DrawFn) -> None:
-    life.writer.refusal(key, f"no {key}")
+    life.writer.add_refusal(key, f"no {key}")
 
 
 def _nothing(life: Life, key: int, _: st.DrawFn) -> None:
     if not life.writer.is_open(key):
-        life.writer.message(key)
+        life.writer.open_message(key)
 
 
 def _reasoning(life: Life, key: int, draw: st.DrawFn) -> None:
-    life.writer.reasoning(key, f"thought {key}")
-    life.writer.summary(key, f"in short {key}")
+    life.writer.add_reasoning(key, f"thought {key}")
+    life.writer.add_summary(key, f"in short {key}")
     if draw(st.booleans()):
-        life.writer.encrypted_content(key, f"sealed {key}")
+        life.writer.set_encrypted_content(key, f"sealed {key}")
 
 
 def _function(life: Life, key: int, draw: st.DrawFn) -> None:
@@ -159,7 +159,7 @@ def _hosted(life: Life, key: int, _: st.DrawFn) -> None:
 
 
 def _extension(life: Life, key: int, _: st.DrawFn) -> None:
-    life.writer.extension_item(key, "acme:thing", {"step": key})
+    life.writer.open_extension_item(key, "acme:thing", {"step": key})
 
 
 Step = Callable[[Life, int, st.DrawFn], None]
@@ -168,16 +168,16 @@ KINDS: list[tuple[Step, Step]] = [
     (_text, _refusal),
     (_nothing, _nothing),
     (_reasoning, _reasoning),
-    (_function, lambda life, key, _: life.writer.arguments(key, " ")),
-    (_function, lambda life, key, _: life.writer.arguments(key, " ")),
-    (_custom, lambda life, key, _: life.writer.custom_input(key, " more")),
+    (_function, lambda life, key, _: life.writer.add_arguments(key, " ")),
+    (_function, lambda life, key, _: life.writer.add_arguments(key, " ")),
+    (_custom, lambda life, key, _: life.writer.add_custom_input(key, " more")),
     (_hosted, lambda _life, _key, _: None),
-    (_extension, lambda life, key, _: life.writer.unknown_event("acme:progress", {"call": "none"}, key=key)),
+    (_extension, lambda life, key, _: life.writer.emit_unknown_event("acme:progress", {"call": "none"}, key=key)),
 ]
 OWN_ENDINGS: list[Callable[[Life], None]] = [
     lambda life: life.writer.complete(),
     lambda life: life.writer.complete(),
-    lambda life: life.writer.incomplete("max_output_tokens"),
+    lambda life: life.writer.end_incomplete("max_output_tokens"),
     lambda life: life.writer.fail(UpstreamFault("gone", code="upstream_disconnected")),
 ]
 
@@ -427,7 +427,7 @@ HOSTED = {"sources", "results", "outputs"}
 def test_tool_choice_allows_tools_by_kind_and_namespace(choice: Any, delivered: list[str]) -> None:
     """TOOL-2, TOOL-3."""
     life = Life()
-    life.writer.text("m", "so:")
+    life.writer.add_text("m", "so:")
     life.function("a", "f")
     life.function("b", "f", namespace="ns")
     life.custom("c", "f")
@@ -446,8 +446,8 @@ def _said(call: FunctionCall | CustomToolCall) -> str:
 def test_response_with_only_forbidden_calls_fails() -> None:
     """TOOL-3: reasoning and an empty message are no answer."""
     life = Life()
-    life.writer.reasoning("r", "let me see")
-    life.writer.message("m")
+    life.writer.add_reasoning("r", "let me see")
+    life.writer.open_message("m")
     life.function("a", "g")
     life.custom("b", "g")
     life.writer.complete()
@@ -467,8 +467,8 @@ def test_response_with_only_forbidden_calls_fails() -> None:
 def test_response_with_other_output_completes_without_the_forbidden_call() -> None:
     """TOOL-3: text, a refusal, an allowed call or a hosted tool's receipt is an answer."""
     begins: list[Callable[[Life], None]] = [
-        lambda life: life.writer.text("x", "said"),
-        lambda life: life.writer.refusal("x", "no"),
+        lambda life: life.writer.add_text("x", "said"),
+        lambda life: life.writer.add_refusal("x", "no"),
         lambda life: life.function("x", "f"),
         lambda life: life.hosted("x"),
     ]
@@ -485,7 +485,7 @@ def test_response_with_other_output_completes_without_the_forbidden_call() -> No
 def test_empty_text_does_not_count_as_an_answer() -> None:
     """TOOL-3."""
     life = Life()
-    life.writer.text("m", "")
+    life.writer.add_text("m", "")
     life.writer.end_part("m")
     life.function("a", "g")
     life.writer.complete()
@@ -497,7 +497,7 @@ def test_incomplete_response_stays_incomplete() -> None:
     """TOOL-3, REQ-3: it would not have completed, so the rest of its answer is unknown."""
     life = Life()
     life.function("a", "g")
-    life.writer.incomplete("max_output_tokens")
+    life.writer.end_incomplete("max_output_tokens")
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
     assert isinstance(delivered[-1], ResponseIncomplete)
     assert delivered[-1].response.output == []
@@ -524,11 +524,11 @@ def test_namespace_choice_without_a_name_allows_no_tool() -> None:
 def test_event_of_a_withheld_call_is_withheld_by_item_id() -> None:
     """TOOL-3: an unknown event may name the item and not the index."""
     life = Life()
-    life.writer.text("m", "hello")
+    life.writer.add_text("m", "hello")
     life.function("a", "g")
     call = next(e.item for e in life.events if isinstance(e, ItemAdded) and isinstance(e.item, FunctionCall))
-    life.writer.unknown_event("acme:peek", {"item_id": call.id, "arguments": "{}"})
-    life.writer.unknown_event("acme:tick", {"output_index": "odd"})
+    life.writer.emit_unknown_event("acme:peek", {"item_id": call.id, "arguments": "{}"})
+    life.writer.emit_unknown_event("acme:tick", {"output_index": "odd"})
     life.writer.complete()
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
     assert [event.kind for event in delivered if isinstance(event, UnknownEvent)] == ["acme:tick"]
@@ -544,7 +544,7 @@ def test_logprobs_are_sent_only_on_request() -> None:
         (replace(ASK, include=["message.output_text.logprobs"]), [LOGPROB]),
     ]:
         life = Life()
-        life.writer.text("m", "x", logprobs=[LOGPROB])
+        life.writer.add_text("m", "x", logprobs=[LOGPROB])
         life.writer.complete()
         delivered, losses = ruled(request, life.events)
         assert losses == []
@@ -570,8 +570,8 @@ def test_sealed_reasoning_is_sent_only_on_request() -> None:
     for include, wanted in asked.items():
         request = replace(ASK, include=list(include))
         life = Life()
-        life.writer.reasoning("r", "thought")
-        life.writer.encrypted_content("r", "sealed")
+        life.writer.add_reasoning("r", "thought")
+        life.writer.set_encrypted_content("r", "sealed")
         life.writer.complete()
         delivered, losses = ruled(request, life.events)
         found = [e.item for e in delivered if isinstance(e, ItemDone)] + items_of(delivered)
@@ -604,10 +604,10 @@ def test_results_of_hosted_tools_are_sent_only_on_request() -> None:
 def test_deltas_are_padded_only_on_request() -> None:
     """STR-13: also when the upstream pads by itself."""
     life = Life()
-    life.writer.text("m", "hello")
-    life.writer.refusal("m", "no")
-    life.writer.reasoning("r", "hm")
-    life.writer.summary("r", "in short")
+    life.writer.add_text("m", "hello")
+    life.writer.add_refusal("m", "no")
+    life.writer.add_reasoning("r", "hm")
+    life.writer.add_summary("r", "in short")
     life.function("f", "f")
     life.custom("c", "c")
     life.writer.complete()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from antiphon.protocol.text_pieces import JOIN_AT, TextPieces
+from antiphon.protocol.text_pieces import MAX_UNJOINED_PIECES, TextPieces
 
 
 def test_many_small_pieces_are_joined() -> None:
     pieces = TextPieces()
-    words = [f"{number} " for number in range(10 * JOIN_AT + 7)]
+    words = [f"{number} " for number in range(10 * MAX_UNJOINED_PIECES + 7)]
     for word in words:
         pieces.append(word)
     assert "".join(pieces) == "".join(words)

@@ -137,20 +137,20 @@ def test_event_types_are_those_of_the_schema_and_of_custom_tools_B_2() -> None:
 def test_writer_can_emit_every_event_type_B_2() -> None:
     def everything(writer: ResponseWriter) -> None:
         writer.queue()
-        writer.text("m", "a")
-        writer.annotation("m", CITED)
-        writer.refusal("m", "b")
-        writer.reasoning("r", "c")
-        writer.summary("r", "d")
-        writer.call("f", name="look", call_id="c_1")
-        writer.arguments("f", "{}")
-        writer.custom_call("c", name="patch", call_id="c_2")
-        writer.custom_input("c", "e")
+        writer.add_text("m", "a")
+        writer.add_annotation("m", CITED)
+        writer.add_refusal("m", "b")
+        writer.add_reasoning("r", "c")
+        writer.add_summary("r", "d")
+        writer.open_call("f", name="look", call_id="c_1")
+        writer.add_arguments("f", "{}")
+        writer.open_custom_call("c", name="patch", call_id="c_2")
+        writer.add_custom_input("c", "e")
 
     def ended(end: Move) -> set[type]:
         return set(kinds(said(everything, end)))
 
-    spoken = ended(complete) | ended(lambda w: w.incomplete("content_filter")) | ended(lambda w: w.fail(GONE))
+    spoken = ended(complete) | ended(lambda w: w.end_incomplete("content_filter")) | ended(lambda w: w.fail(GONE))
     assert spoken == set(TYPE_OF_EVENT)
 
 
@@ -158,34 +158,37 @@ def test_writer_can_emit_every_event_type_B_2() -> None:
 
 
 def test_writer_emits_created_and_in_progress_first_STR_1() -> None:
-    assert kinds(said(lambda w: w.text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
+    assert kinds(said(lambda w: w.add_text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
     assert kinds(said(lambda w: w.start()))[:2] == [ResponseCreated, ResponseInProgress]
-    queued = said(lambda w: w.queue(), lambda w: w.extension_event("acme:progress", {}))
+    queued = said(lambda w: w.queue(), lambda w: w.emit_extension_event("acme:progress", {}))
     assert kinds(queued)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
     assert [event.response.status for event in queued[:3]] == ["queued", "queued", "in_progress"]  # type: ignore[union-attr]
     writer, collector = fresh()
     waited = ResponseWriter(replace(writer.response, status=ResponseStatus.QUEUED), collector, counting_stamps())
-    waited.text("a", "x")
+    waited.add_text("a", "x")
     assert kinds(collector.events)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
 
 
 @pytest.mark.parametrize(
     ("announce", "item"),
     [
-        (lambda w: w.message("a"), Message(id="msg_1", status=ItemStatus.IN_PROGRESS, role="assistant", content=[])),
-        (lambda w: w.reasoning_item("a"), Reasoning(id="rs_1", status=ItemStatus.IN_PROGRESS, summary=[])),
         (
-            lambda w: w.call("a", name="look", call_id="c_1", namespace="eyes"),
+            lambda w: w.open_message("a"),
+            Message(id="msg_1", status=ItemStatus.IN_PROGRESS, role="assistant", content=[]),
+        ),
+        (lambda w: w.open_reasoning("a"), Reasoning(id="rs_1", status=ItemStatus.IN_PROGRESS, summary=[])),
+        (
+            lambda w: w.open_call("a", name="look", call_id="c_1", namespace="eyes"),
             FunctionCall(
                 id="fc_1", call_id="c_1", name="look", arguments="", status=ItemStatus.IN_PROGRESS, namespace="eyes"
             ),
         ),
         (
-            lambda w: w.custom_call("a", name="patch", call_id="c_1"),
+            lambda w: w.open_custom_call("a", name="patch", call_id="c_1"),
             CustomToolCall(id="ctc_1", call_id="c_1", name="patch", input="", status=ItemStatus.IN_PROGRESS),
         ),
         (
-            lambda w: w.add_item("a", WebSearchCall(id="ws", status="completed", action={"query": "q"})),
+            lambda w: w.open_item("a", WebSearchCall(id="ws", status="completed", action={"query": "q"})),
             WebSearchCall(id="ws", status="in_progress", action={"query": "q"}),
         ),
     ],
@@ -199,10 +202,10 @@ def test_added_item_has_known_fields_and_zero_values_STR_2(announce: Move, item:
 @pytest.mark.parametrize(
     ("say", "part"),
     [
-        (lambda w: w.text("a", ""), [ContentPartAdded, OutputTextDone, ContentPartDone]),
-        (lambda w: w.refusal("a", ""), [ContentPartAdded, RefusalDone, ContentPartDone]),
-        (lambda w: w.reasoning("a", ""), [ContentPartAdded, ReasoningDone, ContentPartDone]),
-        (lambda w: w.summary("a", ""), [SummaryPartAdded, SummaryTextDone, SummaryPartDone]),
+        (lambda w: w.add_text("a", ""), [ContentPartAdded, OutputTextDone, ContentPartDone]),
+        (lambda w: w.add_refusal("a", ""), [ContentPartAdded, RefusalDone, ContentPartDone]),
+        (lambda w: w.add_reasoning("a", ""), [ContentPartAdded, ReasoningDone, ContentPartDone]),
+        (lambda w: w.add_summary("a", ""), [SummaryPartAdded, SummaryTextDone, SummaryPartDone]),
     ],
 )
 def test_part_has_added_and_done_events_even_if_empty_STR_3(say: Move, part: list[type]) -> None:
@@ -210,7 +213,9 @@ def test_part_has_added_and_done_events_even_if_empty_STR_3(say: Move, part: lis
 
 
 def test_part_without_key_ends_when_another_kind_starts_STR_3() -> None:
-    events = said(lambda w: w.text("a", "x"), lambda w: w.refusal("a", "no"), lambda w: w.text("a", "y"), complete)
+    events = said(
+        lambda w: w.add_text("a", "x"), lambda w: w.add_refusal("a", "no"), lambda w: w.add_text("a", "y"), complete
+    )
     assert kinds(events[3:]) == [
         *[ContentPartAdded, OutputTextDelta, OutputTextDone, ContentPartDone],
         *[ContentPartAdded, RefusalDelta, RefusalDone, ContentPartDone],
@@ -223,9 +228,9 @@ def test_part_without_key_ends_when_another_kind_starts_STR_3() -> None:
 
 def test_parts_with_keys_stay_open_in_parallel_STR_3() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.text("a", "1", part="x")
-        writer.text("a", "2", part="y")
-        writer.text("a", "3", part="x")
+        writer.add_text("a", "1", part_key="x")
+        writer.add_text("a", "2", part_key="y")
+        writer.add_text("a", "3", part_key="x")
         writer.end_part("a", OutputText, "y")
         writer.end_part("a", Refusal, "y")  # there is none, which is allowed
         writer.complete()
@@ -236,7 +241,9 @@ def test_parts_with_keys_stay_open_in_parallel_STR_3() -> None:
 
 
 def test_end_part_ends_the_current_part_STR_3() -> None:
-    (message,) = _output(lambda w: w.text("a", "1"), lambda w: w.end_part("a"), lambda w: w.text("a", "2"), complete)
+    (message,) = _output(
+        lambda w: w.add_text("a", "1"), lambda w: w.end_part("a"), lambda w: w.add_text("a", "2"), complete
+    )
     assert [part.text for part in message.content] == ["1", "2"]
 
 
@@ -248,7 +255,7 @@ def _output(*moves: Move) -> list[Any]:
 
 
 def test_done_item_equals_the_item_of_the_response_STR_4_STR_6() -> None:
-    events = said(lambda w: w.text("a", "Hel"), lambda w: w.text("a", "lo"), complete)
+    events = said(lambda w: w.add_text("a", "Hel"), lambda w: w.add_text("a", "lo"), complete)
     done, last = events[-2], events[-1]
     assert isinstance(done, ItemDone)
     assert isinstance(last, ResponseCompleted)
@@ -261,12 +268,12 @@ def test_done_item_equals_the_item_of_the_response_STR_4_STR_6() -> None:
     ("end", "kind"),
     [
         (complete, ResponseCompleted),
-        (lambda w: w.incomplete("max_output_tokens"), ResponseIncomplete),
+        (lambda w: w.end_incomplete("max_output_tokens"), ResponseIncomplete),
         (lambda w: w.fail(GONE), ResponseFailed),
     ],
 )
 def test_terminal_event_is_unique_and_last_STR_7(end: Move, kind: type) -> None:
-    events = said(lambda w: w.text("a", "x"), end)
+    events = said(lambda w: w.add_text("a", "x"), end)
     terminal = [
         type(event) for event in events if isinstance(event, ResponseCompleted | ResponseIncomplete | ResponseFailed)
     ]
@@ -276,7 +283,9 @@ def test_terminal_event_is_unique_and_last_STR_7(end: Move, kind: type) -> None:
 
 def test_failure_closes_open_items_and_emits_the_error_first_STR_8_ITEM_3() -> None:
     events = said(
-        lambda w: w.text("a", "x"), lambda w: w.call("b", name="look", call_id="c"), lambda w: w.fail(GONE, USED)
+        lambda w: w.add_text("a", "x"),
+        lambda w: w.open_call("b", name="look", call_id="c"),
+        lambda w: w.fail(GONE, USED),
     )
     assert kinds(events[-4:]) == [ArgumentsDone, ItemDone, ErrorEvent, ResponseFailed]
     error, last = events[-2], events[-1]
@@ -295,10 +304,10 @@ def test_failure_closes_open_items_and_emits_the_error_first_STR_8_ITEM_3() -> N
 
 def test_parallel_calls_keep_separate_arguments_STR_9() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.call(0, name="look", call_id="c_0")
-        writer.call(1, name="hear", call_id="c_1")
+        writer.open_call(0, name="look", call_id="c_0")
+        writer.open_call(1, name="hear", call_id="c_1")
         for key, piece in [(0, '{"a"'), (1, "{"), (0, ""), (1, "}"), (0, ":1}")]:
-            writer.arguments(key, piece)
+            writer.add_arguments(key, piece)
         writer.complete()
 
     first, second = _output(write)
@@ -309,15 +318,17 @@ def test_parallel_calls_keep_separate_arguments_STR_9() -> None:
 
 
 def test_custom_tool_input_has_its_own_events() -> None:
-    events = said(lambda w: w.custom_call("a", name="patch", call_id="c"), lambda w: w.custom_input("a", "x"), complete)
+    events = said(
+        lambda w: w.open_custom_call("a", name="patch", call_id="c"), lambda w: w.add_custom_input("a", "x"), complete
+    )
     assert kinds(events[2:]) == [ItemAdded, CustomInputDelta, CustomInputDone, ItemDone, ResponseCompleted]
 
 
 def test_reasoning_and_summaries_have_separate_parts_STR_10() -> None:
     def write(writer: ResponseWriter) -> None:
-        writer.reasoning("a", "Hm")
-        writer.summary("a", "So")
-        writer.encrypted_content("a", "sealed")
+        writer.add_reasoning("a", "Hm")
+        writer.add_summary("a", "So")
+        writer.set_encrypted_content("a", "sealed")
         writer.complete()
 
     assert kinds(said(write)[3:]) == [
@@ -330,7 +341,7 @@ def test_reasoning_and_summaries_have_separate_parts_STR_10() -> None:
     assert found.encrypted_content == "sealed"
 
 
-@pytest.mark.parametrize("say", [lambda w: w.summary("a", "So"), lambda w: w.encrypted_content("a", "sealed")])
+@pytest.mark.parametrize("say", [lambda w: w.add_summary("a", "So"), lambda w: w.set_encrypted_content("a", "sealed")])
 def test_any_reasoning_call_adds_the_item_STR_10_RSN_1(say: Move) -> None:
     (found,) = _output(say, complete)
     assert isinstance(found, Reasoning)
@@ -339,7 +350,10 @@ def test_any_reasoning_call_adds_the_item_STR_10_RSN_1(say: Move) -> None:
 
 def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
     events = said(
-        lambda w: w.refusal("a", "No"), lambda w: w.annotation("b", CITED), lambda w: w.annotation("b", CITED), complete
+        lambda w: w.add_refusal("a", "No"),
+        lambda w: w.add_annotation("b", CITED),
+        lambda w: w.add_annotation("b", CITED),
+        complete,
     )
     assert {RefusalDelta, RefusalDone} <= set(kinds(events))
     assert [event.annotation_index for event in events if isinstance(event, AnnotationAdded)] == [0, 1]
@@ -349,7 +363,9 @@ def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
 
 def test_logprobs_are_on_deltas_done_and_part_STR_12() -> None:
     events = said(
-        lambda w: w.text("a", "a", logprobs=[PROBABLE]), lambda w: w.text("a", "", logprobs=[PROBABLE]), complete
+        lambda w: w.add_text("a", "a", logprobs=[PROBABLE]),
+        lambda w: w.add_text("a", "", logprobs=[PROBABLE]),
+        complete,
     )
     assert [event.logprobs for event in events if isinstance(event, OutputTextDelta)] == [[PROBABLE], [PROBABLE]]
     assert [event.logprobs for event in events if isinstance(event, OutputTextDone)] == [[PROBABLE, PROBABLE]]
@@ -359,9 +375,9 @@ def test_logprobs_are_on_deltas_done_and_part_STR_12() -> None:
 
 def test_only_the_last_item_of_an_incomplete_response_is_incomplete_ITEM_3() -> None:
     writer, _ = fresh()
-    writer.call("a", name="look", call_id="c")
-    writer.text("b", "x")
-    writer.incomplete("max_output_tokens", USED)
+    writer.open_call("a", name="look", call_id="c")
+    writer.add_text("b", "x")
+    writer.end_incomplete("max_output_tokens", USED)
     assert [status_of(item) for item in writer.response.output] == ["completed", "incomplete"]
     assert writer.response.incomplete_details is not None
     assert (writer.response.incomplete_details.reason, writer.response.usage) == ("max_output_tokens", USED)
@@ -370,7 +386,7 @@ def test_only_the_last_item_of_an_incomplete_response_is_incomplete_ITEM_3() -> 
 def test_given_item_id_is_used_once_ITEM_6() -> None:
     writer, _ = fresh()
     for key, id in [(1, "msg_1"), (2, "msg_1"), (3, None), (4, "")]:
-        writer.message(key, id=id)
+        writer.open_message(key, id=id)
     writer.complete()
     ids = [id_of(item) for item in writer.response.output]
     assert ids[0] == "msg_1"
@@ -379,8 +395,8 @@ def test_given_item_id_is_used_once_ITEM_6() -> None:
 
 def test_phase_can_be_set_early_or_late_ITEM_7() -> None:
     early, late = _output(
-        lambda w: w.message("a", phase="commentary"),
-        lambda w: w.text("b", "x"),
+        lambda w: w.open_message("a", phase="commentary"),
+        lambda w: w.add_text("b", "x"),
         lambda w: w.set_phase("b", "final_answer"),
         complete,
     )
@@ -388,7 +404,7 @@ def test_phase_can_be_set_early_or_late_ITEM_7() -> None:
 
 
 def test_extra_fields_are_in_the_done_item_ITEM_5() -> None:
-    (found,) = _output(lambda w: w.text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
+    (found,) = _output(lambda w: w.add_text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
     assert found.extra == {"acme": Raw(b"1")}
 
 
@@ -397,29 +413,29 @@ def test_extra_fields_are_in_the_done_item_ITEM_5() -> None:
 
 def test_whole_item_is_added_and_done() -> None:
     item = FunctionCallOutput(id="fco_1", call_id="c", output="ok", status=ItemStatus.COMPLETED)
-    assert _output(lambda w: w.whole_item("a", item), complete) == [item]
+    assert _output(lambda w: w.add_whole_item("a", item), complete) == [item]
 
 
 def test_compaction_needs_no_status_ITEM_2() -> None:
-    assert _output(lambda w: w.whole_item("a", Compaction(id="c", encrypted_content="x")), complete) == [
+    assert _output(lambda w: w.add_whole_item("a", Compaction(id="c", encrypted_content="x")), complete) == [
         Compaction(id="c", encrypted_content="x")
     ]
 
 
 def test_hosted_tool_call_may_fail_in_a_completed_response_ITEM_2() -> None:
     failed = CodeInterpreterCall(id="ci", status="failed")
-    assert _output(lambda w: w.whole_item("a", failed), complete) == [failed]
+    assert _output(lambda w: w.add_whole_item("a", failed), complete) == [failed]
 
 
 def test_non_terminal_item_status_becomes_completed_ITEM_2() -> None:
-    (found,) = _output(lambda w: w.whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
+    (found,) = _output(lambda w: w.add_whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
     assert found.status == "completed"
 
 
 def test_whole_item_without_id_gets_one_and_keeps_a_missing_status_ITEM_2() -> None:
     hosted, unknown = _output(
-        lambda w: w.whole_item("a", McpListTools(server_label="s", tools=[])),
-        lambda w: w.whole_item("b", UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note","text":"x"}'))),
+        lambda w: w.add_whole_item("a", McpListTools(server_label="s", tools=[])),
+        lambda w: w.add_whole_item("b", UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note","text":"x"}'))),
         complete,
     )
     assert (id_of(hosted), hosted.status) == ("item_1", UNSET)
@@ -428,12 +444,12 @@ def test_whole_item_without_id_gets_one_and_keeps_a_missing_status_ITEM_2() -> N
 
 def test_unknown_item_keeps_its_own_status_ITEM_5() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"succeeded"}'))
-    assert _output(lambda w: w.whole_item("a", item), complete) == [item]
+    assert _output(lambda w: w.add_whole_item("a", item), complete) == [item]
 
 
 def test_added_item_without_done_ends_with_the_response() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"completed"}'))
-    (found,) = _output(lambda w: w.add_item("a", item), lambda w: w.fail(GONE))
+    (found,) = _output(lambda w: w.open_item("a", item), lambda w: w.fail(GONE))
     assert status_of(found) == "incomplete"
 
 
@@ -442,7 +458,8 @@ def test_added_item_without_done_ends_with_the_response() -> None:
 
 def test_extension_item_has_its_slug_B_3() -> None:
     (found,) = _output(
-        lambda w: w.extension_item("a", "vtcode:file_change", {"path": "x", "type": "forged", "id": "forged"}), complete
+        lambda w: w.open_extension_item("a", "vtcode:file_change", {"path": "x", "type": "forged", "id": "forged"}),
+        complete,
     )
     members = msgspec.json.decode(found.raw)
     assert members == {"type": "vtcode:file_change", "id": "vtcode_1", "status": "completed", "path": "x"}
@@ -450,8 +467,8 @@ def test_extension_item_has_its_slug_B_3() -> None:
 
 def test_extension_items_may_fail_ITEM_2() -> None:
     (found,) = _output(
-        lambda w: w.extension_item("a", "vtcode:command_execution", {}),
-        lambda w: w.close("a", ItemStatus.FAILED),
+        lambda w: w.open_extension_item("a", "vtcode:command_execution", {}),
+        lambda w: w.close_item("a", ItemStatus.FAILED),
         complete,
     )
     assert status_of(found) == "failed"
@@ -459,8 +476,8 @@ def test_extension_items_may_fail_ITEM_2() -> None:
 
 def test_passed_through_event_gets_our_item_id_and_numbers_ITEM_5() -> None:
     carried = said(
-        lambda w: w.message("a"),
-        lambda w: w.unknown_event("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
+        lambda w: w.open_message("a"),
+        lambda w: w.emit_unknown_event("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
     )[-1]
     assert isinstance(carried, UnknownEvent)
     assert msgspec.json.decode(carried.raw) == {
@@ -476,9 +493,9 @@ def test_passed_through_event_gets_our_item_id_and_numbers_ITEM_5() -> None:
 def test_extension_type_without_a_slug_is_refused_B_3(kind: str) -> None:
     writer, collector = fresh()
     with pytest.raises(InvalidTransition, match="slug:name, such as acme:progress"):
-        writer.extension_item("a", kind, {})
+        writer.open_extension_item("a", kind, {})
     with pytest.raises(InvalidTransition, match="slug:name, such as acme:progress"):
-        writer.extension_event(kind, {})
+        writer.emit_extension_event(kind, {})
     assert collector.events == []
 
 
@@ -490,14 +507,14 @@ REACH: dict[str, list[Move]] = {
     "queued": [lambda w: w.queue()],
     "in_progress": [lambda w: w.start()],
     "completed": [complete],
-    "incomplete": [lambda w: w.incomplete("max_output_tokens")],
+    "incomplete": [lambda w: w.end_incomplete("max_output_tokens")],
     "failed": [lambda w: w.fail(GONE)],
 }
 MOVES: dict[str, Move] = {
     "queued": lambda w: w.queue(),
     "in_progress": lambda w: w.start(),
     "completed": complete,
-    "incomplete": lambda w: w.incomplete("content_filter"),
+    "incomplete": lambda w: w.end_incomplete("content_filter"),
     "failed": lambda w: w.fail(GONE),
 }
 
@@ -523,20 +540,20 @@ def test_response_transitions_follow_the_table_B_1_B_4(status: str, move: str) -
 
 
 AFTER_THE_END: dict[str, Move] = {
-    "message": lambda w: w.message("b"),
-    "text": lambda w: w.text("b", "x"),
-    "refusal": lambda w: w.refusal("b", "x"),
-    "annotation": lambda w: w.annotation("b", CITED),
-    "reasoning": lambda w: w.reasoning("b", "x"),
-    "summary": lambda w: w.summary("b", "x"),
-    "encrypted": lambda w: w.encrypted_content("b", "x"),
-    "call": lambda w: w.call("b", name="look", call_id="c"),
-    "custom_call": lambda w: w.custom_call("b", name="patch", call_id="c"),
-    "add": lambda w: w.add_item("b", WebSearchCall()),
-    "extension_item": lambda w: w.extension_item("b", "acme:x", {}),
-    "extension": lambda w: w.extension_event("acme:x", {}),
-    "carry": lambda w: w.unknown_event("acme:x", {}),
-    "update": lambda w: w.update(service_tier="flex"),
+    "message": lambda w: w.open_message("b"),
+    "text": lambda w: w.add_text("b", "x"),
+    "refusal": lambda w: w.add_refusal("b", "x"),
+    "annotation": lambda w: w.add_annotation("b", CITED),
+    "reasoning": lambda w: w.add_reasoning("b", "x"),
+    "summary": lambda w: w.add_summary("b", "x"),
+    "encrypted": lambda w: w.set_encrypted_content("b", "x"),
+    "call": lambda w: w.open_call("b", name="look", call_id="c"),
+    "custom_call": lambda w: w.open_custom_call("b", name="patch", call_id="c"),
+    "add": lambda w: w.open_item("b", WebSearchCall()),
+    "extension_item": lambda w: w.open_extension_item("b", "acme:x", {}),
+    "extension": lambda w: w.emit_extension_event("acme:x", {}),
+    "carry": lambda w: w.emit_unknown_event("acme:x", {}),
+    "update": lambda w: w.update_response(service_tier="flex"),
     "end_as": lambda w: w.end_as(w.response),
 }
 
@@ -575,36 +592,36 @@ def test_response_has_its_times_and_details_B_4() -> None:
 
 
 OPEN: dict[str, Move] = {
-    "message": lambda w: w.text("a", "x"),
-    "reasoning item": lambda w: w.reasoning("a", "x"),
-    "function call": lambda w: w.call("a", name="look", call_id="c"),
-    "custom tool call": lambda w: w.custom_call("a", name="patch", call_id="c"),
-    "whole item": lambda w: w.add_item("a", WebSearchCall(id="ws")),
+    "message": lambda w: w.add_text("a", "x"),
+    "reasoning item": lambda w: w.add_reasoning("a", "x"),
+    "function call": lambda w: w.open_call("a", name="look", call_id="c"),
+    "custom tool call": lambda w: w.open_custom_call("a", name="patch", call_id="c"),
+    "whole item": lambda w: w.open_item("a", WebSearchCall(id="ws")),
 }
 # The calls on an open item, and the kinds that allow each.
 DO: dict[str, tuple[Move, tuple[str, ...]]] = {
-    "text": (lambda w: w.text("a", "y"), ("message",)),
-    "refusal": (lambda w: w.refusal("a", "y"), ("message",)),
-    "annotation": (lambda w: w.annotation("a", CITED), ("message",)),
+    "text": (lambda w: w.add_text("a", "y"), ("message",)),
+    "refusal": (lambda w: w.add_refusal("a", "y"), ("message",)),
+    "annotation": (lambda w: w.add_annotation("a", CITED), ("message",)),
     "phase": (lambda w: w.set_phase("a", "commentary"), ("message",)),
-    "reasoning": (lambda w: w.reasoning("a", "y"), ("reasoning item",)),
-    "summary": (lambda w: w.summary("a", "y"), ("reasoning item",)),
-    "encrypted": (lambda w: w.encrypted_content("a", "y"), ("reasoning item",)),
-    "arguments": (lambda w: w.arguments("a", "y"), ("function call",)),
-    "custom_input": (lambda w: w.custom_input("a", "y"), ("custom tool call",)),
+    "reasoning": (lambda w: w.add_reasoning("a", "y"), ("reasoning item",)),
+    "summary": (lambda w: w.add_summary("a", "y"), ("reasoning item",)),
+    "encrypted": (lambda w: w.set_encrypted_content("a", "y"), ("reasoning item",)),
+    "arguments": (lambda w: w.add_arguments("a", "y"), ("function call",)),
+    "custom_input": (lambda w: w.add_custom_input("a", "y"), ("custom tool call",)),
     "done": (lambda w: w.finish_item("a", WebSearchCall(id="ws")), ("whole item",)),
     "keep": (lambda w: w.set_extra_fields("a", {}), ("message", "reasoning item", "function call", "custom tool call")),
     "end_part": (lambda w: w.end_part("a"), tuple(OPEN)),
-    "close": (lambda w: w.close("a"), tuple(OPEN)),
-    "close as incomplete": (lambda w: w.close("a", ItemStatus.INCOMPLETE), tuple(OPEN)),
-    "close as failed": (lambda w: w.close("a", ItemStatus.FAILED), ("whole item",)),
-    "close as in_progress": (lambda w: w.close("a", ItemStatus.IN_PROGRESS), ()),
-    "message": (lambda w: w.message("a"), ()),
-    "reasoning_item": (lambda w: w.reasoning_item("a"), ()),
-    "call": (lambda w: w.call("a", name="look", call_id="c"), ()),
-    "custom_call": (lambda w: w.custom_call("a", name="patch", call_id="c"), ()),
-    "add": (lambda w: w.add_item("a", WebSearchCall(id="ws")), ()),
-    "extension_item": (lambda w: w.extension_item("a", "acme:x", {}), ()),
+    "close": (lambda w: w.close_item("a"), tuple(OPEN)),
+    "close as incomplete": (lambda w: w.close_item("a", ItemStatus.INCOMPLETE), tuple(OPEN)),
+    "close as failed": (lambda w: w.close_item("a", ItemStatus.FAILED), ("whole item",)),
+    "close as in_progress": (lambda w: w.close_item("a", ItemStatus.IN_PROGRESS), ()),
+    "message": (lambda w: w.open_message("a"), ()),
+    "reasoning_item": (lambda w: w.open_reasoning("a"), ()),
+    "call": (lambda w: w.open_call("a", name="look", call_id="c"), ()),
+    "custom_call": (lambda w: w.open_custom_call("a", name="patch", call_id="c"), ()),
+    "add": (lambda w: w.open_item("a", WebSearchCall(id="ws")), ()),
+    "extension_item": (lambda w: w.open_extension_item("a", "acme:x", {}), ()),
 }
 
 
@@ -632,7 +649,7 @@ def test_open_item_accepts_only_calls_of_its_kind_B_1(kind: str, what: str) -> N
 def test_done_item_refuses_all_calls_ITEM_4(kind: str, what: str) -> None:
     writer, collector = fresh()
     OPEN[kind](writer)
-    writer.close("a")
+    writer.close_item("a")
     assert (writer.is_open("a"), writer.was_closed("a")) == (False, True)
     before = collector.take()
     with pytest.raises(InvalidTransition, match="ITEM-4"):
@@ -652,18 +669,18 @@ def test_unknown_key_is_refused(what: str) -> None:
 
 def test_refused_call_names_actual_and_expected_item() -> None:
     writer, _ = fresh()
-    writer.call("a", name="look", call_id="c")
+    writer.open_call("a", name="look", call_id="c")
     with pytest.raises(InvalidTransition, match="'a' names an open function call; wanted an open custom tool call"):
-        writer.custom_input("a", "x")
+        writer.add_custom_input("a", "x")
     with pytest.raises(InvalidTransition, match=r"a function call holds no part of the type output_text \(STR-3\)"):
-        writer.text("a", "x")
+        writer.add_text("a", "x")
     with pytest.raises(InvalidTransition, match=r"a function call cannot fail, only extension items can.*ITEM-2"):
-        writer.close("a", ItemStatus.FAILED)
+        writer.close_item("a", ItemStatus.FAILED)
 
 
 def test_item_cannot_end_as_another_type_STR_4() -> None:
     writer, _ = fresh()
-    writer.add_item("a", WebSearchCall(id="ws"))
+    writer.open_item("a", WebSearchCall(id="ws"))
     with pytest.raises(InvalidTransition, match="announced as web_search_call and cannot end as compaction"):
         writer.finish_item("a", Compaction(id="c", encrypted_content="x"))
 
@@ -671,15 +688,15 @@ def test_item_cannot_end_as_another_type_STR_4() -> None:
 def test_specified_item_cannot_end_as_failed_ITEM_2() -> None:
     writer, _ = fresh()
     with pytest.raises(InvalidTransition, match="a function_call_output cannot fail"):
-        writer.whole_item("a", FunctionCallOutput(id="f", call_id="c", output="", status=ItemStatus.FAILED))
+        writer.add_whole_item("a", FunctionCallOutput(id="f", call_id="c", output="", status=ItemStatus.FAILED))
 
 
-@pytest.mark.parametrize("end", [complete, lambda w: w.incomplete("max_output_tokens")])
+@pytest.mark.parametrize("end", [complete, lambda w: w.end_incomplete("max_output_tokens")])
 def test_incomplete_item_in_the_middle_refuses_a_normal_end_ITEM_3(end: Move) -> None:
     writer, _ = fresh()
-    writer.text("a", "x")
-    writer.close("a", ItemStatus.INCOMPLETE)
-    writer.text("b", "y")
+    writer.add_text("a", "x")
+    writer.close_item("a", ItemStatus.INCOMPLETE)
+    writer.add_text("b", "y")
     with pytest.raises(InvalidTransition, match=r"output\[0\] is incomplete.*ITEM-3"):
         end(writer)
     writer.fail(GONE)
@@ -687,12 +704,12 @@ def test_incomplete_item_in_the_middle_refuses_a_normal_end_ITEM_3(end: Move) ->
 
 def test_end_as_requires_closed_items_and_a_terminal_status_STR_7() -> None:
     writer, _ = fresh()
-    writer.message("a")
+    writer.open_message("a")
     ended, _ = fresh()
     ended.complete()
     with pytest.raises(InvalidTransition, match=r"items are open: \['a'\]"):
         writer.end_as(ended.response)
-    writer.close("a")
+    writer.close_item("a")
     with pytest.raises(InvalidTransition, match="in_progress has no terminal event"):
         writer.end_as(writer.response)
     writer.end_as(ended.response)
@@ -713,11 +730,11 @@ def test_end_as_copies_the_end_of_another_response_STR_7_STR_8() -> None:
 
 def test_end_as_incomplete_requires_an_incomplete_item_ITEM_3() -> None:
     cut, _ = fresh()
-    cut.text("a", "x")
-    cut.incomplete("content_filter")
+    cut.add_text("a", "x")
+    cut.end_incomplete("content_filter")
     again, _ = fresh()
-    again.text("a", "x")
-    again.close("a", ItemStatus.INCOMPLETE)
+    again.add_text("a", "x")
+    again.close_item("a", ItemStatus.INCOMPLETE)
     with pytest.raises(InvalidTransition, match="ITEM-3"):
         again.end_as(replace(cut.response, status="completed"))
     again.end_as(cut.response)

@@ -17,7 +17,7 @@ def test_consecutive_batches_unpack_like_one_batch(
     some: list[bytes], more: list[bytes], first: int, after: int
 ) -> None:
     one, two = pack_events(first, some), pack_events(first + len(some), more)
-    joined = EventBatch(first=first, sizes=one.sizes + two.sizes, content=one.content + two.content)
+    joined = EventBatch(first_number=first, sizes=one.sizes + two.sizes, content=one.content + two.content)
     numbered = dict(enumerate([*some, *more], first))
     assert unpack_events_after(after, joined) == [event for number, event in numbered.items() if number > after]
 

@@ -440,11 +440,11 @@ def test_prune_deletes_the_oldest_first_in_steps(run: Run) -> None:
         ids = [f"resp_{n}" for n in range(10)]
         for number, id in enumerate(ids):
             await store.save("anna", record(id, at=100 - number), [f"msg_{id}"], [])
-        assert await store.prune(before=96, keep=None, step=2) == 2
+        assert await store.prune(before=96, keep=None, batch_size=2) == 2
         assert await ids_left(store, ids) == ids[:8]
-        assert await store.prune(before=96, keep=None, step=2) == 2
-        assert await store.prune(before=96, keep=None, step=2) == 1  # those at the limit itself remain
-        assert await store.prune(before=96, keep=None, step=2) == 0
+        assert await store.prune(before=96, keep=None, batch_size=2) == 2
+        assert await store.prune(before=96, keep=None, batch_size=2) == 1  # those at the limit itself remain
+        assert await store.prune(before=96, keep=None, batch_size=2) == 0
         assert await ids_left(store, ids) == ids[:5]
         assert await with_item(store, "anna", "msg_resp_9") is None
         assert (await store.stats()).items == 5
@@ -468,7 +468,7 @@ def test_prune_by_number_deletes_the_oldest_of_all_owners(run: Run) -> None:
 def test_prune_orders_equal_times_by_save_order(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b"), record("c"))
-        assert await store.prune(before=None, keep=1, step=1) == 1
+        assert await store.prune(before=None, keep=1, batch_size=1) == 1
         assert await ids_left(store, ["a", "b", "c"]) == ["b", "c"]
 
     run(law)
@@ -519,7 +519,7 @@ def test_prune_deletes_a_response_whose_continuation_was_deleted(run: Run) -> No
 
 async def everything_of(store: Store, *, before: int | None, keep: int | None, step: int = 3) -> int:
     total = 0
-    while count := await store.prune(before=before, keep=keep, step=step):
+    while count := await store.prune(before=before, keep=keep, batch_size=step):
         assert count <= step
         total += count
     return total

@@ -147,7 +147,7 @@ class Pipe:
         for event in events:
             if type(event) is not TextRun:
                 self._write_all((cast(StreamEvent, event),), out)
-            elif self._text_run is not None and self._policy.passes_text_deltas:  # nearly all of them
+            elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
                 out.append(self._text_run(event))
             else:
                 self._write_all(event.events(), out)

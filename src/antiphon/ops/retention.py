@@ -44,12 +44,14 @@ class RemovedCounts(NamedTuple):
 async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
     """Deletes everything that has expired."""
     before = _days_ago(config.retention_days)
-    responses = await _repeat(lambda: store.prune(before=before, keep=config.max_responses, step=STEP))
+    responses = await _repeat(lambda: store.prune(before=before, keep=config.max_responses, batch_size=STEP))
     await store.prune_usage(before=before // 86_400)
     if config.conversation_days is None:
         return RemovedCounts(responses, 0)
     unchanged_since = _days_ago(config.conversation_days)
-    return RemovedCounts(responses, await _repeat(lambda: store.prune_conversations(before=unchanged_since, step=STEP)))
+    return RemovedCounts(
+        responses, await _repeat(lambda: store.prune_conversations(before=unchanged_since, batch_size=STEP))
+    )
 
 
 def _days_ago(days: float) -> int:

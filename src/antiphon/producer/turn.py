@@ -87,7 +87,7 @@ class Turn:
     async def output(self, call_id: str, output: str) -> None:
         """Writes the output of a call that the agent executed itself."""
         done = FunctionCallOutput(id=self._new_id("fco"), call_id=call_id, output=output, status=ItemStatus.COMPLETED)
-        self.writer.whole_item(self._key("output"), done)
+        self.writer.add_whole_item(self._key("output"), done)
         await self.wait_for_reader()
 
     async def extension(
@@ -95,21 +95,21 @@ class Turn:
     ) -> None:
         """Writes a whole item of the agent's own type, `slug:name` (B-3)."""
         key = self._key(kind)
-        self.writer.extension_item(key, kind, dict(members))
+        self.writer.open_extension_item(key, kind, dict(members))
         final = Raw(msgspec.json.encode({**members, "type": kind, "status": status}))
         self.writer.finish_item(key, UnknownItem(kind=kind, raw=final))
         await self.wait_for_reader()
 
     async def event(self, kind: str, members: Mapping[str, Any]) -> None:
         """Emits an event of the agent's own type, `slug:name`. It is not part of the response."""
-        self.writer.extension_event(kind, dict(members))
+        self.writer.emit_extension_event(kind, dict(members))
         await self.wait_for_reader()
 
     def usage(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0
     ) -> None:
         """Sets the usage of the turn so far (B-7). The last call is used."""
-        self.writer.update(
+        self.writer.update_response(
             usage=Usage(
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
@@ -121,7 +121,7 @@ class Turn:
 
     def incomplete(self, reason: str = "max_output_tokens") -> None:
         """Ends the response as incomplete, and the open item with it. Nothing can follow."""
-        self.writer.incomplete(reason)
+        self.writer.end_incomplete(reason)
 
     async def wait_for_reader(self) -> None:
         """Waits for the reader if the outlet is busy."""
@@ -154,7 +154,7 @@ class ItemWriter(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None and not self._writer.has_ended:
-            self._writer.close(self._key)
+            self._writer.close_item(self._key)
             await self._turn.wait_for_reader()
 
     @abstractmethod
@@ -173,22 +173,22 @@ class MessageWriter(ItemWriter):
 
     async def write(self, text: str) -> None:
         """Writes the next piece of text."""
-        self._writer.text(self._key, text)
+        self._writer.add_text(self._key, text)
         if self._outlet.is_busy():
             await self._outlet.wait_for_reader()
 
     async def refuse(self, text: str) -> None:
         """Writes the next piece of a refusal (STR-11)."""
-        self._writer.refusal(self._key, text)
+        self._writer.add_refusal(self._key, text)
         await self._turn.wait_for_reader()
 
     async def cite(self, annotation: Annotation) -> None:
         """Adds a citation to the text (STR-11)."""
-        self._writer.annotation(self._key, annotation)
+        self._writer.add_annotation(self._key, annotation)
         await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
-        self._writer.message(self._key, phase=self._phase)
+        self._writer.open_message(self._key, phase=self._phase)
 
 
 class ReasoningWriter(ItemWriter):
@@ -198,17 +198,17 @@ class ReasoningWriter(ItemWriter):
 
     async def write(self, text: str) -> None:
         """Writes the next piece of the reasoning."""
-        self._writer.reasoning(self._key, text)
+        self._writer.add_reasoning(self._key, text)
         if self._outlet.is_busy():
             await self._outlet.wait_for_reader()
 
     async def summarise(self, text: str) -> None:
         """Writes the next piece of its summary (STR-10)."""
-        self._writer.summary(self._key, text)
+        self._writer.add_summary(self._key, text)
         await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
-        self._writer.reasoning_item(self._key)
+        self._writer.open_reasoning(self._key)
 
 
 class CallWriter(ItemWriter):
@@ -223,11 +223,11 @@ class CallWriter(ItemWriter):
 
     async def write(self, arguments: str) -> None:
         """Writes the next piece of the arguments, as JSON text (STR-9)."""
-        self._writer.arguments(self._key, arguments)
+        self._writer.add_arguments(self._key, arguments)
         await self._turn.wait_for_reader()
 
     def _announce(self) -> None:
-        self._writer.call(self._key, name=self._name, call_id=self.call_id)
+        self._writer.open_call(self._key, name=self._name, call_id=self.call_id)
 
 
 def message_text(message: MessageParam) -> str:

@@ -42,9 +42,11 @@ def decode_request(body: bytes) -> Request:
 def decode_stored_request(body: bytes) -> Request:
     """Decodes a request that was accepted before. Its nesting is not limited."""
     try:
-        return _request_of(_decode_around_tools(body))
+        return _request_with_tools(_decode_raw_tools_request(body))
     except DECODE_ERRORS:
-        request: Request = _read(body, _REQUEST)  # keeps unknown fields, and reports the path of an error
+        request: Request = _decode_value(
+            body, _REQUEST_DECODER
+        )  # keeps unknown fields, and reports the path of an error
         return request
 
 
@@ -61,46 +63,46 @@ def decode_create_message(message: bytes) -> Request | None:
 def decode_compact_request(body: bytes) -> CompactRequest:
     """Decodes the body of `POST /responses/compact`."""
     _check_nesting(body)
-    request: CompactRequest = _read(body, _COMPACT_REQUEST)
+    request: CompactRequest = _decode_value(body, _COMPACT_REQUEST_DECODER)
     return request
 
 
 def decode_item_param(raw: bytes | Raw) -> ItemParam:
     """Decodes one input item."""
-    item: ItemParam = _read(raw, _ITEM_PARAM)
+    item: ItemParam = _decode_value(raw, _ITEM_PARAM_DECODER)
     return item
 
 
 def decode_item(raw: bytes | Raw) -> Item:
     """Decodes one output item. All required fields must be present."""
-    item: Item = _read(raw, _ITEM)
+    item: Item = _decode_value(raw, _ITEM_DECODER)
     return item
 
 
 def decode_response(body: bytes | Raw) -> Response:
     """Decodes a response object. All required fields must be present."""
-    response: Response = _read(body, _RESPONSE)
+    response: Response = _decode_value(body, _RESPONSE_DECODER)
     return response
 
 
 def decode_event(data: bytes | Raw) -> StreamEvent:
     """Decodes one event of a stream. Reasoning events are accepted under both of their names (STR-10)."""
-    event: StreamEvent = _read(data, _EVENT)
+    event: StreamEvent = _decode_value(data, _EVENT_DECODER)
     if isinstance(event, UnknownEvent) and event.kind in REASONING_TEXT_EVENTS:
         name = Raw(_encode(REASONING_TEXT_EVENTS[event.kind]))
-        event = _read(_encode({**event.raw_members(), "type": name}), _EVENT)
+        event = _decode_value(_encode({**event.raw_members(), "type": name}), _EVENT_DECODER)
     return event
 
 
 def decode_as(body: bytes | Raw, type: Any) -> Any:
     """Decodes any shape or union of shapes, given as a type."""
     _check_nesting(body)
-    return _read(body, _decoder_for(type))
+    return _decode_value(body, _decoder_for(type))
 
 
 def decode_stored(row: bytes | Raw, type: Any) -> Any:
     """Decodes a stored value of any shape. Its nesting is not limited."""
-    return _read(row, _decoder_for(type))
+    return _decode_value(row, _decoder_for(type))
 
 
 def encode(value: Any) -> bytes:
@@ -109,7 +111,7 @@ def encode(value: Any) -> bytes:
     Unknown fields and objects keep their bytes, so their white space may contain line ends. A caller that writes lines
     must replace those (`sse.encode_frame` does).
     """
-    if type(value) in _WITH_TOOLS and type(value.tools) is ToolList:
+    if type(value) in _TYPES_WITH_TOOLS and type(value.tools) is ToolList:
         value = replace(value, tools=_encode_tools(value.tools))
     # The mark may also be part of a user's text. Restoring then changes nothing.
     encoded = _encode(value)
@@ -120,7 +122,7 @@ def restore_raw(value: Any) -> Any:
     """Replaces unknown fields and objects by their raw bytes, so that the value can be encoded."""
     match value:
         case Shape():
-            return _members(value)
+            return _restore_members(value)
         case Unknown():
             return value.raw
         case list():
@@ -131,10 +133,10 @@ def restore_raw(value: Any) -> Any:
             return value
 
 
-def _members(shape: Shape) -> dict[str, Any]:
+def _restore_members(shape: Shape) -> dict[str, Any]:
     config = shape.__struct_config__
     members: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field else {}
-    for name, wire_name, is_plain in _fields(type(shape)):
+    for name, wire_name, is_plain in _wire_fields(type(shape)):
         member = getattr(shape, name)
         if member is not UNSET:
             members[wire_name] = member if is_plain else restore_raw(member)
@@ -146,7 +148,7 @@ def _encode_tools(tools: ToolList[Any]) -> Raw:
     return tools.derive_once(_encode_tools, lambda: Raw(encode(list(tools))))
 
 
-class _AroundTools(Request, frozen=True, kw_only=True):
+class _RawToolsRequest(Request, frozen=True, kw_only=True):
     """A request whose tools are not decoded yet."""
 
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
@@ -156,9 +158,9 @@ class _CreateMessage(_AroundTools, frozen=True, kw_only=True, tag_field="type", 
     """The same as a message of a WebSocket."""
 
 
-def _request_of(read: _AroundTools) -> Request:
-    fields = {name: value for name in _REQUEST_FIELDS if (value := getattr(read, name)) is not UNSET}
-    return Request(**fields | _tools_in(read.tools))
+def _request_with_tools(raw_request: _RawToolsRequest) -> Request:
+    fields = {name: value for name in _REQUEST_FIELDS if (value := getattr(raw_request, name)) is not UNSET}
+    return Request(**fields | _tools_argument(raw_request.tools))
 
 
 class _Field(NamedTuple):
@@ -168,10 +170,14 @@ class _Field(NamedTuple):
 
 
 @cache
-def _fields(cls: type[Shape]) -> tuple[_Field, ...]:
+def _wire_fields(cls: type[Shape]) -> tuple[_Field, ...]:
     """The wire fields of a shape. A plain field cannot contain raw bytes that must be restored."""
     info: Any = shapes.type_info(cls)
-    return tuple(_Field(f.name, f.encode_name, _is_plain(f.type)) for f in info.fields if f.encode_name != EXTRA_NAME)
+    return tuple(
+        _Field(field.name, field.encode_name, _is_plain(field.type))
+        for field in info.fields
+        if field.encode_name != EXTRA_NAME
+    )
 
 
 def _is_plain(info: shapes.Type) -> bool:
@@ -184,7 +190,7 @@ def _is_plain(info: shapes.Type) -> bool:
             return not isinstance(info, shapes.StructType | shapes.AnyType)
 
 
-def _tools_in(raw: Raw | UnsetType) -> dict[str, Any]:
+def _tools_argument(raw: Raw | UnsetType) -> dict[str, Any]:
     """The `tools` field of a request as keyword arguments, empty if it is absent."""
     if raw is UNSET:
         return {}
@@ -206,7 +212,7 @@ def _check_nesting(body: bytes | Raw) -> None:
         raise fault_from_decode_error(error, bytes(body)) from None
 
 
-def _read(raw: bytes | Raw, decoder: LenientDecoder) -> Any:
+def _decode_value(raw: bytes | Raw, decoder: LenientDecoder) -> Any:
     try:
         return decoder.decode(raw if isinstance(raw, Raw) else Raw(raw), "")
     except DECODE_ERRORS as error:
@@ -218,14 +224,14 @@ def _decoder_for(type: Any) -> LenientDecoder:
     return lenient_decoder(type)
 
 
-_REQUEST: Final = lenient_decoder(Request)
+_REQUEST_DECODER: Final = lenient_decoder(Request)
 _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
-_WITH_TOOLS: Final = (Request, Response)
-_decode_around_tools: Final = msgspec.json.Decoder(_AroundTools).decode
+_TYPES_WITH_TOOLS: Final = (Request, Response)
+_decode_raw_tools_request: Final = msgspec.json.Decoder(_RawToolsRequest).decode
 _decode_create_message: Final = msgspec.json.Decoder(_CreateMessage).decode
 _decode_tools: Final = msgspec.json.Decoder(list[ToolParam] | None).decode
-_COMPACT_REQUEST: Final = lenient_decoder(CompactRequest)
-_ITEM_PARAM: Final = lenient_decoder(ItemParam)
-_ITEM: Final = lenient_decoder(Item)
-_RESPONSE: Final = lenient_decoder(Response)
-_EVENT: Final = lenient_decoder(StreamEvent)
+_COMPACT_REQUEST_DECODER: Final = lenient_decoder(CompactRequest)
+_ITEM_PARAM_DECODER: Final = lenient_decoder(ItemParam)
+_ITEM_DECODER: Final = lenient_decoder(Item)
+_RESPONSE_DECODER: Final = lenient_decoder(Response)
+_EVENT_DECODER: Final = lenient_decoder(StreamEvent)

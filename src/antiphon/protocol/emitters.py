@@ -27,8 +27,8 @@ class EventCollector:
 
     def take(self) -> list[StreamEvent]:
         """Returns the events since the last call."""
-        taken, self.events = self.events, []
-        return taken
+        events, self.events = self.events, []
+        return events
 
 
 class CallbackEmitter:
@@ -50,7 +50,7 @@ class SseEmitter:
 
     def __call__(self, event: StreamEvent, /) -> None:
         name = event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
-        self._sink(b"event: %b\ndata: %b\n\n" % (_one_line(name.encode()), _one_line(encode(event))))
+        self._sink(b"event: %b\ndata: %b\n\n" % (_replace_line_ends(name.encode()), _replace_line_ends(encode(event))))
         if isinstance(event, TerminalEvent):
             self._sink(b"data: [DONE]\n\n")
 
@@ -62,6 +62,6 @@ class NullEmitter:
         pass
 
 
-def _one_line(data: bytes) -> bytes:
+def _replace_line_ends(data: bytes) -> bytes:
     """Replaces line ends, which unknown items and names of unknown events may contain."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -27,14 +27,14 @@ DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
 def member_path(path: str, name: str) -> str:
     """The path of a member."""
     if not PLAIN_NAME.fullmatch(name):
-        return f"{path}[{_quoted(name)}]"
+        return f"{path}[{_quote(name)}]"
     return f"{path}.{name}" if path else name
 
 
 def json_kind(raw: bytes | Raw) -> str:
     """The JSON type name of valid JSON, decided by its first byte."""
     text = bytes(raw).strip()
-    kind = KIND_OF_BYTE.get(text[:1])
+    kind = KIND_OF_FIRST_BYTE.get(text[:1])
     if kind is not None:
         return kind
     return "integer" if text.lstrip(b"-").isdigit() else "number"
@@ -42,13 +42,13 @@ def json_kind(raw: bytes | Raw) -> str:
 
 def excerpt(raw: bytes | Raw) -> str:
     """A short, printable form of a value. A long value is shown by its beginning, its kind and its size."""
-    whole = bytes(raw).strip()
-    text = " ".join(whole[:HEAD].decode("utf-8", "replace").split())
-    if len(whole) <= HEAD and len(text) <= EXCERPT:
+    value_bytes = bytes(raw).strip()
+    text = " ".join(value_bytes[:MAX_EXCERPT_SOURCE_BYTES].decode("utf-8", "replace").split())
+    if len(value_bytes) <= MAX_EXCERPT_SOURCE_BYTES and len(text) <= MAX_EXCERPT_LENGTH:
         return text
     kind = json_kind(raw)
-    size = f"{len(msgspec.json.decode(raw, type=str))} characters" if kind == "string" else f"{len(whole)} bytes"
-    return f"{text[:EXCERPT]}… ({WITH_ARTICLE[kind]} of {size})"
+    size = f"{len(msgspec.json.decode(raw, type=str))} characters" if kind == "string" else f"{len(value_bytes)} bytes"
+    return f"{text[:MAX_EXCERPT_LENGTH]}… ({KIND_WITH_ARTICLE[kind]} of {size})"
 
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
@@ -68,7 +68,7 @@ def fault_from_decode_error(error: Exception, body: bytes) -> ClientFault:
         return _invalid_value_error(*invalid_value)
     if isinstance(error, UnicodeDecodeError):
         return InvalidUnicode(f"the body is not valid UTF-8: {error.reason}")
-    return InvalidJson(f"the body {_syntax_problem(str(error), body)}")
+    return InvalidJson(f"the body {_describe_syntax_problem(str(error), body)}")
 
 
 def describe_type(info: shapes.Type) -> str:
@@ -77,59 +77,62 @@ def describe_type(info: shapes.Type) -> str:
         case shapes.UnionType(types=types):
             return _describe_union(types)
         case shapes.LiteralType(values=values):
-            return quoted_choices([str(value) for value in values])
+            return describe_choices([str(value) for value in values])
         case shapes.EnumType(cls=cls):
-            return quoted_choices([member.value for member in cls])
+            return describe_choices([member.value for member in cls])
         case shapes.StructType(tag=tag):
-            return f"an object of type {_quoted(str(tag))}" if tag else "an object"
+            return f"an object of type {_quote(str(tag))}" if tag else "an object"
         case shapes.StrType(min_length=low, max_length=high, pattern=pattern):
-            length = f" of {_span(low, high)} characters" if _span(low, high) else ""
+            length = f" of {_describe_range(low, high)} characters" if _describe_range(low, high) else ""
             return "a string" + length + (f" matching {pattern}" if pattern else "")
         case shapes.IntType(ge=low, le=high):
-            span = _span(low, high)
-            return f"an integer {'of' if span.startswith('at') else 'from'} {span}" if span else "an integer"
+            bounds = _describe_range(low, high)
+            return f"an integer {'of' if bounds.startswith('at') else 'from'} {bounds}" if bounds else "an integer"
         case shapes.ListType(item_type=item, min_length=low, max_length=high):
-            return " ".join(filter(None, ("an array of", _span(low, high), _plural(item))))
+            return " ".join(filter(None, ("an array of", _describe_range(low, high), _describe_plural(item))))
         case shapes.DictType(value_type=value, max_length=high):
-            return f"an object of {_span(None, high)} {_plural(value)}" if high is not None else "an object"
+            bounds = _describe_range(None, high)
+            return f"an object of {bounds} {_describe_plural(value)}" if bounds else "an object"
         case _:
-            return WORDS.get(type(info), "anything")
+            return TYPE_DESCRIPTIONS.get(type(info), "anything")
 
 
-def quoted_choices(words: list[str]) -> str:
+def describe_choices(values: list[str]) -> str:
     """A closed choice: lists all the allowed values."""
-    quoted = [_quoted(word) for word in words]
+    quoted = [_quote(value) for value in values]
     return quoted[0] if len(quoted) == 1 else "one of " + ", ".join(quoted)
 
 
-def quoted_examples(words: list[str]) -> str:
+def describe_examples(values: list[str]) -> str:
     """An open choice: lists a few of the known values."""
-    return "one such as " + ", ".join(map(_quoted, words[:4]))
+    return "one such as " + ", ".join(map(_quote, values[:4]))
 
 
 def _describe_union(types: tuple[shapes.Type, ...]) -> str:
-    tagged = [option for option in types if isinstance(option, shapes.StructType) and option.tag]
-    words = [describe_type(option) for option in types if option not in tagged]
-    if "a number" in words:
-        words = [word for word in words if word != "an integer"]
-    if tagged:
-        words.insert(len(words) - words.count("null"), _describe_tagged([str(option.tag) for option in tagged]))
-    return " or ".join(words)
+    tagged_options = [option for option in types if isinstance(option, shapes.StructType) and option.tag]
+    descriptions = [describe_type(option) for option in types if option not in tagged_options]
+    if "a number" in descriptions:
+        descriptions = [description for description in descriptions if description != "an integer"]
+    if tagged_options:
+        descriptions.insert(
+            len(descriptions) - descriptions.count("null"),
+            _describe_tagged([str(option.tag) for option in tagged_options]),
+        )
+    return " or ".join(descriptions)
 
 
 def _describe_tagged(tags: list[str]) -> str:
     known_tags = [tag for tag in tags if tag != UNKNOWN_TAG]
-    return (
-        f"an object whose type is {quoted_choices(known_tags) if known_tags == tags else quoted_examples(known_tags)}"
-    )
+    describe_tags = describe_choices if known_tags == tags else describe_examples
+    return f"an object whose type is {describe_tags(known_tags)}"
 
 
-def _plural(info: shapes.Type) -> str:
-    words = describe_type(info)
-    return "objects" if "object" in words else ARTICLE.sub(r"\1s", words)
+def _describe_plural(info: shapes.Type) -> str:
+    description = describe_type(info)
+    return "objects" if "object" in description else ARTICLE_AND_NOUN.sub(r"\1s", description)
 
 
-def _span(low: int | None, high: int | None) -> str:
+def _describe_range(low: int | None, high: int | None) -> str:
     match low, high:
         case None, None:
             return ""
@@ -141,18 +144,18 @@ def _span(low: int | None, high: int | None) -> str:
             return f"{low} to {high}"
 
 
-def _quoted(text: str) -> str:
-    shown = text if len(text) <= EXCERPT else f"{text[:EXCERPT]}…"
-    return json.dumps(shown, ensure_ascii=False)
+def _quote(text: str) -> str:
+    shortened = text if len(text) <= MAX_EXCERPT_LENGTH else f"{text[:MAX_EXCERPT_LENGTH]}…"
+    return json.dumps(shortened, ensure_ascii=False)
 
 
-def _syntax_problem(decoder_message: str, body: bytes) -> str:
+def _describe_syntax_problem(decoder_message: str, body: bytes) -> str:
     """HTTP-1: describes where the JSON syntax is invalid."""
     if not body.strip():
         return "is empty: wanted a JSON object"
     if body.startswith(BOM):
         return "is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"
-    if decoder_message == TRUNCATED:
+    if decoder_message == TRUNCATION_MESSAGE:
         return f"is not valid JSON: it breaks off after {len(body)} bytes"
     return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
 
@@ -164,13 +167,13 @@ class _NonFiniteNumber(NamedTuple):
 
 
 def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFault:
-    where = path or "the body"
+    location = path or "the body"
     if isinstance(value, _NonFiniteNumber):
         return InvalidValue(
-            f"{where}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
+            f"{location}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
         )
-    received = "invalid UTF-8 or an unpaired surrogate"
-    return InvalidUnicode(f"{where}: got {received}, wanted a string of valid Unicode characters", param=path or None)
+    problem = "invalid UTF-8 or an unpaired surrogate"
+    return InvalidUnicode(f"{location}: got {problem}, wanted a string of valid Unicode characters", param=path or None)
 
 
 def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:
@@ -180,49 +183,56 @@ def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | No
     the body either.
     """
     try:
-        pending: list[tuple[str, Any]] = [("", _read_leniently(body))]
+        pending_values: list[tuple[str, Any]] = [("", _parse_leniently(body))]
     except ValueError:
         return None
     invalid_value: tuple[str, str | _NonFiniteNumber] | None = None
-    while pending and invalid_value is None:
-        path, value = pending.pop()
+    while pending_values and invalid_value is None:
+        path, value = pending_values.pop()
         match value:
             case _NonFiniteNumber():
                 invalid_value = path, value
             case str():
                 invalid_value = (path, value) if SURROGATE.search(value) else None
             case dict():
-                pending += [(member_path(path, key), member) for key, member in reversed(value.items())]
-                pending += [(path, key) for key in value]
+                pending_values += [(member_path(path, key), member) for key, member in reversed(value.items())]
+                pending_values += [(path, key) for key in value]
             case list():
-                pending += [(f"{path}[{at}]", member) for at, member in reversed(list(enumerate(value)))]
+                pending_values += [(f"{path}[{index}]", member) for index, member in reversed(list(enumerate(value)))]
     return invalid_value
 
 
-def _read_leniently(body: bytes) -> Any:
-    def number(spelling: str) -> _NonFiniteNumber | None:
+def _parse_leniently(body: bytes) -> Any:
+    def parse_number(spelling: str) -> _NonFiniteNumber | None:
         return None if math.isfinite(float(spelling)) else _NonFiniteNumber(spelling)
 
     text = body.decode("utf-8", "surrogateescape")
-    return json.loads(text, parse_int=number, parse_float=number, parse_constant=_NonFiniteNumber)
+    return json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_NonFiniteNumber)
 
 
-EXCERPT: Final = 60
-HEAD: Final = 1000
+MAX_EXCERPT_LENGTH: Final = 60
+MAX_EXCERPT_SOURCE_BYTES: Final = 1000
 BOM: Final = b"\xef\xbb\xbf"
-TRUNCATED: Final = "Input data was truncated"
-ARTICLE: Final = re.compile("^an? (string|integer|number)")
+TRUNCATION_MESSAGE: Final = "Input data was truncated"
+ARTICLE_AND_NOUN: Final = re.compile("^an? (string|integer|number)")
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_:-]{1,80}")
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-KIND_OF_BYTE: Final = {b"{": "object", b"[": "array", b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null"}
-WITH_ARTICLE: Final = {
+KIND_OF_FIRST_BYTE: Final = {
+    b"{": "object",
+    b"[": "array",
+    b'"': "string",
+    b"t": "boolean",
+    b"f": "boolean",
+    b"n": "null",
+}
+KIND_WITH_ARTICLE: Final = {
     "object": "an object",
     "array": "an array",
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
 }
-WORDS: Final[dict[type, str]] = {
+TYPE_DESCRIPTIONS: Final[dict[type, str]] = {
     shapes.FloatType: "a number",
     shapes.BoolType: "true or false",
     shapes.NoneType: "null",

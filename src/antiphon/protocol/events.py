@@ -59,28 +59,28 @@ class ItemDone(Event, frozen=True, kw_only=True, tag="response.output_item.done"
     item: Item | None
 
 
-class _InItem(Event, frozen=True, kw_only=True):
+class _EventInItem(Event, frozen=True, kw_only=True):
     item_id: str
     output_index: int
 
 
-class _InPart(_InItem, frozen=True, kw_only=True):
+class _EventInPart(_EventInItem, frozen=True, kw_only=True):
     content_index: int
 
 
-class _InSummary(_InItem, frozen=True, kw_only=True):
+class _EventInSummary(_EventInItem, frozen=True, kw_only=True):
     summary_index: int
 
 
-class ContentPartAdded(_InPart, frozen=True, kw_only=True, tag="response.content_part.added"):
+class ContentPartAdded(_EventInPart, frozen=True, kw_only=True, tag="response.content_part.added"):
     part: Content
 
 
-class ContentPartDone(_InPart, frozen=True, kw_only=True, tag="response.content_part.done"):
+class ContentPartDone(_EventInPart, frozen=True, kw_only=True, tag="response.content_part.done"):
     part: Content
 
 
-class OutputTextDelta(_InPart, frozen=True, kw_only=True, tag="response.output_text.delta"):
+class OutputTextDelta(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.delta"):
     delta: str
     logprobs: list[LogProb] | UnsetType = UNSET
     obfuscation: str | UnsetType = UNSET
@@ -111,67 +111,67 @@ class TextRun(Struct, frozen=True, gc=False):
         ]
 
 
-class OutputTextDone(_InPart, frozen=True, kw_only=True, tag="response.output_text.done"):
+class OutputTextDone(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.done"):
     text: str
     logprobs: list[LogProb] | UnsetType = UNSET
 
 
-class AnnotationAdded(_InPart, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+class AnnotationAdded(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
     annotation_index: int
     annotation: Annotation | None
 
 
-class RefusalDelta(_InPart, frozen=True, kw_only=True, tag="response.refusal.delta"):
+class RefusalDelta(_EventInPart, frozen=True, kw_only=True, tag="response.refusal.delta"):
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
-class RefusalDone(_InPart, frozen=True, kw_only=True, tag="response.refusal.done"):
+class RefusalDone(_EventInPart, frozen=True, kw_only=True, tag="response.refusal.done"):
     refusal: str
 
 
-class ReasoningDelta(_InPart, frozen=True, kw_only=True, tag="response.reasoning.delta"):
+class ReasoningDelta(_EventInPart, frozen=True, kw_only=True, tag="response.reasoning.delta"):
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
-class ReasoningDone(_InPart, frozen=True, kw_only=True, tag="response.reasoning.done"):
+class ReasoningDone(_EventInPart, frozen=True, kw_only=True, tag="response.reasoning.done"):
     text: str
 
 
-class SummaryPartAdded(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
+class SummaryPartAdded(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
     part: Content
 
 
-class SummaryPartDone(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
+class SummaryPartDone(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
     part: Content
 
 
-class SummaryTextDelta(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
+class SummaryTextDelta(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
-class SummaryTextDone(_InSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
+class SummaryTextDone(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
     text: str
 
 
-class ArgumentsDelta(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(_EventInItem, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
-class ArgumentsDone(_InItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+class ArgumentsDone(_EventInItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
     arguments: str
     name: str | UnsetType = UNSET  # beyond the specification: some clients read it
 
 
-class CustomInputDelta(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
+class CustomInputDelta(_EventInItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
-class CustomInputDone(_InItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+class CustomInputDone(_EventInItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
     input: str
 
 

@@ -90,42 +90,42 @@ class Fold:
     """Builds the response of one stream, event by event."""
 
     def __init__(self) -> None:
-        self._newest: Response | None = None
+        self._latest_response: Response | None = None
         self._has_ended = False
         self._items: dict[int, _FoldedItem] = {}
 
     def feed(self, event: StreamEvent) -> None:
         match event:
             case ResponseEvent():
-                self._newest = event.response
+                self._latest_response = event.response
                 self._has_ended = isinstance(event, TerminalEvent)
             case ItemAdded() | ItemDone():
-                self._at(event.output_index).take(event)
+                self._item_at(event.output_index).set_item(event)
             case ErrorEvent() | UnknownEvent():
                 pass
             case _:
-                self._at(event.output_index).feed(event)
+                self._item_at(event.output_index).feed(event)
 
     @property
     def response(self) -> Response:
         """The response so far. Items that are not done have the content received so far."""
-        if self._newest is None:
+        if self._latest_response is None:
             raise InvalidTransition(
                 "there is no response yet: none of the events was a response event such as response.created"
             )
         output: dict[int, Item] = {}
-        for index, folded in self._items.items():
-            item = folded.form()
+        for index, folded_item in self._items.items():
+            item = folded_item.build()
             if item is not None:
                 output[index] = item
-        for index, item in enumerate(self._newest.output):
-            folded_item = self._items.get(index)
+        for index, item in enumerate(self._latest_response.output):
+            streamed_item = self._items.get(index)
             # Some servers send an item only in the terminal event, or never send its done event.
-            if index not in output or (self._has_ended and folded_item is not None and not folded_item.is_done):
+            if index not in output or (self._has_ended and streamed_item is not None and not streamed_item.is_done):
                 output[index] = item
-        return replace(self._newest, output=[output[index] for index in sorted(output)])
+        return replace(self._latest_response, output=[output[index] for index in sorted(output)])
 
-    def _at(self, index: int) -> _FoldedItem:
+    def _item_at(self, index: int) -> _FoldedItem:
         item = self._items.get(index)
         if item is None:
             item = self._items[index] = _FoldedItem()
@@ -140,9 +140,9 @@ class _FoldedItem:
         self.is_done = False
         self._contents: dict[int, _FoldedPart] = {}
         self._summaries: dict[int, _FoldedPart] = {}
-        self._pieces: list[str] = []
+        self._call_pieces: list[str] = []
 
-    def take(self, event: ItemAdded | ItemDone) -> None:
+    def set_item(self, event: ItemAdded | ItemDone) -> None:
         if event.item is not None and not self.is_done:
             self.item = event.item
             self.is_done = isinstance(event, ItemDone)
@@ -150,31 +150,33 @@ class _FoldedItem:
     def feed(self, event: PartEvent | CallEvent) -> None:
         match event:
             case ArgumentsDelta() | CustomInputDelta():
-                self._pieces.append(event.delta)
+                self._call_pieces.append(event.delta)
             case ArgumentsDone():
-                self._pieces = [event.arguments]
+                self._call_pieces = [event.arguments]
             case CustomInputDone():
-                self._pieces = [event.input]
+                self._call_pieces = [event.input]
             case SummaryPartAdded() | SummaryPartDone() | SummaryTextDelta() | SummaryTextDone():
                 self._summaries.setdefault(event.summary_index, _FoldedPart()).feed(event)
             case _:
                 self._contents.setdefault(event.content_index, _FoldedPart()).feed(event)
 
-    def form(self) -> Item | None:
+    def build(self) -> Item | None:
         """Builds the item from what was received so far."""
         item = self.item
         if self.is_done:
             return item
         match item:
             case Message():
-                return replace(item, content=_put(self._contents, item.content))
+                return replace(item, content=_merge_parts(self._contents, item.content))
             case Reasoning():
-                contents = _put(self._contents, item.content or [])
-                return replace(item, content=contents or item.content, summary=_put(self._summaries, item.summary))
+                contents = _merge_parts(self._contents, item.content or [])
+                return replace(
+                    item, content=contents or item.content, summary=_merge_parts(self._summaries, item.summary)
+                )
             case FunctionCall():
-                return replace(item, arguments="".join(self._pieces) or item.arguments)
+                return replace(item, arguments="".join(self._call_pieces) or item.arguments)
             case CustomToolCall():
-                return replace(item, input="".join(self._pieces) or item.input)
+                return replace(item, input="".join(self._call_pieces) or item.input)
             case _:
                 return item
 
@@ -184,7 +186,7 @@ class _FoldedPart:
 
     def __init__(self) -> None:
         self._part: Content | None = None
-        self._pieces: list[str] = []
+        self._text_pieces: list[str] = []
         self._annotations: list[Annotation] = []
         self._logprobs: list[LogProb] = []
 
@@ -195,20 +197,20 @@ class _FoldedPart:
                 return
             case ContentPartDone() | SummaryPartDone():
                 self._part = event.part
-                self._pieces, self._annotations, self._logprobs = [], [], []
+                self._text_pieces, self._annotations, self._logprobs = [], [], []
                 return
             case OutputTextDelta():
-                self._pieces.append(event.delta)
+                self._text_pieces.append(event.delta)
                 self._logprobs += event.logprobs or ()
             case RefusalDelta() | ReasoningDelta() | SummaryTextDelta():
-                self._pieces.append(event.delta)
+                self._text_pieces.append(event.delta)
             case OutputTextDone():
-                self._pieces = [event.text]
+                self._text_pieces = [event.text]
                 self._logprobs = event.logprobs or self._logprobs
             case RefusalDone():
-                self._pieces = [event.refusal]
+                self._text_pieces = [event.refusal]
             case ReasoningDone() | SummaryTextDone():
-                self._pieces = [event.text]
+                self._text_pieces = [event.text]
             case AnnotationAdded():
                 if event.annotation is not None:
                     self._annotations.append(event.annotation)
@@ -217,10 +219,10 @@ class _FoldedPart:
         if self._part is None:  # some servers send no part events
             self._part = EMPTY_PART[type(event)]
 
-    def form(self) -> Content:
+    def build(self) -> Content:
         """Builds the part from what was received so far."""
         assert self._part is not None
-        part, text = self._part, "".join(self._pieces)
+        part, text = self._part, "".join(self._text_pieces)
         match part:
             case OutputText():
                 annotations = [*part.annotations, *self._annotations]
@@ -235,9 +237,9 @@ class _FoldedPart:
                 return part
 
 
-def _put(parts: dict[int, _FoldedPart], announced: list[Content]) -> list[Content]:
+def _merge_parts(parts: dict[int, _FoldedPart], announced_parts: list[Content]) -> list[Content]:
     """Merges streamed parts into the parts that were announced with the item, by index."""
-    contents = {**dict(enumerate(announced)), **{index: part.form() for index, part in parts.items()}}
+    contents = {**dict(enumerate(announced_parts)), **{index: part.build() for index, part in parts.items()}}
     return [contents[index] for index in sorted(contents)]
 
 
@@ -245,48 +247,50 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
     is_streamed = _can_be_streamed(item, is_open)
     match item:
         case Message() if is_streamed:
-            writer.message(key, id=item.id, phase=item.phase)
+            writer.open_message(key, id=item.id, phase=item.phase)
             _replay_parts(writer, key, item.content, is_open)
         case Reasoning() if is_streamed:
-            writer.reasoning_item(key, id=item.id)
+            writer.open_reasoning(key, id=item.id)
             _replay_parts(writer, key, item.summary, is_open)
             _replay_parts(writer, key, item.content or [], is_open)
             if isinstance(item.encrypted_content, str):
-                writer.encrypted_content(key, item.encrypted_content)
+                writer.set_encrypted_content(key, item.encrypted_content)
         case FunctionCall() if is_streamed:
-            writer.call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
-            writer.arguments(key, item.arguments)
+            writer.open_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
+            writer.add_arguments(key, item.arguments)
         case CustomToolCall() if is_streamed:
-            writer.custom_call(key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None)
-            writer.custom_input(key, item.input)
+            writer.open_custom_call(
+                key, name=item.name, call_id=item.call_id, id=item.id, namespace=item.namespace or None
+            )
+            writer.add_custom_input(key, item.input)
         case _:
-            writer.add_item(key, item)
+            writer.open_item(key, item)
             if not is_open:
                 writer.finish_item(key, item)
             return
     if item.extra:
         writer.set_extra_fields(key, item.extra)
     if not is_open:
-        writer.close(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
+        writer.close_item(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
 
 
 def _can_be_streamed(item: Item, is_open: bool) -> bool:
     """Whether the writer can stream this item in parts without changing it."""
     match item:
         case Message(role="assistant"):
-            is_whole = all(isinstance(part, OutputText | Refusal) and _is_plain(part) for part in item.content)
+            is_lossless = all(isinstance(part, OutputText | Refusal) and _is_plain(part) for part in item.content)
         case Reasoning(status=ItemStatus()):
-            content_is_plain = all(isinstance(part, ReasoningText) and _is_plain(part) for part in item.content or ())
-            summary_is_plain = all(isinstance(part, SummaryText) and _is_plain(part) for part in item.summary)
-            is_sealed_early = is_open and item.encrypted_content is not UNSET
+            has_plain_content = all(isinstance(part, ReasoningText) and _is_plain(part) for part in item.content or ())
+            has_plain_summary = all(isinstance(part, SummaryText) and _is_plain(part) for part in item.summary)
+            has_early_encrypted_content = is_open and item.encrypted_content is not UNSET
             has_null = item.encrypted_content is None or item.content is None or item.content == []
-            is_whole = content_is_plain and summary_is_plain and not is_sealed_early and not has_null
+            is_lossless = has_plain_content and has_plain_summary and not has_early_encrypted_content and not has_null
         case FunctionCall() | CustomToolCall():
-            is_whole = bool(item.namespace) or item.namespace is UNSET
+            is_lossless = bool(item.namespace) or item.namespace is UNSET
         case _:
             return False
     # Unknown fields, like encrypted reasoning, are sent only when an item is done.
-    return is_whole and not (is_open and item.extra)
+    return is_lossless and not (is_open and item.extra)
 
 
 def _is_plain(part: StreamedPart) -> bool:
@@ -294,22 +298,22 @@ def _is_plain(part: StreamedPart) -> bool:
 
 
 def _replay_parts(writer: ResponseWriter, key: int, parts: list[Content], is_open: bool) -> None:
-    for number, part in enumerate(cast(list[StreamedPart], parts)):
+    for part_index, part in enumerate(cast(list[StreamedPart], parts)):
         match part:
             case OutputText():
-                writer.text(key, part.text, part=number, logprobs=part.logprobs or None)
+                writer.add_text(key, part.text, part_key=part_index, logprobs=part.logprobs or None)
                 for annotation in part.annotations:
-                    writer.annotation(key, annotation, part=number)
+                    writer.add_annotation(key, annotation, part_key=part_index)
             case Refusal():
-                writer.refusal(key, part.refusal, part=number)
+                writer.add_refusal(key, part.refusal, part_key=part_index)
             case ReasoningText():
-                writer.reasoning(key, part.text, part=number)
+                writer.add_reasoning(key, part.text, part_key=part_index)
             case SummaryText():
-                writer.summary(key, part.text, part=number)
+                writer.add_summary(key, part.text, part_key=part_index)
             case _ as never:
                 assert_never(never)
         if not is_open:
-            writer.end_part(key, type(part), number)
+            writer.end_part(key, type(part), part_index)
 
 
 EMPTY_PART: Final[dict[type, Content]] = {

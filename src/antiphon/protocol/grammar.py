@@ -24,10 +24,10 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.grammar_items import ItemState, Violation, ViolationReport, event_type, first_difference
 from antiphon.protocol.grammar_tables import (
-    EXPECTED_IN_RESPONSE,
-    HOSTED_EVENTS,
+    EXPECTED_IN_RESPONSE_STAGE,
+    HOSTED_EVENT_PREFIXES,
     RESPONSE_GRAMMAR,
-    ROW_OF_RESPONSE,
+    ROW_OF_RESPONSE_STAGE,
     STATUS_OF_EVENT,
     ItemStage,
     ResponseStage,
@@ -53,9 +53,9 @@ class Grammar:
     def __init__(self) -> None:
         self._report = ViolationReport()
         self._stage = ResponseStage.NOT_CREATED
-        self._number = 0
-        self._id: str | None = None
-        self._places: dict[int, ItemState] = {}
+        self._expected_number = 0
+        self._response_id: str | None = None
+        self._items_by_index: dict[int, ItemState] = {}
         self._items: list[ItemState] = []  # all items, also two with the same index
 
     def feed(self, event: StreamEvent) -> list[Violation]:
@@ -65,14 +65,14 @@ class Grammar:
             self._report.add(
                 "STR-7", "response", f"got {event_type(event)} after the terminal event; expected only [DONE]"
             )
-            return self._report.take()
-        self._count(event)
-        self._move(event)
+            return self._report.take_violations()
+        self._check_number(event)
+        self._advance_stage(event)
         match event:
             case ResponseEvent():
                 self._judge_response(event)
             case ItemAdded():
-                self._announce(event)
+                self._announce_item(event)
             case ItemDone():
                 self._item_at(event).finish(event)
             case UnknownEvent():
@@ -81,7 +81,7 @@ class Grammar:
                 pass
             case _:
                 self._item_at(event).feed(event)
-        return self._report.take()
+        return self._report.take_violations()
 
     def finish(self) -> list[Violation]:
         """The violations of a stream that ends here."""
@@ -92,24 +92,24 @@ class Grammar:
             expected = "response.completed, response.incomplete or response.failed"
             self._report.add("STR-7", "response", f"the stream ended without a terminal event; expected {expected}")
             self._judge_open_items("the stream ended")
-        return self._report.take()
+        return self._report.take_violations()
 
-    def _count(self, event: StreamEvent) -> None:
-        if event.sequence_number != self._number:
+    def _check_number(self, event: StreamEvent) -> None:
+        if event.sequence_number != self._expected_number:
             self._report.add(
                 "STR-5",
                 "response",
-                f"{event_type(event)} has sequence_number {event.sequence_number}; expected {self._number}: "
+                f"{event_type(event)} has sequence_number {event.sequence_number}; expected {self._expected_number}: "
                 "numbers start at 0 and rise by 1 with every event, extension events included",
             )
-        self._number = event.sequence_number + 1
+        self._expected_number = event.sequence_number + 1
 
-    def _move(self, event: StreamEvent) -> None:
+    def _advance_stage(self, event: StreamEvent) -> None:
         stage = self._stage
         self._stage, is_legal = next_stage(RESPONSE_GRAMMAR, stage, event)
         if not is_legal:
-            expected = EXPECTED_IN_RESPONSE[stage]
-            self._report.add(ROW_OF_RESPONSE[stage], "response", f"got {event_type(event)}; expected {expected}")
+            expected = EXPECTED_IN_RESPONSE_STAGE[stage]
+            self._report.add(ROW_OF_RESPONSE_STAGE[stage], "response", f"got {event_type(event)}; expected {expected}")
 
     # The response
 
@@ -120,11 +120,11 @@ class Grammar:
         if response.status not in statuses:
             expected = " or ".join(repr(status.value) for status in statuses)
             self._report.add(row, "response.status", f"{name} has {response.status!r}; expected {expected}")
-        if self._id is not None and response.id != self._id:
+        if self._response_id is not None and response.id != self._response_id:
             self._report.add(
-                row, "response.id", f"{name} has {response.id!r}; expected {self._id!r}, as in earlier events"
+                row, "response.id", f"{name} has {response.id!r}; expected {self._response_id!r}, as in earlier events"
             )
-        self._id = response.id
+        self._response_id = response.id
         if isinstance(event, TerminalEvent):
             self._judge_end(event, name)
 
@@ -139,11 +139,13 @@ class Grammar:
         if not isinstance(event, ResponseFailed):
             self._judge_incomplete_items(isinstance(event, ResponseIncomplete), name)
 
-    def _judge_open_items(self, what: str) -> None:
+    def _judge_open_items(self, event_description: str) -> None:
         for item in self._items:
             if item.stage is not ItemStage.DONE:
                 self._report.add(
-                    "STR-4", item.place, f"{what} while the item is open; expected response.output_item.done before it"
+                    "STR-4",
+                    item.path,
+                    f"{event_description} while the item is open; expected response.output_item.done before it",
                 )
 
     def _judge_output(self, response: Response, name: str) -> None:
@@ -156,45 +158,43 @@ class Grammar:
                 f"{name} has {item_count} items; expected the {streamed_count} that were streamed",
             )
             return
-        for item, last in zip(self._in_order(), response.output, strict=True):
+        for item, final_item in zip(self._items_in_order(), response.output, strict=True):
             if item.final_item is not None:
-                difference = first_difference(item.final_item, last)
+                difference = first_difference(item.final_item, final_item)
                 if difference:
-                    self._report.add(
-                        "STR-6", item.place, f"{name} differs from response.output_item.done: {difference}"
-                    )
+                    self._report.add("STR-6", item.path, f"{name} differs from response.output_item.done: {difference}")
 
     def _judge_incomplete_items(self, is_incomplete: bool, name: str) -> None:
         """ITEM-3: checks the items of a response that did not fail."""
-        for item in self._in_order()[:-1] if is_incomplete else self._items:
+        for item in self._items_in_order()[:-1] if is_incomplete else self._items:
             if item.final_item is not None and status_of(item.final_item) == ItemStatus.INCOMPLETE:
                 expected = "only in the last item" if is_incomplete else "in none, or response.incomplete"
                 self._report.add(
                     "ITEM-3",
-                    item.place,
+                    item.path,
                     f"the item has the status 'incomplete' before {name}; expected that {expected}",
                 )
 
-    def _in_order(self) -> list[ItemState]:
+    def _items_in_order(self) -> list[ItemState]:
         return sorted(self._items, key=lambda item: item.index)
 
     # Items
 
-    def _announce(self, event: ItemAdded) -> None:
-        item = self._places.get(event.output_index)
+    def _announce_item(self, event: ItemAdded) -> None:
+        item = self._items_by_index.get(event.output_index)
         id = id_of(event.item) if event.item is not None else None
         if item is None or (item.is_announced and item.id != id):
             self._judge_id(event, id)
-            item = self._add(self._judge_index(event, item))
+            item = self._add_item(self._judge_index(event, item))
         item.announce(event)
 
     def _judge_index(self, event: ItemAdded, existing_item: ItemState | None) -> int:
         """The index of the item: its own, or the next free one if another item is open there."""
-        index, expected = event.output_index, max(self._places, default=-1) + 1
+        index, expected = event.output_index, max(self._items_by_index, default=-1) + 1
         if existing_item is not None:
             self._report.add(
                 "STR-2",
-                existing_item.place,
+                existing_item.path,
                 f"the index belongs to {existing_item.id!r}; expected output_index {expected} for the next",
             )
             return index if existing_item.stage is ItemStage.DONE else expected
@@ -211,20 +211,20 @@ class Grammar:
             self._report.add(
                 "ITEM-6",
                 f"output[{event.output_index}]",
-                f"the id {id!r} belongs to {owner.place}; expected a unique id",
+                f"the id {id!r} belongs to {owner.path}; expected a unique id",
             )
 
     def _item_at(self, event: ItemDone | PartEvent | CallEvent) -> ItemState:
-        item = self._places.get(event.output_index)
+        item = self._items_by_index.get(event.output_index)
         if item is None:
-            place = f"output[{event.output_index}]"
-            self._report.add("STR-2", place, f"got {event_type(event)}; expected response.output_item.added before it")
-            item = self._add(event.output_index)
+            path = f"output[{event.output_index}]"
+            self._report.add("STR-2", path, f"got {event_type(event)}; expected response.output_item.added before it")
+            item = self._add_item(event.output_index)
             item.assume_announced()
         return item
 
-    def _add(self, index: int) -> ItemState:
-        item = self._places[index] = ItemState(self._report, index)
+    def _add_item(self, index: int) -> ItemState:
+        item = self._items_by_index[index] = ItemState(self._report, index)
         self._items.append(item)
         return item
 
@@ -233,5 +233,5 @@ class Grammar:
     def _judge_unknown(self, event: UnknownEvent) -> None:
         """ITEM-5"""
         kind = event.kind
-        if not is_extension_type(kind) and not kind.startswith(HOSTED_EVENTS):
+        if not is_extension_type(kind) and not kind.startswith(HOSTED_EVENT_PREFIXES):
             self._report.add("ITEM-5", kind, "the event type is unknown; expected a known type or the form slug:name")

@@ -45,15 +45,15 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.grammar_tables import (
     EMPTY_VALUES,
-    EXPECTED_IN_ITEM,
+    EXPECTED_IN_ITEM_STAGE,
     IMMUTABLE_FIELDS,
     ITEM_GRAMMAR,
     ITEM_TYPES_OF_EVENT,
     KIND_OF_EVENT,
-    PART_ADDED,
+    PART_ADDED_EVENTS,
     PART_GRAMMAR,
     ROW_OF_EVENT,
-    ROW_OF_ITEM,
+    ROW_OF_ITEM_STAGE,
     ROW_OF_PART_LIST,
     STREAMED_KINDS,
     ItemStage,
@@ -78,19 +78,19 @@ class Violation(Struct, frozen=True):
 
 
 class ViolationReport:
-    """Collects violations until they are taken. Each row is reported once for each place."""
+    """Collects violations until they are taken. Each row is reported once for each path."""
 
     def __init__(self) -> None:
         self.sequence: int | None = None
         self._violations: list[Violation] = []
         self._reported: set[tuple[str, str]] = set()
 
-    def add(self, row: str, place: str, what: str) -> None:
-        if (row, place) not in self._reported:
-            self._reported.add((row, place))
-            self._violations.append(Violation(row, f"{place}: {what}", self.sequence))
+    def add(self, row: str, path: str, message: str) -> None:
+        if (row, path) not in self._reported:
+            self._reported.add((row, path))
+            self._violations.append(Violation(row, f"{path}: {message}", self.sequence))
 
-    def take(self) -> list[Violation]:
+    def take_violations(self) -> list[Violation]:
         violations, self._violations = self._violations, []
         return violations
 
@@ -100,14 +100,14 @@ class ItemState:
 
     def __init__(self, report: ViolationReport, index: int) -> None:
         self.index = index
-        self.place = f"output[{index}]"
+        self.path = f"output[{index}]"
         self.stage = ItemStage.ABSENT
         self.id: str | None = None
         self.is_announced = False
         self.is_unreliable = False
         self.final_item: Item | None = None
         self._report = report
-        self._first: Item | None = None
+        self._announced_item: Item | None = None
         self._parts: dict[str, dict[int, PartState]] = {"content": {}, "summary": {}}
         self._pieces: list[str] = []
         self._done_text: str | None = None
@@ -120,26 +120,26 @@ class ItemState:
     def announce(self, event: ItemAdded) -> None:
         """STR-2. The announcement may come late, after the first content."""
         is_late = self.is_unreliable and not self.is_announced
-        if not is_late and not self._move(event):
+        if not is_late and not self._advance_stage(event):
             return
         self.is_announced = True
-        self._first = event.item
+        self._announced_item = event.item
         if event.item is None:
             self.is_unreliable = True
             self._report.add(
-                "STR-2", self.place, "response.output_item.added has a null item; expected one with its id and type"
+                "STR-2", self.path, "response.output_item.added has a null item; expected one with its id and type"
             )
             return
         self.id = id_of(event.item) or self.id
-        self._judge_head(event.item, "response.output_item.added")
+        self._judge_id(event.item, "response.output_item.added")
         status = status_of(event.item)
         if status not in (None, ItemStatus.IN_PROGRESS):
             self._report.add(
-                "STR-2", self.place, f"the item is announced with the status {status!r}; expected 'in_progress'"
+                "STR-2", self.path, f"the item is announced with the status {status!r}; expected 'in_progress'"
             )
         if isinstance(event.item, UnknownItem) and not is_extension_type(event.item.kind):
             self._report.add(
-                "ITEM-5", self.place, f"its type is {event.item.kind!r}; expected a known type or one spelled slug:name"
+                "ITEM-5", self.path, f"its type is {event.item.kind!r}; expected a known type or one spelled slug:name"
             )
 
     def feed(self, event: PartEvent | CallEvent) -> None:
@@ -148,69 +148,73 @@ class ItemState:
             self.id = event.item_id
         elif event.item_id != self.id:
             self._report.add(
-                "ITEM-6", self.place, f"{event_type(event)} has the item_id {event.item_id!r}; expected {self.id!r}"
+                "ITEM-6", self.path, f"{event_type(event)} has the item_id {event.item_id!r}; expected {self.id!r}"
             )
-        holders = ITEM_TYPES_OF_EVENT[type(event)]
-        if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
-            expected = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
-            what = f"got {event_type(event)} in a {type_of(self._first)}; expected it only in a {expected}"
-            self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
-        elif not self._move(event):
+        item_types = ITEM_TYPES_OF_EVENT[type(event)]
+        if self._announced_item is not None and not isinstance(self._announced_item, (*item_types, UnknownItem)):
+            expected = " or ".join(str(item_type.__struct_config__.tag) for item_type in item_types)
+            message = f"got {event_type(event)} in a {type_of(self._announced_item)}; expected it only in a {expected}"
+            self._report.add(ROW_OF_EVENT[type(event)], self.path, message)
+        elif not self._advance_stage(event):
             self.is_unreliable = True
         elif isinstance(event, CallEvent):
             self._judge_call(event)
         elif isinstance(event, SummaryPartEvent):
-            self._part("summary", event.summary_index, event).feed(event)
+            self._get_or_add_part("summary", event.summary_index, event).feed(event)
         else:
-            self._part("content", event.content_index, event).feed(event)
+            self._get_or_add_part("content", event.content_index, event).feed(event)
 
     def finish(self, event: ItemDone) -> None:
         """STR-4"""
         if self.stage is ItemStage.DONE:
-            self._move(event)
+            self._advance_stage(event)
             return
         self._judge_open_parts()
-        if not self._move(event):
+        if not self._advance_stage(event):
             self.is_unreliable = True
         self.final_item = event.item
         if event.item is None:
-            self._report.add("STR-4", self.place, "response.output_item.done has a null item; expected its final form")
+            self._report.add("STR-4", self.path, "response.output_item.done has a null item; expected its final form")
             return
-        self._judge_head(event.item, "response.output_item.done")
+        self._judge_id(event.item, "response.output_item.done")
         self._judge_status(event.item)
-        if self._first is not None and not self.is_unreliable:
-            self._judge_against_announcement(self._first, event.item)
-            self._judge_contents(self._first, event.item)
+        if self._announced_item is not None and not self.is_unreliable:
+            self._judge_against_announcement(self._announced_item, event.item)
+            self._judge_contents(self._announced_item, event.item)
 
-    def _move(self, event: ItemAdded | ItemDone | PartEvent | CallEvent) -> bool:
+    def _advance_stage(self, event: ItemAdded | ItemDone | PartEvent | CallEvent) -> bool:
         stage = self.stage
         self.stage, is_legal = next_stage(ITEM_GRAMMAR, stage, event)
         if not is_legal:
             self._report.add(
-                ROW_OF_ITEM[stage], self.place, f"got {event_type(event)}; expected {EXPECTED_IN_ITEM[stage]}"
+                ROW_OF_ITEM_STAGE[stage],
+                self.path,
+                f"got {event_type(event)}; expected {EXPECTED_IN_ITEM_STAGE[stage]}",
             )
         return is_legal
 
-    def _part(self, where: str, index: int, event: PartEvent) -> PartState:
-        parts = self._parts[where]
+    def _get_or_add_part(self, list_name: str, index: int, event: PartEvent) -> PartState:
+        parts = self._parts[list_name]
         part = parts.get(index)
         if part is None:
-            place, row = f"{self.place}.{where}[{index}]", ROW_OF_PART_LIST[where]
+            path, row = f"{self.path}.{list_name}[{index}]", ROW_OF_PART_LIST[list_name]
             expected = max(parts, default=-1) + 1
-            if isinstance(event, PART_ADDED) and (index > expected or index < 0):
-                self._report.add(row, place, f"the next part is here; expected {where}_index {expected}, without gaps")
-            part = parts[index] = PartState(self._report, place, row)
+            if isinstance(event, PART_ADDED_EVENTS) and (index > expected or index < 0):
+                self._report.add(
+                    row, path, f"the next part is here; expected {list_name}_index {expected}, without gaps"
+                )
+            part = parts[index] = PartState(self._report, path, row)
         return part
 
     # Fields of the item
 
-    def _judge_head(self, item: Item, name: str) -> None:
+    def _judge_id(self, item: Item, name: str) -> None:
         """ITEM-2, ITEM-6: the item has an id, and it never changes."""
         id = id_of(item)
         if not id:
-            self._report.add("ITEM-2", self.place, f"the item of {name} has no id; expected one")
+            self._report.add("ITEM-2", self.path, f"the item of {name} has no id; expected one")
         elif self.id is not None and id != self.id:
-            self._report.add("ITEM-6", self.place, f"the item of {name} has the id {id!r}; expected {self.id!r}")
+            self._report.add("ITEM-6", self.path, f"the item of {name} has the id {id!r}; expected {self.id!r}")
 
     def _judge_status(self, item: Item) -> None:
         """ITEM-2. Reasoning and compaction items need no status; extension items may have any."""
@@ -219,35 +223,37 @@ class ItemState:
             return
         expected = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
         if not has_final_status(item) or (status == ItemStatus.FAILED and not may_fail(item)):
-            self._report.add("ITEM-2", self.place, f"the item is done with the status {status!r}; expected {expected}")
+            self._report.add("ITEM-2", self.path, f"the item is done with the status {status!r}; expected {expected}")
 
-    def _judge_against_announcement(self, first: Item, final: Item) -> None:
-        if type_of(first) != type_of(final):
+    def _judge_against_announcement(self, announced_item: Item, final_item: Item) -> None:
+        if type_of(announced_item) != type_of(final_item):
             self.is_unreliable = True
             self._report.add(
-                "STR-4", self.place, f"the item is done as {type_of(final)}; expected {type_of(first)}, as announced"
+                "STR-4",
+                self.path,
+                f"the item is done as {type_of(final_item)}; expected {type_of(announced_item)}, as announced",
             )
         for name in IMMUTABLE_FIELDS:
-            announced, final_value = getattr(first, name, None), getattr(final, name, None)
-            if announced and announced != final_value:
+            announced_value, final_value = getattr(announced_item, name, None), getattr(final_item, name, None)
+            if announced_value and announced_value != final_value:
                 self._report.add(
                     "STR-4",
-                    self.place,
-                    f"the item is done with the {name} {final_value!r}; expected {announced!r}, as announced",
+                    self.path,
+                    f"the item is done with the {name} {final_value!r}; expected {announced_value!r}, as announced",
                 )
 
-    def _judge_contents(self, first: Item, final: Item) -> None:
+    def _judge_contents(self, announced_item: Item, final_item: Item) -> None:
         """STR-6: compares the item with its streamed content. An item without streamed content must not change."""
-        match first, final:
+        match announced_item, final_item:
             case Message(), Message():
-                self._judge_parts("content", first.content, final.content)
+                self._judge_parts("content", announced_item.content, final_item.content)
             case Reasoning(), Reasoning():
-                self._judge_parts("content", first.content or [], final.content or [])
-                self._judge_parts("summary", first.summary, final.summary)
+                self._judge_parts("content", announced_item.content or [], final_item.content or [])
+                self._judge_parts("summary", announced_item.summary, final_item.summary)
             case FunctionCall(), FunctionCall():
-                self._judge_done_text("arguments", first.arguments, final.arguments)
+                self._judge_done_text("arguments", announced_item.arguments, final_item.arguments)
             case CustomToolCall(), CustomToolCall():
-                self._judge_done_text("input", first.input, final.input)
+                self._judge_done_text("input", announced_item.input, final_item.input)
 
     # Calls
 
@@ -258,10 +264,12 @@ class ItemState:
                 self._pieces.append(event.delta)
             case ArgumentsDone():
                 self._set_done_text(event.arguments, "arguments", event)
-                called = getattr(self._first, "name", None)
-                if called and event.name and event.name != called:
+                announced_name = getattr(self._announced_item, "name", None)
+                if announced_name and event.name and event.name != announced_name:
                     self._report.add(
-                        "STR-9", self.place, f"{event_type(event)} has the name {event.name!r}; expected {called!r}"
+                        "STR-9",
+                        self.path,
+                        f"{event_type(event)} has the name {event.name!r}; expected {announced_name!r}",
                     )
             case CustomInputDone():
                 self._set_done_text(event.input, "input", event)
@@ -270,53 +278,57 @@ class ItemState:
 
     def _set_done_text(self, done_text: str, field: str, event: CallEvent) -> None:
         if not self.is_unreliable:
-            announced = getattr(self._first, field, "")
-            streamed = "".join(self._pieces) if self._pieces else announced
-            if done_text != streamed:
+            announced_text = getattr(self._announced_item, field, "")
+            streamed_text = "".join(self._pieces) if self._pieces else announced_text
+            if done_text != streamed_text:
                 self._report.add(
                     "STR-6",
-                    f"{self.place}.{field}",
-                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed, done_text)}",
+                    f"{self.path}.{field}",
+                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed_text, done_text)}",
                 )
         self._done_text = done_text
 
-    def _judge_done_text(self, field: str, announced: str, final: str) -> None:
-        done_text = announced if self._done_text is None else self._done_text
-        if done_text != final:
-            before = (
+    def _judge_done_text(self, field: str, announced_text: str, final_text: str) -> None:
+        done_text = announced_text if self._done_text is None else self._done_text
+        if done_text != final_text:
+            source = (
                 "the announced value, and nothing was streamed"
                 if self._done_text is None
                 else f"the {field} sent before"
             )
-            what = f"response.output_item.done differs from {before}: {_describe_difference(done_text, final)}"
-            self._report.add("STR-6", f"{self.place}.{field}", what)
+            message = f"response.output_item.done differs from {source}: {_describe_difference(done_text, final_text)}"
+            self._report.add("STR-6", f"{self.path}.{field}", message)
 
     # Parts
 
     def _judge_open_parts(self) -> None:
-        for where, parts in self._parts.items():
+        for list_name, parts in self._parts.items():
             for part in parts.values():
                 if part.stage is not PartStage.CLOSED and not part.is_unreliable:
                     expected = (
-                        "response.content_part.done" if where == "content" else "response.reasoning_summary_part.done"
+                        "response.content_part.done"
+                        if list_name == "content"
+                        else "response.reasoning_summary_part.done"
                     )
                     self._report.add(
-                        part.row, part.place, f"the item is done while the part is open; expected {expected}"
+                        part.row, part.path, f"the item is done while the part is open; expected {expected}"
                     )
                     part.is_unreliable = True
 
-    def _judge_parts(self, where: str, announced: list[Content], final: list[Content]) -> None:
-        parts = self._parts[where]
+    def _judge_parts(self, list_name: str, announced_parts: list[Content], final_parts: list[Content]) -> None:
+        parts = self._parts[list_name]
         if not parts:
-            difference = first_difference(announced, final)
+            difference = first_difference(announced_parts, final_parts)
             if difference:
-                what = f"response.output_item.done has content that was not streamed: {difference}"
-                self._report.add(ROW_OF_PART_LIST[where], f"{self.place}.{where}", what)
-        elif len(parts) != len(final):
-            what = f"response.output_item.done has {len(final)} parts; expected the {len(parts)} that were streamed"
-            self._report.add("STR-6", f"{self.place}.{where}", what)
+                message = f"response.output_item.done has content that was not streamed: {difference}"
+                self._report.add(ROW_OF_PART_LIST[list_name], f"{self.path}.{list_name}", message)
+        elif len(parts) != len(final_parts):
+            message = (
+                f"response.output_item.done has {len(final_parts)} parts; expected the {len(parts)} that were streamed"
+            )
+            self._report.add("STR-6", f"{self.path}.{list_name}", message)
         else:
-            for part, content in zip((parts[index] for index in sorted(parts)), final, strict=True):
+            for part, content in zip((parts[index] for index in sorted(parts)), final_parts, strict=True):
                 part.judge_in_item(content)
 
 
@@ -324,16 +336,16 @@ class PartState:
     """The state of one part of an item. After a violation it is unreliable, and its content is not compared any
     more."""
 
-    def __init__(self, report: ViolationReport, place: str, row: str) -> None:
-        self.place = place
+    def __init__(self, report: ViolationReport, path: str, row: str) -> None:
+        self.path = path
         self.row = row
         self.stage = PartStage.ABSENT
-        self._events = SummaryPartEvent if row == ROW_OF_PART_LIST["summary"] else ContentPartEvent
+        self._event_types = SummaryPartEvent if row == ROW_OF_PART_LIST["summary"] else ContentPartEvent
         self.is_unreliable = False
         self._report = report
         self._kind: type | None = None
-        self._first: Content | None = None
-        self._final: Content | None = None
+        self._announced_part: Content | None = None
+        self._done_part: Content | None = None
         self._pieces: list[str] = []
         self._done_text: str | None = None
         self._logprobs: list[LogProb] = []
@@ -341,17 +353,17 @@ class PartState:
 
     def feed(self, event: PartEvent) -> None:
         """STR-3: added, deltas, the done event of its content, done."""
-        self._move(event)
+        self._advance_stage(event)
         match event:
             case ContentPartAdded() | SummaryPartAdded():
-                self._announce(event.part)
+                self._announce_part(event.part)
             case OutputTextDelta():
                 self._pieces.append(event.delta)
                 self._logprobs += event.logprobs or ()
             case RefusalDelta() | ReasoningDelta() | SummaryTextDelta():
                 self._pieces.append(event.delta)
             case AnnotationAdded():
-                self._annotate(event)
+                self._add_annotation(event)
             case OutputTextDone():
                 self._set_done_text(event.text, event)
                 self._judge_logprobs(event.logprobs, event_type(event))
@@ -360,97 +372,97 @@ class PartState:
             case ReasoningDone() | SummaryTextDone():
                 self._set_done_text(event.text, event)
             case ContentPartDone() | SummaryPartDone():
-                self._close(event.part, event_type(event))
+                self._finish_part(event.part, event_type(event))
             case _ as never:
                 assert_never(never)
 
     def judge_in_item(self, content: Content) -> None:
         """STR-6: compares the part in the finished item with the part that was done."""
-        if self._final is not None and not self.is_unreliable:
-            difference = first_difference(self._final, content)
+        if self._done_part is not None and not self.is_unreliable:
+            difference = first_difference(self._done_part, content)
             if difference:
                 self._report.add(
-                    "STR-6", self.place, f"response.output_item.done differs from the part that was done: {difference}"
+                    "STR-6", self.path, f"response.output_item.done differs from the part that was done: {difference}"
                 )
 
-    def _move(self, event: PartEvent) -> None:
+    def _advance_stage(self, event: PartEvent) -> None:
         stage, row = self.stage, self.row
         self.stage, is_legal = next_stage(PART_GRAMMAR, stage, event)
         if self._kind is not None and KIND_OF_EVENT.get(type(event), self._kind) is not self._kind:
             self.stage, is_legal, row = stage, False, ROW_OF_EVENT[type(event)]
         if not is_legal:
             if not self.is_unreliable:
-                self._report.add(row, self.place, f"got {event_type(event)}; expected {self._expected_events(stage)}")
+                self._report.add(row, self.path, f"got {event_type(event)}; expected {self._expected_events(stage)}")
             self.is_unreliable = True
 
     def _expected_events(self, stage: PartStage) -> str:
         """The events that are allowed in this stage, for this list of parts and this kind of part."""
-        own_events = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._events)]
+        own_events = [event for event in PART_GRAMMAR[stage] if issubclass(event, self._event_types)]
         expected = [event for event in own_events if KIND_OF_EVENT.get(event) in (None, self._kind)]
         return " or ".join(TYPE_OF_EVENT[event] for event in expected) or "nothing more: the part is done"
 
-    def _announce(self, part: Content) -> None:
-        if self._first is None:
-            self._first = part
+    def _announce_part(self, part: Content) -> None:
+        if self._announced_part is None:
+            self._announced_part = part
             self._kind = type(part)
             kind = STREAMED_KINDS.get(self._kind)
-            if self.stage is PartStage.OPEN and (kind is None or not issubclass(kind.delta, self._events)):
+            if self.stage is PartStage.OPEN and (kind is None or not issubclass(kind.delta, self._event_types)):
                 self.stage = PartStage.WHOLE
 
-    def _annotate(self, event: AnnotationAdded) -> None:
+    def _add_annotation(self, event: AnnotationAdded) -> None:
         """STR-11"""
         expected = len(self._annotations)
         if event.annotation_index != expected:
-            what = f"{event_type(event)} has the annotation_index {event.annotation_index}; expected {expected}"
-            self._report.add("STR-11", self.place, what)
+            message = f"{event_type(event)} has the annotation_index {event.annotation_index}; expected {expected}"
+            self._report.add("STR-11", self.path, message)
         self._annotations.append(event.annotation)
 
     def _set_done_text(self, done_text: str, event: PartEvent) -> None:
         if self._done_text is None:
-            streamed = "".join(self._pieces) if self._pieces else _text(self._first)
-            if done_text != streamed and not self.is_unreliable:
+            streamed_text = "".join(self._pieces) if self._pieces else _text_of(self._announced_part)
+            if done_text != streamed_text and not self.is_unreliable:
                 self._report.add(
                     "STR-6",
-                    self.place,
-                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed, done_text)}",
+                    self.path,
+                    f"{event_type(event)} differs from the deltas: {_describe_difference(streamed_text, done_text)}",
                 )
             self._done_text = done_text
 
     def _judge_logprobs(self, logprobs: list[LogProb] | UnsetType, name: str) -> None:
         """STR-12"""
         if not self.is_unreliable:
-            announced = self._first.logprobs if isinstance(self._first, OutputText) else []
-            difference = first_difference(self._logprobs or announced or [], logprobs or [])
+            announced_logprobs = self._announced_part.logprobs if isinstance(self._announced_part, OutputText) else []
+            difference = first_difference(self._logprobs or announced_logprobs or [], logprobs or [])
             if difference:
                 self._report.add(
-                    "STR-12", self.place, f"the logprobs of {name} differ from those of the deltas: {difference}"
+                    "STR-12", self.path, f"the logprobs of {name} differ from those of the deltas: {difference}"
                 )
 
-    def _close(self, part: Content, name: str) -> None:
-        self._final = part
-        if self.is_unreliable or self._first is None:
+    def _finish_part(self, part: Content, name: str) -> None:
+        self._done_part = part
+        if self.is_unreliable or self._announced_part is None:
             return
-        if type(part) is not type(self._first):
+        if type(part) is not type(self._announced_part):
             self.is_unreliable = True
-            expected = self._first.__struct_config__.tag
+            expected = self._announced_part.__struct_config__.tag
             self._report.add(
-                self.row, self.place, f"{name} has a part of another type; expected {expected}, as announced"
+                self.row, self.path, f"{name} has a part of another type; expected {expected}, as announced"
             )
             return
-        if self._done_text is not None and _text(part) != self._done_text:
+        if self._done_text is not None and _text_of(part) != self._done_text:
             self._report.add(
                 "STR-6",
-                self.place,
-                f"{name} differs from the text that was done: {_describe_difference(self._done_text, _text(part))}",
+                self.path,
+                f"{name} differs from the text that was done: {_describe_difference(self._done_text, _text_of(part))}",
             )
         if isinstance(part, OutputText):
             self._judge_logprobs(part.logprobs, name)
             difference = first_difference(
-                self._annotations or cast(OutputText, self._first).annotations, part.annotations
+                self._annotations or cast(OutputText, self._announced_part).annotations, part.annotations
             )
             if difference:
                 self._report.add(
-                    "STR-11", self.place, f"the annotations of {name} differ from those that were added: {difference}"
+                    "STR-11", self.path, f"the annotations of {name} differ from those that were added: {difference}"
                 )
 
 
@@ -458,7 +470,7 @@ def event_type(event: StreamEvent | ResponseEvent) -> str:
     return event.kind if isinstance(event, UnknownEvent) else TYPE_OF_EVENT[type(event)]
 
 
-def _text(part: Content | None) -> str:
+def _text_of(part: Content | None) -> str:
     match part:
         case Refusal(refusal=text):
             return text
@@ -468,19 +480,19 @@ def _text(part: Content | None) -> str:
             return ""
 
 
-def _describe_difference(one: str, other: str) -> str:
+def _describe_difference(left: str, right: str) -> str:
     """Describes the first character at which two texts differ."""
-    shorter = min(len(one), len(other))
-    at = next((at for at in range(shorter) if one[at] != other[at]), shorter)
-    return f"they differ at character {at}, {_excerpt(one[at:])} against {_excerpt(other[at:])}"
+    shorter = min(len(left), len(right))
+    index = next((index for index in range(shorter) if left[index] != right[index]), shorter)
+    return f"they differ at character {index}, {_excerpt(left[index:])} against {_excerpt(right[index:])}"
 
 
-def first_difference(one: Any, other: Any) -> str:
+def first_difference(left: Any, right: Any) -> str:
     """Describes the first difference of two values on the wire; empty if they are equal.
 
     Absent, null and empty values are equal.
     """
-    pending = [("", _plain(one), _plain(other))]
+    pending = [("", _json_value(left), _json_value(right))]
     while pending:
         path, left, right = pending.pop()
         match left, right:
@@ -488,7 +500,7 @@ def first_difference(one: Any, other: Any) -> str:
                 names = reversed({**left, **right})
                 pending += [(f"{path}.{name}".lstrip("."), left.get(name), right.get(name)) for name in names]
             case list(), list() if len(left) == len(right):
-                pending += [(f"{path}[{at}]", left[at], right[at]) for at in reversed(range(len(left)))]
+                pending += [(f"{path}[{index}]", left[index], right[index]) for index in reversed(range(len(left)))]
             case str(), str() if left != right:
                 return f"{path}: {_describe_difference(left, right)}".removeprefix(": ")
             case _ if left != right and (left not in EMPTY_VALUES or right not in EMPTY_VALUES):
@@ -496,7 +508,7 @@ def first_difference(one: Any, other: Any) -> str:
     return ""
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return msgspec.json.decode(encode(value))
 
 

@@ -85,10 +85,10 @@ def next_stage(table: Mapping[_Stage, Mapping[type, _Stage]], stage: _Stage, eve
     After a violation the result is the later of the current stage and the stage that the event leads to elsewhere.
     """
     kind = type(event)
-    following = table[stage].get(kind)
-    if following is not None:
-        return following, True
-    later_stage = next((moves[kind] for moves in table.values() if kind in moves), stage)
+    following_stage = table[stage].get(kind)
+    if following_stage is not None:
+        return following_stage, True
+    later_stage = next((transitions[kind] for transitions in table.values() if kind in transitions), stage)
     return max(stage, later_stage), False
 
 
@@ -109,14 +109,20 @@ KIND_OF_EVENT: Final[dict[type, type]] = {
     AnnotationAdded: OutputText,
     **{event: part for part, kind in STREAMED_KINDS.items() for event in kind},
 }
-PART_ADDED: Final = (ContentPartAdded, SummaryPartAdded)
-PART_DONE: Final = (ContentPartDone, SummaryPartDone)
+PART_ADDED_EVENTS: Final = (ContentPartAdded, SummaryPartAdded)
+PART_DONE_EVENTS: Final = (ContentPartDone, SummaryPartDone)
 CONTENT_DELTA_EVENTS: Final = tuple(kind.delta for kind in STREAMED_KINDS.values())
 CONTENT_DONE_EVENTS: Final = tuple(kind.done for kind in STREAMED_KINDS.values())
 CALL_DELTA_EVENTS: Final = (ArgumentsDelta, CustomInputDelta)
 CALL_DONE_EVENTS: Final = (ArgumentsDone, CustomInputDone)
-PART_EVENTS: Final = (*PART_ADDED, *CONTENT_DELTA_EVENTS, AnnotationAdded, *CONTENT_DONE_EVENTS, *PART_DONE)
-OUTPUT: Final = (ItemAdded, *PART_EVENTS, *CALL_DELTA_EVENTS, *CALL_DONE_EVENTS, ItemDone, UnknownEvent)
+PART_EVENTS: Final = (
+    *PART_ADDED_EVENTS,
+    *CONTENT_DELTA_EVENTS,
+    AnnotationAdded,
+    *CONTENT_DONE_EVENTS,
+    *PART_DONE_EVENTS,
+)
+OUTPUT_EVENTS: Final = (ItemAdded, *PART_EVENTS, *CALL_DELTA_EVENTS, *CALL_DONE_EVENTS, ItemDone, UnknownEvent)
 
 # The life cycle of a response (STR-1, STR-7, STR-8).
 RESPONSE_GRAMMAR: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
@@ -128,7 +134,7 @@ RESPONSE_GRAMMAR: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
         ResponseFailed: ResponseStage.ENDED,
     },
     ResponseStage.IN_PROGRESS: {
-        **dict.fromkeys(OUTPUT, ResponseStage.IN_PROGRESS),
+        **dict.fromkeys(OUTPUT_EVENTS, ResponseStage.IN_PROGRESS),
         ErrorEvent: ResponseStage.FAILING,
         ResponseCompleted: ResponseStage.ENDED,
         ResponseIncomplete: ResponseStage.ENDED,
@@ -137,14 +143,14 @@ RESPONSE_GRAMMAR: Final[dict[ResponseStage, dict[type, ResponseStage]]] = {
     ResponseStage.FAILING: {ResponseFailed: ResponseStage.ENDED},
     ResponseStage.ENDED: {},
 }
-ROW_OF_RESPONSE: Final[dict[ResponseStage, str]] = {
+ROW_OF_RESPONSE_STAGE: Final[dict[ResponseStage, str]] = {
     ResponseStage.NOT_CREATED: "STR-1",
     ResponseStage.CREATED: "STR-1",
     ResponseStage.QUEUED: "STR-1",
     ResponseStage.IN_PROGRESS: "STR-1",
     ResponseStage.FAILING: "STR-8",
 }
-EXPECTED_IN_RESPONSE: Final[dict[ResponseStage, str]] = {
+EXPECTED_IN_RESPONSE_STAGE: Final[dict[ResponseStage, str]] = {
     ResponseStage.NOT_CREATED: "response.created before anything else",
     ResponseStage.CREATED: "response.in_progress or response.queued after response.created",
     ResponseStage.QUEUED: "response.in_progress, or error and response.failed, after response.queued",
@@ -176,14 +182,14 @@ ITEM_GRAMMAR: Final[dict[ItemStage, dict[type, ItemStage]]] = {
     ItemStage.ARGUMENTS_DONE: {ItemDone: ItemStage.DONE},
     ItemStage.DONE: {},
 }
-ROW_OF_ITEM: Final[dict[ItemStage, str]] = {
+ROW_OF_ITEM_STAGE: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "STR-2",
     ItemStage.ANNOUNCED: "STR-2",
     ItemStage.ARGUMENTS_OPEN: "STR-9",
     ItemStage.ARGUMENTS_DONE: "STR-9",
     ItemStage.DONE: "ITEM-4",
 }
-EXPECTED_IN_ITEM: Final[dict[ItemStage, str]] = {
+EXPECTED_IN_ITEM_STAGE: Final[dict[ItemStage, str]] = {
     ItemStage.ABSENT: "response.output_item.added before it",
     ItemStage.ANNOUNCED: "content of the item or response.output_item.done: it was announced before",
     ItemStage.ARGUMENTS_OPEN: (
@@ -195,14 +201,17 @@ EXPECTED_IN_ITEM: Final[dict[ItemStage, str]] = {
 
 # The life cycle of a part (STR-3, STR-10). Annotations may follow the done event of the text.
 PART_GRAMMAR: Final[dict[PartStage, dict[type, PartStage]]] = {
-    PartStage.ABSENT: dict.fromkeys(PART_ADDED, PartStage.OPEN),
+    PartStage.ABSENT: dict.fromkeys(PART_ADDED_EVENTS, PartStage.OPEN),
     PartStage.OPEN: {
         **dict.fromkeys(CONTENT_DELTA_EVENTS, PartStage.OPEN),
         AnnotationAdded: PartStage.OPEN,
         **dict.fromkeys(CONTENT_DONE_EVENTS, PartStage.CONTENT_DONE),
     },
-    PartStage.WHOLE: dict.fromkeys(PART_DONE, PartStage.CLOSED),
-    PartStage.CONTENT_DONE: {AnnotationAdded: PartStage.CONTENT_DONE, **dict.fromkeys(PART_DONE, PartStage.CLOSED)},
+    PartStage.WHOLE: dict.fromkeys(PART_DONE_EVENTS, PartStage.CLOSED),
+    PartStage.CONTENT_DONE: {
+        AnnotationAdded: PartStage.CONTENT_DONE,
+        **dict.fromkeys(PART_DONE_EVENTS, PartStage.CLOSED),
+    },
     PartStage.CLOSED: {},
 }
 ROW_OF_PART_LIST: Final = {"content": "STR-3", "summary": "STR-10"}
@@ -227,4 +236,4 @@ ROW_OF_EVENT: Final[dict[type, str]] = {
 IMMUTABLE_FIELDS: Final = ("role", "name", "call_id", "namespace")
 EMPTY_VALUES: Final[tuple[Any, ...]] = (None, "", [], {})
 # ITEM-5: events of hosted tools are named after their items.
-HOSTED_EVENTS: Final = tuple(f"response.{cls.__struct_config__.tag}" for cls in HostedItem.__args__)
+HOSTED_EVENT_PREFIXES: Final = tuple(f"response.{cls.__struct_config__.tag}" for cls in HostedItem.__args__)

@@ -20,12 +20,12 @@ from msgspec import inspect as shapes
 from antiphon.errors import ClientFault, InvalidValue, MissingField
 from antiphon.protocol.base import Shape, Unknown
 from antiphon.protocol.error_messages import (
+    describe_choices,
+    describe_examples,
     describe_type,
     excerpt,
     json_kind,
     member_path,
-    quoted_choices,
-    quoted_examples,
     type_mismatch_error,
 )
 from antiphon.protocol.tools import FunctionToolParam, SpecificFunction
@@ -33,18 +33,18 @@ from antiphon.protocol.tools import FunctionToolParam, SpecificFunction
 
 def lenient_decoder(hint: Any) -> LenientDecoder:
     """The decoder for a type, given as an annotation."""
-    options = tuple(option for option in _options(hint) if option is not UnsetType)
+    options = tuple(option for option in _union_options(hint) if option is not UnsetType)
     if len(options) > 1:
         return UnionDecoder(hint, options)
-    (only,) = options
-    bare = get_args(only)[0] if get_origin(only) is Annotated else only
-    if get_origin(bare) is list:
-        return ListDecoder(only, *get_args(bare))
-    if get_origin(bare) is dict:
-        return DictDecoder(only, *get_args(bare))
-    if isinstance(bare, type) and issubclass(bare, Struct):
-        return _struct_decoder(bare)
-    return LenientDecoder(only)
+    (single_option,) = options
+    bare_type = get_args(single_option)[0] if get_origin(single_option) is Annotated else single_option
+    if get_origin(bare_type) is list:
+        return ListDecoder(single_option, *get_args(bare_type))
+    if get_origin(bare_type) is dict:
+        return DictDecoder(single_option, *get_args(bare_type))
+    if isinstance(bare_type, type) and issubclass(bare_type, Struct):
+        return _struct_decoder(bare_type)
+    return LenientDecoder(single_option)
 
 
 class LenientDecoder:
@@ -62,7 +62,7 @@ class LenientDecoder:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The JSON kinds that this decoder accepts."""
-        return KINDS.get(type(self.info), ())
+        return JSON_KINDS_OF_TYPE.get(type(self.info), ())
 
     def decode(self, raw: Raw, path: str) -> Any:
         """Decodes `raw` in one typed pass if possible, else leniently."""
@@ -73,9 +73,9 @@ class LenientDecoder:
         return self.decode_leniently(raw, path)
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
-        raise self.error_for(raw, path)
+        raise self.make_error(raw, path)
 
-    def error_for(self, raw: Raw, path: str) -> ClientFault:
+    def make_error(self, raw: Raw, path: str) -> ClientFault:
         """The error for a value that this decoder does not accept."""
         msgspec.json.decode(raw)  # raises for invalid JSON such as 1e400 in user JSON; `codec` reports its path
         return type_mismatch_error(raw, self.info, path)
@@ -87,21 +87,21 @@ class ListDecoder(LenientDecoder):
         self._item_hint = item
 
     @cached_property
-    def _item(self) -> LenientDecoder:
+    def _item_decoder(self) -> LenientDecoder:
         return lenient_decoder(self._item_hint)
 
     def decode_leniently(self, raw: Raw, path: str) -> list[Any]:
         if json_kind(raw) != "array":
-            raise self.error_for(raw, path)
-        members = _list_of_raw(raw)
-        if not _is_within(self.info, len(members)):
+            raise self.make_error(raw, path)
+        members = _decode_raw_list(raw)
+        if not _has_allowed_length(self.info, len(members)):
             raise InvalidValue(
                 f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
             )
         # In a long list most members are valid. The only member of a list is the refused one, so the typed pass is
         # skipped.
-        read = self._item.decode if len(members) > 1 else self._item.decode_leniently
-        return [read(member, f"{path}[{at}]") for at, member in enumerate(members)]
+        decode_member = self._item_decoder.decode if len(members) > 1 else self._item_decoder.decode_leniently
+        return [decode_member(member, f"{path}[{index}]") for index, member in enumerate(members)]
 
 
 class DictDecoder(LenientDecoder):
@@ -109,19 +109,19 @@ class DictDecoder(LenientDecoder):
         super().__init__(hint)
         self._key_info = shapes.type_info(key)
         self._decode_key = msgspec.json.Decoder(key).decode
-        self._value = lenient_decoder(value)
+        self._value_decoder = lenient_decoder(value)
 
     def decode_leniently(self, raw: Raw, path: str) -> dict[str, Any]:
         if json_kind(raw) != "object":
-            raise self.error_for(raw, path)
-        members = _dict_of_raw(raw)
-        if not _is_within(self.info, len(members)):
+            raise self.make_error(raw, path)
+        members = _decode_raw_dict(raw)
+        if not _has_allowed_length(self.info, len(members)):
             raise InvalidValue(
                 f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
             )
         for key in members:
             self._check_key(key, path)
-        return {key: self._value.decode(member, member_path(path, key)) for key, member in members.items()}
+        return {key: self._value_decoder.decode(member, member_path(path, key)) for key, member in members.items()}
 
     def _check_key(self, key: str, path: str) -> None:
         encoded = msgspec.json.encode(key)
@@ -152,13 +152,15 @@ class StructDecoder(LenientDecoder):
     def _fields(self) -> dict[str, _Field]:
         """The fields by their names on the wire, without the fields that are never on the wire."""
         hints = get_type_hints(self._cls, include_extras=True)
-        ours = ("kind", "raw") if self.keeps_unknown else ("extra",) if self._keeps_extra else ()
+        internal_names = ("kind", "raw") if self.keeps_unknown else ("extra",) if self._keeps_extra else ()
         names = zip(self._cls.__struct_fields__, self._cls.__struct_encode_fields__, strict=True)
-        decoders = {wire_name: (name, lenient_decoder(hints[name])) for name, wire_name in names if name not in ours}
+        decoders = {
+            wire_name: (name, lenient_decoder(hints[name])) for name, wire_name in names if name not in internal_names
+        }
         return {wire_name: _Field(name, decoder, decoder.decode) for wire_name, (name, decoder) in decoders.items()}
 
     @cached_property
-    def _required(self) -> list[str]:
+    def _required_names(self) -> list[str]:
         return [
             field.encode_name
             for field in msgspec.structs.fields(self._cls)
@@ -167,26 +169,27 @@ class StructDecoder(LenientDecoder):
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
         if json_kind(raw) != "object":
-            raise self.error_for(raw, path)
-        members = _dict_of_raw(raw)
+            raise self.make_error(raw, path)
+        members = _decode_raw_dict(raw)
         if self._tag_field:
             tag = msgspec.json.decode(members.get(self._tag_field, b"null"))
             if tag not in (None, self.tag):
-                at = member_path(path, self._tag_field)
+                tag_path = member_path(path, self._tag_field)
                 raise InvalidValue(
-                    f"{at}: got {excerpt(members[self._tag_field])}, wanted {quoted_choices([str(self.tag)])}", param=at
+                    f"{tag_path}: got {excerpt(members[self._tag_field])}, wanted {describe_choices([str(self.tag)])}",
+                    param=tag_path,
                 )
         return self.build_struct(members, path)
 
     def build_struct(self, members: dict[str, Raw], path: str) -> Any:
         """Builds the struct from these members. The tag was checked before."""
-        return self._cls(**self._values(members, path))
+        return self._cls(**self._decode_members(members, path))
 
     def build_unknown(self, kind: str, raw: Raw, members: dict[str, Raw], path: str) -> Any:
         """Builds an object of unknown type (ITEM-5). An unknown event has a sequence number too."""
-        return self._cls(kind=kind, raw=_carried_bytes(raw), **self._values(members, path))
+        return self._cls(kind=kind, raw=_canonical_bytes(raw), **self._decode_members(members, path))
 
-    def _values(self, members: dict[str, Raw], path: str) -> dict[str, Any]:
+    def _decode_members(self, members: dict[str, Raw], path: str) -> dict[str, Any]:
         fields, prefix = self._fields, f"{path}." if path else ""
         values: dict[str, Any] = {}
         extra: dict[str, Raw] = {}
@@ -195,20 +198,19 @@ class StructDecoder(LenientDecoder):
             if field is not None:
                 values[field.name] = field.decode(raw, prefix + wire_name)
             elif self._keeps_extra and wire_name != self._tag_field:
-                extra[wire_name] = _carried_bytes(raw)
-        for wire_name in self._required:
+                extra[wire_name] = _canonical_bytes(raw)
+        for wire_name in self._required_names:
             if wire_name not in members:
-                raise self._missing(path, wire_name, members)
+                raise self._missing_field_error(path, wire_name, members)
         if extra:
             values["extra"] = extra
         return values
 
-    def _missing(self, path: str, wire_name: str, members: dict[str, Raw]) -> ClientFault:
-        at = member_path(path, wire_name)
-        hint = HINTS[self._cls](members) if self._cls in HINTS else None
-        return MissingField(
-            f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at
-        )
+    def _missing_field_error(self, path: str, wire_name: str, members: dict[str, Raw]) -> ClientFault:
+        field_path = member_path(path, wire_name)
+        hint = HINT_OF_TYPE[self._cls](members) if self._cls in HINT_OF_TYPE else None
+        problem = hint or "wanted " + describe_type(self._fields[wire_name].decoder.info)
+        return MissingField(f"{field_path} is missing: {problem}", param=field_path)
 
 
 @cache
@@ -224,58 +226,67 @@ class UnionDecoder(LenientDecoder):
         self._option_hints = options
 
     @cached_property
-    def _options(self) -> list[LenientDecoder]:
-        return [lenient_decoder(option) for option in self._option_hints]
+    def _option_decoders(self) -> list[LenientDecoder]:
+        return [lenient_decoder(hint) for hint in self._option_hints]
 
     @cached_property
-    def _by_kind(self) -> dict[str, LenientDecoder]:
-        return {kind: option for option in reversed(self._options) for kind in option.kinds}
+    def _decoder_by_kind(self) -> dict[str, LenientDecoder]:
+        return {kind: decoder for decoder in reversed(self._option_decoders) for kind in decoder.kinds}
 
     @cached_property
-    def _by_tag(self) -> dict[str, StructDecoder]:
-        tagged = [option for option in self._options if isinstance(option, StructDecoder) and option.tag]
-        return {str(option.tag): option for option in tagged if option is not self._unknown}
+    def _decoder_by_tag(self) -> dict[str, StructDecoder]:
+        tagged_decoders = [
+            decoder for decoder in self._option_decoders if isinstance(decoder, StructDecoder) and decoder.tag
+        ]
+        return {str(decoder.tag): decoder for decoder in tagged_decoders if decoder is not self._unknown_decoder}
 
     @cached_property
-    def _unknown(self) -> StructDecoder | None:
+    def _unknown_decoder(self) -> StructDecoder | None:
         return next(
-            (option for option in self._options if isinstance(option, StructDecoder) and option.keeps_unknown), None
+            (
+                decoder
+                for decoder in self._option_decoders
+                if isinstance(decoder, StructDecoder) and decoder.keeps_unknown
+            ),
+            None,
         )
 
     def decode_leniently(self, raw: Raw, path: str) -> Any:
         kind = json_kind(raw)
-        if kind == "object" and self._by_tag:
-            return self._tagged(raw, path)
-        option = self._by_kind.get(kind)
+        if kind == "object" and self._decoder_by_tag:
+            return self._decode_tagged(raw, path)
+        option = self._decoder_by_kind.get(kind)
         if option is None:
-            raise self.error_for(raw, path)
+            raise self.make_error(raw, path)
         return option.decode_leniently(raw, path)
 
-    def _tagged(self, raw: Raw, path: str) -> Any:
-        members = _dict_of_raw(raw)
-        tag = self._tag(raw, members, path)
-        decoder = self._by_tag.get(tag)
+    def _decode_tagged(self, raw: Raw, path: str) -> Any:
+        members = _decode_raw_dict(raw)
+        tag = self._find_tag(raw, members, path)
+        decoder = self._decoder_by_tag.get(tag)
         if decoder is not None:
             return decoder.build_struct(members, path)
-        if self._unknown is not None:
-            return self._unknown.build_unknown(tag, raw, members, path)
-        at = member_path(path, TAG)
-        raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {quoted_choices(list(self._by_tag))}", param=at)
+        if self._unknown_decoder is not None:
+            return self._unknown_decoder.build_unknown(tag, raw, members, path)
+        tag_path = member_path(path, TAG_FIELD)
+        expected = describe_choices(list(self._decoder_by_tag))
+        raise InvalidValue(f"{tag_path}: got {excerpt(members[TAG_FIELD])}, wanted {expected}", param=tag_path)
 
-    def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
-        tag = msgspec.json.decode(members.get(TAG, b"null"))
-        if tag is None and (implied := _implied_tag(members)) in self._by_tag:
-            return implied
+    def _find_tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
+        tag = msgspec.json.decode(members.get(TAG_FIELD, b"null"))
+        if tag is None and (implied_tag := _implied_tag(members)) in self._decoder_by_tag:
+            return implied_tag
         if isinstance(tag, str):
             return tag
-        at = member_path(path, TAG)
-        expected = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
-        if TAG in members:
-            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {expected}", param=at)
-        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {expected}", param=at)
+        tag_path = member_path(path, TAG_FIELD)
+        describe_tags = describe_examples if self._unknown_decoder else describe_choices
+        expected = describe_tags(list(self._decoder_by_tag))
+        if TAG_FIELD in members:
+            raise InvalidValue(f"{tag_path}: got {excerpt(members[TAG_FIELD])}, wanted {expected}", param=tag_path)
+        raise MissingField(f"{tag_path} is missing: got {excerpt(raw)}, wanted {expected}", param=tag_path)
 
 
-def _options(hint: Any) -> tuple[Any, ...]:
+def _union_options(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
@@ -288,22 +299,22 @@ def _implied_tag(members: dict[str, Raw]) -> str:
         return "function"
     if "name" in members or "schema" in members:
         return "json_schema"
-    return "item_reference" if members.keys() - {TAG} == {"id"} else ""
+    return "item_reference" if members.keys() - {TAG_FIELD} == {"id"} else ""
 
 
-def _is_within(info: Any, count: int) -> bool:
+def _has_allowed_length(info: Any, count: int) -> bool:
     """Whether an array or a map may have `count` entries."""
     return (info.min_length or 0) <= count and (info.max_length is None or count <= info.max_length)
 
 
-def _carried_bytes(raw: Raw) -> Raw:
+def _canonical_bytes(raw: Raw) -> Raw:
     """Raw bytes to carry unchanged. Bytes with a duplicate key are re-encoded, so that all readers see the same
     value."""
     value = msgspec.json.decode(raw)
     if not isinstance(value, dict | list):
         return raw
-    written = msgspec.json.encode(value)
-    return raw if written == bytes(raw) or not _has_duplicate_key(raw) else Raw(written)
+    reencoded = msgspec.json.encode(value)
+    return raw if reencoded == bytes(raw) or not _has_duplicate_key(raw) else Raw(reencoded)
 
 
 def _has_duplicate_key(raw: Raw) -> bool:
@@ -317,7 +328,7 @@ def _has_duplicate_key(raw: Raw) -> bool:
     return has_duplicate
 
 
-def _flat_tool(members: dict[str, Raw]) -> str | None:
+def _nested_tool_hint(members: dict[str, Raw]) -> str | None:
     """TOOL-1, C-3: a hint for a tool in Chat Completions form."""
     name = _nested_name(members)
     return name and (
@@ -326,7 +337,7 @@ def _flat_tool(members: dict[str, Raw]) -> str | None:
     )
 
 
-def _flat_choice(members: dict[str, Raw]) -> str | None:
+def _nested_choice_hint(members: dict[str, Raw]) -> str | None:
     """TOOL-2: a hint for a tool choice in Chat Completions form."""
     name = _nested_name(members)
     return (
@@ -344,12 +355,12 @@ def _nested_name(members: dict[str, Raw]) -> str | None:
     return excerpt(msgspec.json.encode(name)) if isinstance(name, str) else "…"
 
 
-TAG: Final = "type"
-HINTS: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {
-    FunctionToolParam: _flat_tool,
-    SpecificFunction: _flat_choice,
+TAG_FIELD: Final = "type"
+HINT_OF_TYPE: Final[dict[type, Callable[[dict[str, Raw]], str | None]]] = {
+    FunctionToolParam: _nested_tool_hint,
+    SpecificFunction: _nested_choice_hint,
 }
-KINDS: Final[dict[type, tuple[str, ...]]] = {
+JSON_KINDS_OF_TYPE: Final[dict[type, tuple[str, ...]]] = {
     shapes.StrType: ("string",),
     shapes.LiteralType: ("string",),
     shapes.EnumType: ("string",),
@@ -361,5 +372,5 @@ KINDS: Final[dict[type, tuple[str, ...]]] = {
     shapes.DictType: ("object",),
     shapes.StructType: ("object",),
 }
-_dict_of_raw: Final = msgspec.json.Decoder(dict[str, Raw]).decode
-_list_of_raw: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_raw_dict: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_raw_list: Final = msgspec.json.Decoder(list[Raw]).decode

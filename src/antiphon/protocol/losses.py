@@ -22,51 +22,51 @@ class Loss(Struct, frozen=True):
 class Losses:
     """Collects losses. Equal ones are stored once, because a stream would repeat them with every chunk.
 
-    At most `MAX_LISTED` are listed. The others are only counted, in one last loss. The count is an upper limit: a loss
-    that is not stored cannot be recognised when it is repeated.
+    At most `MAX_LISTED_LOSSES` are listed. The others are only counted, in one last loss. The count is an upper limit:
+    a loss that is not stored cannot be recognised when it is repeated.
     """
 
-    __slots__ = ("_listed", "_unlisted")
+    __slots__ = ("_listed", "_unlisted_count")
 
     def __init__(self) -> None:
         self._listed: dict[Loss, None] = {}
-        self._unlisted = 0
+        self._unlisted_count = 0
 
     def add(self, path: str, what: str, why: str = "") -> None:
-        if max(len(path), len(what), len(why)) > MAX_TEXT:
-            path, what, why = map(_cut, (path, what, why))
-        self._add(Loss(path, what, why))
+        if max(len(path), len(what), len(why)) > MAX_TEXT_LENGTH:
+            path, what, why = map(_truncate, (path, what, why))
+        self._add_loss(Loss(path, what, why))
 
     def extend(self, others: Losses) -> None:
-        self._unlisted += others._unlisted
-        if len(self._listed) + len(others._listed) <= MAX_LISTED:
+        self._unlisted_count += others._unlisted_count
+        if len(self._listed) + len(others._listed) <= MAX_LISTED_LOSSES:
             self._listed.update(others._listed)
             return
         for loss in others._listed:
-            self._add(loss)
+            self._add_loss(loss)
 
-    def _add(self, loss: Loss) -> None:
-        if len(self._listed) < MAX_LISTED:
+    def _add_loss(self, loss: Loss) -> None:
+        if len(self._listed) < MAX_LISTED_LOSSES:
             self._listed[loss] = None
         elif loss not in self._listed:
-            self._unlisted += 1
+            self._unlisted_count += 1
 
     def __iter__(self) -> Iterator[Loss]:
         yield from self._listed
-        if self._unlisted:
-            yield Loss("...", f"up to {self._unlisted} more losses, which are not listed")
+        if self._unlisted_count:
+            yield Loss("...", f"up to {self._unlisted_count} more losses, which are not listed")
 
     def __len__(self) -> int:
         """The number of losses that iteration yields."""
-        return len(self._listed) + (self._unlisted > 0)
+        return len(self._listed) + (self._unlisted_count > 0)
 
     def __repr__(self) -> str:
         return f"Losses({list(self)!r})"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+def _truncate(text: str) -> str:
+    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
 
 
-MAX_LISTED: Final = 1000
-MAX_TEXT: Final = 500  # characters of a path, of what was lost, and of why
+MAX_LISTED_LOSSES: Final = 1000
+MAX_TEXT_LENGTH: Final = 500  # characters of a path, of what was lost, and of why

@@ -29,10 +29,10 @@ class NestingError(msgspec.DecodeError):
         super().__init__(f"JSON is nested too deeply: at most {MAX_NESTING} levels are allowed")
 
 
-def check_nesting(data: Json, levels: int = MAX_NESTING) -> None:
+def check_nesting(data: Json, max_levels: int = MAX_NESTING) -> None:
     """Raises `NestingError` for JSON that is nested too deeply. Text that is no JSON is left for the decoder to
     reject."""
-    if len(data) >= SHORTEST_TOO_DEEP and is_too_deep(data, levels):
+    if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data, max_levels):
         raise NestingError
 
 
@@ -52,59 +52,59 @@ def decode_json(data: Json, type: Any = Any) -> Any:
 def with_nesting_limit(decode: Callable[[Any], T]) -> Callable[[Json], T]:
     """A decoder that checks the nesting first."""
 
-    def decode_bounded(data: Json) -> T:
-        if len(data) >= SHORTEST_TOO_DEEP and is_too_deep(data):
+    def decode_with_limit(data: Json) -> T:
+        if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data):
             raise NestingError
         return decode(data)
 
-    return decode_bounded
+    return decode_with_limit
 
 
-def is_too_deep(data: Json, levels: int = MAX_NESTING) -> bool:
-    """Whether arrays and objects are nested more than `levels` deep; linear in the length of the text.
+def is_too_deep(data: Json, max_levels: int = MAX_NESTING) -> bool:
+    """Whether arrays and objects are nested more than `max_levels` deep; linear in the length of the text.
 
     Most texts are decided by the number of their opening brackets: `replace` counts a rare byte ten times faster than
     `count`.
     """
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-    most = levels + 1
-    opening = 2 * len(text) - len(text.replace(b"{", b"", most)) - len(text.replace(b"[", b"", most))
-    return opening > levels and _is_deeper(_brackets(text), levels)
+    max_count = max_levels + 1
+    opening_count = 2 * len(text) - len(text.replace(b"{", b"", max_count)) - len(text.replace(b"[", b"", max_count))
+    return opening_count > max_levels and _is_deeper(_extract_brackets(text), max_levels)
 
 
-def _brackets(text: bytes) -> bytes:
+def _extract_brackets(text: bytes) -> bytes:
     """The brackets of JSON outside its strings."""
     if b'\\"' in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    marks = text.translate(None, NO_MARKS)
+    marks = text.translate(None, NON_MARK_BYTES)
     # Whether a bracket is inside a string depends only on whether the number of quotes before it is odd: pairs can go.
     marks = marks.replace(b'""', b"")
     return b"".join(marks.split(b'"')[::2])
 
 
-def _is_deeper(brackets: bytes, levels: int) -> bool:
+def _is_deeper(brackets: bytes, max_levels: int) -> bool:
     # Each round removes at most two levels. What the rounds cannot decide is counted bracket by bracket.
-    left = brackets
-    for removed in range(2, 2 * ROUNDS + 1, 2):
-        before, left = left, left.replace(b"{}", b"").replace(b"[]", b"")
-        if len(left) + removed <= levels:
+    remaining = brackets
+    for removed_levels in range(2, 2 * MAX_ROUNDS + 1, 2):
+        previous, remaining = remaining, remaining.replace(b"{}", b"").replace(b"[]", b"")
+        if len(remaining) + removed_levels <= max_levels:
             return False
-        if len(left) == len(before):
+        if len(remaining) == len(previous):
             break
-    steps = brackets.translate(STEPS)
+    steps = brackets.translate(LEVEL_STEPS)
     level = 0
     for start in range(0, len(steps), CHUNK_SIZE):
         sums = list(accumulate(array("b", steps[start : start + CHUNK_SIZE]), initial=level))
-        if max(sums) > levels:
+        if max(sums) > max_levels:
             return True
         level = sums[-1]
     return False
 
 
-SHORTEST_TOO_DEEP: Final = 2 * (
+MIN_TOO_DEEP_LENGTH: Final = 2 * (
     MAX_NESTING + 1
 )  # the bytes of the shortest JSON that is nested too deeply: its brackets
-ROUNDS: Final = 16
+MAX_ROUNDS: Final = 16
 CHUNK_SIZE: Final = 64 * 1024
-NO_MARKS: Final = bytes(set(range(256)) - set(b'[]{}"'))
-STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # 255 is -1 in an array of signed bytes
+NON_MARK_BYTES: Final = bytes(set(range(256)) - set(b'[]{}"'))
+LEVEL_STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # 255 is -1 in an array of signed bytes

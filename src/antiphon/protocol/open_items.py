@@ -51,7 +51,7 @@ class OpenPart:
         self.annotations: list[Annotation] = []
         self.logprobs: list[LogProb] = []
 
-    def content(self) -> StreamedPart:
+    def build(self) -> StreamedPart:
         """Builds the part from what was received so far."""
         text = "".join(self.pieces)
         if self.kind is OutputText:
@@ -66,7 +66,7 @@ class OpenPart:
 class OpenItem(ABC):
     """An item between `output_item.added` and `output_item.done`."""
 
-    __slots__ = ("current", "extra", "id", "index", "parts")
+    __slots__ = ("current_part", "extra", "id", "index", "parts")
 
     name = "item"
 
@@ -74,7 +74,7 @@ class OpenItem(ABC):
         self.id = id
         self.index = -1
         self.parts: dict[Hashable, OpenPart] = {}
-        self.current: OpenPart | None = None
+        self.current_part: OpenPart | None = None
         self.extra: dict[str, Raw] | UnsetType = UNSET  # unknown fields of an item that is streamed in parts
 
     @property
@@ -228,7 +228,7 @@ def type_of(item: Item) -> str:
 
 def may_fail(item: Item) -> bool:
     """Whether this item can end with the status `failed`. Items of extensions and hosted tools can."""
-    return not isinstance(item, NEVER_FAILED)
+    return not isinstance(item, NEVER_FAILED_TYPES)
 
 
 def has_final_status(item: Item) -> bool:
@@ -266,7 +266,7 @@ def with_id_and_status(item: Item, id: str, status: str | None) -> Item:
 
 
 # ITEM-2
-NEVER_FAILED: Final = (
+NEVER_FAILED_TYPES: Final = (
     MessageParam,
     ReasoningParam,
     FunctionCallParam,

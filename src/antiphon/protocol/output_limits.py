@@ -13,7 +13,7 @@ from msgspec import Struct
 MIB: Final = 1024 * 1024
 BYTES_REASON: Final = "max_output_bytes"  # `incomplete_details.reason`
 ITEMS_REASON: Final = "max_output_items"
-PART_OVERHEAD: Final = 256  # the counted bytes of an empty part, annotation or waiting call
+PART_OVERHEAD_BYTES: Final = 256  # the counted bytes of an empty part, annotation or waiting call
 
 
 class OutputLimits(Struct, frozen=True, kw_only=True):

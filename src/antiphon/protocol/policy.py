@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -65,33 +66,37 @@ class Policy:
     """The policy of one response. Feed it every event in order and deliver the events that it returns."""
 
     __slots__ = (
-        "_allowed",
+        "_allowed_tools",
         "_has_call",
-        "_idle",
         "_include",
-        "_one_call",
+        "_is_limited_to_one_call",
         "_pad",
-        "_refused",
-        "_withheld",
-        "_withheld_events",
+        "_passes_plain_deltas",
+        "_refused_names",
+        "_withheld_event_count",
         "_withheld_ids",
+        "_withheld_indexes",
         "losses",
     )
 
     def __init__(
-        self, allowed: frozenset[_ToolKey] | None, one_call: bool, include: frozenset[str], pad: PaddingSource | None
+        self,
+        allowed_tools: frozenset[_ToolKey] | None,
+        is_limited_to_one_call: bool,
+        include: frozenset[str],
+        pad: PaddingSource | None,
     ) -> None:
         self.losses = Losses()
-        self._allowed = allowed
-        self._one_call = one_call
+        self._allowed_tools = allowed_tools
+        self._is_limited_to_one_call = is_limited_to_one_call
         self._include = include
         self._pad = pad
         self._has_call = False
-        self._refused: list[str] = []
-        self._withheld: list[int] = []  # output indexes, ascending because items are announced in order
+        self._refused_names: list[str] = []
+        self._withheld_indexes: list[int] = []  # output indexes, ascending because items are announced in order
         self._withheld_ids: set[str] = set()
-        self._withheld_events = 0  # the number of withheld events
-        self._idle = pad is None  # until a call is withheld, plain deltas pass unchanged
+        self._withheld_event_count = 0
+        self._passes_plain_deltas = pad is None  # until a call is withheld, plain deltas pass unchanged
 
     @classmethod
     def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
@@ -103,7 +108,7 @@ class Policy:
         if ENCRYPTED_IF_ANY in include:
             include |= {ENCRYPTED_REASONING}
         policy = cls(
-            _allowed_by(request), request.parallel_tool_calls is False, include, pad if wants_padding else None
+            _allowed_tools_of(request), request.parallel_tool_calls is False, include, pad if wants_padding else None
         )
         if wants_padding and pad is None:
             policy.losses.add(
@@ -112,9 +117,9 @@ class Policy:
         return policy
 
     @property
-    def passes_text_deltas(self) -> bool:
+    def passes_plain_deltas(self) -> bool:
         """Whether plain deltas pass unchanged at the moment."""
-        return self._idle
+        return self._passes_plain_deltas
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
         """The events to deliver for `event`: usually the event itself, none if it belongs to a withheld call."""
@@ -122,35 +127,39 @@ class Policy:
         # `isinstance` check of a shape takes six times as long.
         kind = type(event)
         any_event: Any = event
-        if self._idle and kind in DELTAS and any_event.obfuscation is UNSET:
+        if self._passes_plain_deltas and kind in DELTA_TYPES and any_event.obfuscation is UNSET:
             if kind is not OutputTextDelta or not any_event.logprobs:
                 return [event]
         elif kind is ItemAdded:
-            self._judge(any_event)
-        if self._withheld and self._concerns_withheld_call(event):
-            self._withheld_events += 1
+            self._check_call(any_event)
+        if self._withheld_indexes and self._concerns_withheld_call(event):
+            self._withheld_event_count += 1
             return []
         if kind is UnknownEvent:
-            return [self._renumber_raw(any_event) if self._withheld_events else event]
-        changes = self._trimming(kind, any_event)
-        if self._withheld_events:
-            changes |= self._placing(event)
+            return [self._renumber_raw(any_event) if self._withheld_event_count else event]
+        changes = self._trim_changes(kind, any_event)
+        if self._withheld_event_count:
+            changes |= self._renumber_changes(event)
         if changes:
             event = replace(event, **changes)
-        if self._refused and type(event) is ResponseCompleted and not any(map(_has_content, event.response.output)):
-            return self._fail(event)
+        if (
+            self._refused_names
+            and type(event) is ResponseCompleted
+            and not any(map(_has_content, event.response.output))
+        ):
+            return self._fail_response(event)
         return [event]
 
     def apply_to_response(self, response: Response) -> Response:
         """Applies the policy to a response that was not streamed: the fold of the events to deliver (STR-14)."""
-        if len(response.output) == 1 and self._passes(response.output[0]):  # the common case
+        if len(response.output) == 1 and self._is_plain_text(response.output[0]):  # the common case
             return response
         # A cancelled response was checked while it was streamed, and `replay` cannot end its stream.
-        if response.status != ResponseStatus.CANCELLED and any(type(item) in CALLS for item in response.output):
-            return fold(delivered for event in replay(response) for delivered in self.feed(event))
+        if response.status != ResponseStatus.CANCELLED and any(type(item) in CALL_TYPES for item in response.output):
+            return fold(delivered_event for event in replay(response) for delivered_event in self.feed(event))
         return self._trim_response(response)  # no calls to check: the same result without a stream
 
-    def _passes(self, item: Item) -> bool:
+    def _is_plain_text(self, item: Item) -> bool:
         """Whether the item is one text without fields to remove."""
         if type(item) is not Message or len(item.content) != 1:
             return False
@@ -159,19 +168,33 @@ class Policy:
 
     def without_withheld_items(self, response: Response) -> Response:
         """The response without withheld calls. Fields that the client did not ask for are kept."""
-        if not self._withheld:
+        if not self._withheld_indexes:
             return response
         return replace(
-            response, output=[item for index, item in enumerate(response.output) if index not in self._withheld]
+            response, output=[item for index, item in enumerate(response.output) if index not in self._withheld_indexes]
         )
 
     def trim_item(self, item: Item) -> Item:
         """One item without the fields that the client did not ask for."""
-        return self._trim_item(item)
+        include = self._include
+        match item:
+            case Message():
+                content = [self._trim_part(part) for part in item.content]
+                return item if all(map(is_, content, item.content)) else replace(item, content=content)
+            case Reasoning(encrypted_content=str()) if ENCRYPTED_REASONING not in include:  # RSN-2
+                return replace(item, encrypted_content=UNSET)
+            case WebSearchCall(action={"sources": _, **action}) if "web_search_call.action.sources" not in include:
+                return replace(item, action=action)
+            case FileSearchCall(results=list()) if "file_search_call.results" not in include:
+                return replace(item, results=None)
+            case CodeInterpreterCall(outputs=list()) if "code_interpreter_call.outputs" not in include:
+                return replace(item, outputs=None)
+            case _:
+                return item
 
     # Calls
 
-    def _judge(self, event: ItemAdded) -> None:
+    def _check_call(self, event: ItemAdded) -> None:
         """TOOL-3, TOOL-4: withholds an announced call that is not allowed."""
         match event.item:
             case FunctionCall(id=id, namespace=namespace, name=name):
@@ -180,28 +203,29 @@ class Policy:
                 key = ("custom", namespace or None, name)
             case _:
                 return
-        if self._allowed is not None and key not in self._allowed and ("namespace", key[1], None) not in self._allowed:
-            self._refused.append(name)
+        tools = self._allowed_tools
+        if tools is not None and key not in tools and ("namespace", key[1], None) not in tools:
+            self._refused_names.append(name)
             reason = "tool_choice does not allow it"
-        elif self._one_call and self._has_call:
+        elif self._is_limited_to_one_call and self._has_call:
             reason = "parallel_tool_calls is false, and the response already has a call"
         else:
             self._has_call = True
             return
-        self._withheld.append(event.output_index)
+        self._withheld_indexes.append(event.output_index)
         self._withheld_ids.add(id)
-        self._idle = False
+        self._passes_plain_deltas = False
         self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", reason)
 
     def _concerns_withheld_call(self, event: StreamEvent) -> bool:
         if isinstance(event, UnknownEvent):
-            index = _index_in(event)
-            return index in self._withheld or event.string_member("item_id") in self._withheld_ids
-        return getattr(event, "output_index", None) in self._withheld
+            index = _output_index_of(event)
+            return index in self._withheld_indexes or event.string_member("item_id") in self._withheld_ids
+        return getattr(event, "output_index", None) in self._withheld_indexes
 
-    def _fail(self, event: ResponseCompleted) -> list[StreamEvent]:
+    def _fail_response(self, event: ResponseCompleted) -> list[StreamEvent]:
         """TOOL-3: fails a response that has nothing but withheld calls."""
-        names = ", ".join(dict.fromkeys(self._refused))
+        names = ", ".join(dict.fromkeys(self._refused_names))
         error = ApiError(
             f"the model answered with nothing but calls that tool_choice does not allow: {names}",
             type="model_error",
@@ -221,39 +245,39 @@ class Policy:
 
     # Numbers
 
-    def _placing(self, event: StreamEvent) -> dict[str, Any]:
+    def _renumber_changes(self, event: StreamEvent) -> dict[str, Any]:
         """STR-5: the new numbers of an event after withheld events."""
-        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._withheld_events}
+        changes: dict[str, Any] = {"sequence_number": event.sequence_number - self._withheld_event_count}
         index: int | None = getattr(event, "output_index", None)
         if index is not None:
-            changes["output_index"] = self._place(index)
+            changes["output_index"] = self._shift_index(index)
         return changes
 
-    def _place(self, index: int) -> int:
-        return index - bisect_left(self._withheld, index)
+    def _shift_index(self, index: int) -> int:
+        return index - bisect_left(self._withheld_indexes, index)
 
     def _renumber_raw(self, event: UnknownEvent) -> UnknownEvent:
-        number = event.sequence_number - self._withheld_events
+        number = event.sequence_number - self._withheld_event_count
         members: dict[str, Any] = {**event.raw_members(), "sequence_number": number}
-        index = _index_in(event)
+        index = _output_index_of(event)
         if index is not None:
-            members["output_index"] = self._place(index)
+            members["output_index"] = self._shift_index(index)
         return UnknownEvent(kind=event.kind, raw=Raw(msgspec.json.encode(members)), sequence_number=number)
 
     # Fields that are sent only on request. Removing them is no loss.
 
-    def _trimming(self, kind: type, event: Any) -> dict[str, Any]:
+    def _trim_changes(self, kind: type, event: Any) -> dict[str, Any]:
         if kind in RESPONSE_EVENTS:
-            return _change("response", event.response, self._trim_response(event.response))
+            return _field_change("response", event.response, self._trim_response(event.response))
         if kind is ItemAdded or kind is ItemDone:
-            return _change("item", event.item, self._trim_item(event.item)) if event.item is not None else {}
+            return _field_change("item", event.item, self.trim_item(event.item)) if event.item is not None else {}
         if kind is ContentPartAdded or kind is ContentPartDone:
-            return _change("part", event.part, self._trim_part(event.part))
+            return _field_change("part", event.part, self._trim_part(event.part))
         if kind is OutputTextDone:
             return {"logprobs": []} if event.logprobs and LOGPROBS not in self._include else {}
-        return self._trim_delta(event) if kind in DELTAS else {}
+        return self._delta_changes(event) if kind in DELTA_TYPES else {}
 
-    def _trim_delta(self, event: DeltaEvent) -> dict[str, Any]:
+    def _delta_changes(self, event: DeltaEvent) -> dict[str, Any]:
         """STR-13: padding only if requested. STR-12: the same for logprobs."""
         changes: dict[str, Any] = {}
         if self._pad is not None:
@@ -267,27 +291,10 @@ class Policy:
     def _trim_response(self, response: Response) -> Response:
         if not response.output:
             return response
-        visible_items = [item for index, item in enumerate(response.output) if index not in self._withheld]
-        output = [self._trim_item(item) for item in visible_items]
-        is_unchanged = len(output) == len(response.output) and all(map(_is, output, response.output))
+        visible_items = [item for index, item in enumerate(response.output) if index not in self._withheld_indexes]
+        output = [self.trim_item(item) for item in visible_items]
+        is_unchanged = len(output) == len(response.output) and all(map(is_, output, response.output))
         return response if is_unchanged else replace(response, output=output)
-
-    def _trim_item(self, item: Item) -> Item:
-        include = self._include
-        match item:
-            case Message():
-                content = [self._trim_part(part) for part in item.content]
-                return item if all(map(_is, content, item.content)) else replace(item, content=content)
-            case Reasoning(encrypted_content=str()) if ENCRYPTED_REASONING not in include:  # RSN-2
-                return replace(item, encrypted_content=UNSET)
-            case WebSearchCall(action={"sources": _, **action}) if "web_search_call.action.sources" not in include:
-                return replace(item, action=action)
-            case FileSearchCall(results=list()) if "file_search_call.results" not in include:
-                return replace(item, results=None)
-            case CodeInterpreterCall(outputs=list()) if "code_interpreter_call.outputs" not in include:
-                return replace(item, outputs=None)
-            case _:
-                return item
 
     def _trim_part(self, part: Content) -> Content:
         match part:
@@ -297,20 +304,20 @@ class Policy:
                 return part
 
 
-def _allowed_by(request: Request) -> frozenset[_ToolKey] | None:
+def _allowed_tools_of(request: Request) -> frozenset[_ToolKey] | None:
     """The tools that may be called, None if the request allows all (TOOL-2, TOOL-3)."""
     match request.tool_choice:
         case "none" | AllowedToolsParam(mode="none"):
             return frozenset()
         case AllowedToolsParam(tools=tools):
-            return frozenset(map(_key_of, tools))
+            return frozenset(map(_tool_key, tools))
         case SpecificFunction() | SpecificCustom() as choice:
-            return frozenset({_key_of(choice)})
+            return frozenset({_tool_key(choice)})
         case _:
             return None
 
 
-def _key_of(choice: SpecificToolChoice) -> _ToolKey:
+def _tool_key(choice: SpecificToolChoice) -> _ToolKey:
     match choice:
         case SpecificFunction():
             return ("function", choice.namespace or None, choice.name)
@@ -339,22 +346,18 @@ def _is_empty(part: Content) -> bool:
             return False
 
 
-def _index_in(event: UnknownEvent) -> int | None:
+def _output_index_of(event: UnknownEvent) -> int | None:
     index = msgspec.json.decode(event.raw_members().get("output_index", Raw(b"null")))
     return index if isinstance(index, int) else None
 
 
-def _change(name: str, old: object, new: object) -> dict[str, Any]:
+def _field_change(name: str, old: object, new: object) -> dict[str, Any]:
     return {} if new is old else {name: new}
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
-
-
-DELTAS: Final[frozenset[type]] = frozenset(
+DELTA_TYPES: Final[frozenset[type]] = frozenset(
     {OutputTextDelta, ReasoningDelta, ArgumentsDelta, CustomInputDelta, SummaryTextDelta, RefusalDelta}
 )
-CALLS: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
+CALL_TYPES: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 LOGPROBS: Final = "message.output_text.logprobs"

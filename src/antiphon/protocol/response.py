@@ -133,34 +133,34 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
         incomplete_details=None,
         model=model if model is not None else (request.model or ""),
         previous_response_id=request.previous_response_id or None,
-        instructions=_or(request.instructions, None),
+        instructions=_value_or(request.instructions, None),
         output=[],
         error=None,
         tools=_echo_tools(request.tools or []),
         tool_choice=_echo_tool_choice(request.tool_choice or "auto"),
         truncation=request.truncation or "disabled",
-        parallel_tool_calls=_or(request.parallel_tool_calls, True),
+        parallel_tool_calls=_value_or(request.parallel_tool_calls, True),
         text=_echo_text(request),
-        top_p=_or(request.top_p, 1.0),
-        presence_penalty=_or(request.presence_penalty, 0.0),
-        frequency_penalty=_or(request.frequency_penalty, 0.0),
-        top_logprobs=_or(request.top_logprobs, 0),
-        temperature=_or(request.temperature, 1.0),
+        top_p=_value_or(request.top_p, 1.0),
+        presence_penalty=_value_or(request.presence_penalty, 0.0),
+        frequency_penalty=_value_or(request.frequency_penalty, 0.0),
+        top_logprobs=_value_or(request.top_logprobs, 0),
+        temperature=_value_or(request.temperature, 1.0),
         reasoning=_echo_reasoning(request),
         usage=None,
-        max_output_tokens=_or(request.max_output_tokens, None),
-        max_tool_calls=_or(request.max_tool_calls, None),
-        store=_or(request.store, True),
-        background=_or(request.background, False),
+        max_output_tokens=_value_or(request.max_output_tokens, None),
+        max_tool_calls=_value_or(request.max_tool_calls, None),
+        store=_value_or(request.store, True),
+        background=_value_or(request.background, False),
         service_tier=request.service_tier or "default",
         metadata=request.metadata or {},
-        safety_identifier=_or(request.safety_identifier, None),
-        prompt_cache_key=_or(request.prompt_cache_key, None),
+        safety_identifier=_value_or(request.safety_identifier, None),
+        prompt_cache_key=_value_or(request.prompt_cache_key, None),
         conversation=_echo_conversation(request),
     )
 
 
-def _or(value: Any, default: Any) -> Any:
+def _value_or(value: Any, default: Any) -> Any:
     return default if value is UNSET or value is None else value
 
 
@@ -186,9 +186,9 @@ def _echo_tool(tool: ToolParam) -> Tool:
         return tool
     return FunctionTool(
         name=tool.name,
-        description=_or(tool.description, None),
-        parameters=_or(tool.parameters, None),
-        strict=_or(tool.strict, None),  # null if not sent: the default differs between servers
+        description=_value_or(tool.description, None),
+        parameters=_value_or(tool.parameters, None),
+        strict=_value_or(tool.strict, None),  # null if not sent: the default differs between servers
         defer_loading=tool.defer_loading,
         extra=tool.extra,
     )
@@ -212,9 +212,9 @@ def _echo_format(format: TextFormatParam | None | UnsetType) -> TextFormat | Jso
     if isinstance(format, JsonSchemaFormatParam):
         return JsonSchemaFormat(
             name=format.name or "response",
-            description=_or(format.description, None),
-            schema=_or(format.schema, None),
-            strict=_or(format.strict, False),
+            description=_value_or(format.description, None),
+            schema=_value_or(format.schema, None),
+            strict=_value_or(format.strict, False),
             extra=format.extra,
         )
     return format or TextFormat()

@@ -28,7 +28,8 @@ class ItemStatus(StrEnum):
         """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
         if target not in ITEM_TRANSITIONS[self]:
             raise InvalidTransition(
-                f"an item cannot go from {self.value} to {target.value}; {_choices(ITEM_TRANSITIONS[self])}"
+                f"an item cannot go from {self.value} to {target.value}; "
+                f"{_describe_transitions(ITEM_TRANSITIONS[self])}"
             )
         return target
 
@@ -55,13 +56,14 @@ class ResponseStatus(StrEnum):
         """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
         if target not in RESPONSE_TRANSITIONS[self]:
             raise InvalidTransition(
-                f"a response cannot go from {self.value} to {target.value}; {_choices(RESPONSE_TRANSITIONS[self])}"
+                f"a response cannot go from {self.value} to {target.value}; "
+                f"{_describe_transitions(RESPONSE_TRANSITIONS[self])}"
             )
         return target
 
 
-def _choices(moves: tuple[StrEnum, ...]) -> str:
-    return "allowed: " + ", ".join(moves) if moves else "the status is final"
+def _describe_transitions(transitions: tuple[StrEnum, ...]) -> str:
+    return "allowed: " + ", ".join(transitions) if transitions else "the status is final"
 
 
 ITEM_TRANSITIONS: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {

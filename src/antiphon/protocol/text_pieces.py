@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-JOIN_AT: Final = 4096  # pieces
+MAX_UNJOINED_PIECES: Final = 4096  # pieces
 
 
 class TextPieces(list[str]):
     """A list of strings that joins short ones, because each string has an overhead of about fifty bytes. Only
     `append` may be used to add to it."""
 
-    __slots__ = ("_joined",)
+    __slots__ = ("_joined_count",)
 
     def __init__(self) -> None:
         super().__init__()
-        self._joined = 0  # the number of joined strings at the beginning
+        self._joined_count = 0  # the number of joined strings at the beginning
 
     def append(self, piece: str) -> None:
         super().append(piece)
-        if len(self) - self._joined >= JOIN_AT:
-            self[self._joined :] = ["".join(self[self._joined :])]
-            self._joined += 1
+        if len(self) - self._joined_count >= MAX_UNJOINED_PIECES:
+            self[self._joined_count :] = ["".join(self[self._joined_count :])]
+            self._joined_count += 1

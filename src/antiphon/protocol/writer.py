@@ -66,7 +66,7 @@ from antiphon.protocol.open_items import (
 from antiphon.protocol.output_limits import (
     BYTES_REASON,
     ITEMS_REASON,
-    PART_OVERHEAD,
+    PART_OVERHEAD_BYTES,
     UNLIMITED,
     OutputLimitExceeded,
     text_size,
@@ -76,7 +76,7 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 Emit = Callable[[StreamEvent], None]
-_Open = TypeVar("_Open", bound=OpenItem)
+_OpenItemType = TypeVar("_OpenItemType", bound=OpenItem)
 
 
 class ResponseWriter:
@@ -90,12 +90,12 @@ class ResponseWriter:
         self._response = initial_response
         self._emit = emit
         self._new_id, self._now = stamps
-        self._number = 0
+        self._next_number = 0
         self._status: ResponseStatus | None = None
         self._output: list[Item | None] = []
-        self._open: dict[Hashable, OpenItem] = {}
-        self._closed: set[Hashable] = set()
-        self._ids: set[str] = set()
+        self._open_items: dict[Hashable, OpenItem] = {}
+        self._closed_keys: set[Hashable] = set()
+        self._used_ids: set[str] = set()
         self.limits = UNLIMITED
         self._counted_bytes = 0
 
@@ -117,7 +117,7 @@ class ResponseWriter:
     @property
     def open_keys(self) -> list[Hashable]:
         """The keys of open items, in the order in which they were announced."""
-        return list(self._open)
+        return list(self._open_items)
 
     @property
     def item_count(self) -> int:
@@ -125,19 +125,19 @@ class ResponseWriter:
         return len(self._output)
 
     def is_open(self, key: Hashable) -> bool:
-        return key in self._open
+        return key in self._open_items
 
     def was_closed(self, key: Hashable) -> bool:
-        return key in self._closed
+        return key in self._closed_keys
 
-    def count(self, size: int) -> None:
+    def count_bytes(self, size: int) -> None:
         """Counts bytes that are stored for this response, here or by the reader that calls the writer."""
         total = self._counted_bytes + size
         if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
         self._counted_bytes = total
 
-    def update(self, **changes: Any) -> None:
+    def update_response(self, **changes: Any) -> None:
         """Sets fields that the upstream sends late (service tier, usage, metadata)."""
         if self.has_ended:
             raise InvalidTransition(
@@ -149,8 +149,8 @@ class ResponseWriter:
 
     def queue(self) -> None:
         """STR-1: emits `response.created` and `response.queued`."""
-        self._begin(ResponseStatus.QUEUED)
-        self._emit(ResponseQueued(sequence_number=self._next(), response=self._response))
+        self._begin_response(ResponseStatus.QUEUED)
+        self._emit(ResponseQueued(sequence_number=self._take_number(), response=self._response))
 
     def start(self) -> None:
         """STR-1: emits `response.created` if needed, and `response.in_progress`. The first content calls this by
@@ -158,38 +158,41 @@ class ResponseWriter:
         if self._status is None and self._response.status == ResponseStatus.QUEUED:
             self.queue()
         if self._status is None:
-            self._begin(ResponseStatus.IN_PROGRESS)
+            self._begin_response(ResponseStatus.IN_PROGRESS)
         else:
-            self._move(ResponseStatus.IN_PROGRESS)
-        self._emit(ResponseInProgress(sequence_number=self._next(), response=self._response))
+            self._set_status(ResponseStatus.IN_PROGRESS)
+        self._emit(ResponseInProgress(sequence_number=self._take_number(), response=self._response))
 
     # Messages
 
-    def message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
+    def open_message(self, key: Hashable, *, id: str | None = None, phase: Phase | UnsetType = UNSET) -> None:
         """Announces a message (STR-2). The first content calls this by itself."""
-        self._add(key, OpenMessage(self._claim("msg", id), phase))
+        self._announce_item(key, OpenMessage(self._claim_id("msg", id), phase))
 
-    def text(self, key: Hashable, delta: str, *, part: Hashable = None, logprobs: list[LogProb] | None = None) -> None:
+    def add_text(
+        self, key: Hashable, delta: str, *, part_key: Hashable = None, logprobs: list[LogProb] | None = None
+    ) -> None:
         """Adds output text. This is the hot path of every stream."""
-        item = self._open.get(key)
+        item = self._open_items.get(key)
         if item is None:
-            self.message(key)
-            item = self._open[key]
-        open_part = item.current if part is None else item.parts.get((OutputText, part))
+            self.open_message(key)
+            item = self._open_items[key]
+        open_part = item.current_part if part_key is None else item.parts.get((OutputText, part_key))
         if open_part is None or open_part.kind is not OutputText:
-            open_part = self._open_part(item, OutputText, part)
+            open_part = self._open_part(item, OutputText, part_key)
         if not delta and not logprobs:
             return
-        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))  # `count`, without a call
+        # The same as `count_bytes`, without a call.
+        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))
         if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
         self._counted_bytes = total
         if logprobs:
-            self.count(len(msgspec.json.encode(logprobs)))
+            self.count_bytes(len(msgspec.json.encode(logprobs)))
             open_part.logprobs += logprobs
         open_part.pieces.append(delta)
-        number = self._number
-        self._number = number + 1
+        number = self._next_number
+        self._next_number = number + 1
         self._emit(
             OutputTextDelta(
                 sequence_number=number,
@@ -201,177 +204,181 @@ class ResponseWriter:
             )
         )
 
-    def text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
+    def add_text_run(self, key: Hashable, deltas: list[str]) -> TextRun | None:
         """Adds several deltas of output text to an open message at once.
 
         Returns them as one `TextRun` and emits nothing. Returns None, and does nothing, if no output text is open.
         """
-        item = self._open.get(key)
-        part = item.current if item is not None else None
+        item = self._open_items.get(key)
+        part = item.current_part if item is not None else None
         if item is None or part is None or part.kind is not OutputText:
             return None
         text = "".join(deltas)
-        self.count(text_size(text))
+        self.count_bytes(text_size(text))
         part.pieces.append(text)
-        number = self._number
-        self._number = number + len(deltas)
+        number = self._next_number
+        self._next_number = number + len(deltas)
         return TextRun(number, item.id, item.index, part.index, deltas)
 
-    def refusal(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_refusal(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-11: adds text of a refusal."""
-        if key not in self._open:
-            self.message(key)
-        self._delta(key, Refusal, delta, part)
+        if key not in self._open_items:
+            self.open_message(key)
+        self._add_delta(key, Refusal, delta, part_key)
 
-    def annotation(self, key: Hashable, annotation: Annotation, *, part: Hashable = None) -> None:
+    def add_annotation(self, key: Hashable, annotation: Annotation, *, part_key: Hashable = None) -> None:
         """STR-11: adds an annotation of the output text."""
-        if key not in self._open:
-            self.message(key)
-        item = self._open[key]
-        open_part = self._part(item, OutputText, part)
-        self.count(PART_OVERHEAD + len(msgspec.json.encode(annotation)))
-        at = len(open_part.annotations)
+        if key not in self._open_items:
+            self.open_message(key)
+        item = self._open_items[key]
+        open_part = self._get_or_open_part(item, OutputText, part_key)
+        self.count_bytes(PART_OVERHEAD_BYTES + len(msgspec.json.encode(annotation)))
+        index = len(open_part.annotations)
         open_part.annotations.append(annotation)
         self._emit(
             AnnotationAdded(
-                sequence_number=self._next(),
+                sequence_number=self._take_number(),
                 item_id=item.id,
                 output_index=item.index,
                 content_index=open_part.index,
-                annotation_index=at,
+                annotation_index=index,
                 annotation=annotation,
             )
         )
 
     def set_phase(self, key: Hashable, phase: Phase) -> None:
         """ITEM-7: sets a phase that arrives after the message was announced."""
-        self._get(key, OpenMessage).phase = phase
+        self._get_open_item(key, OpenMessage).phase = phase
 
     # Reasoning
 
-    def reasoning_item(self, key: Hashable, *, id: str | None = None) -> None:
+    def open_reasoning(self, key: Hashable, *, id: str | None = None) -> None:
         """Announces a reasoning item. The first content calls this by itself."""
-        self._add(key, OpenReasoning(self._claim("rs", id)))
+        self._announce_item(key, OpenReasoning(self._claim_id("rs", id)))
 
-    def reasoning(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_reasoning(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-10: adds reasoning text."""
-        if key not in self._open:
-            self.reasoning_item(key)
-        self._delta(key, ReasoningText, delta, part)
+        if key not in self._open_items:
+            self.open_reasoning(key)
+        self._add_delta(key, ReasoningText, delta, part_key)
 
-    def summary(self, key: Hashable, delta: str, *, part: Hashable = None) -> None:
+    def add_summary(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-10: adds text of a reasoning summary."""
-        if key not in self._open:
-            self.reasoning_item(key)
-        self._delta(key, SummaryText, delta, part)
+        if key not in self._open_items:
+            self.open_reasoning(key)
+        self._add_delta(key, SummaryText, delta, part_key)
 
-    def encrypted_content(self, key: Hashable, content: str) -> None:
+    def set_encrypted_content(self, key: Hashable, content: str) -> None:
         """RSN-1: sets the encrypted reasoning, which is sent when the item is done."""
-        if key not in self._open:
-            self.reasoning_item(key)
-        self.count(text_size(content))
-        self._get(key, OpenReasoning).encrypted_content = content
+        if key not in self._open_items:
+            self.open_reasoning(key)
+        self.count_bytes(text_size(content))
+        self._get_open_item(key, OpenReasoning).encrypted_content = content
 
     # Calls
 
-    def call(
+    def open_call(
         self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
     ) -> None:
         """Announces a function call. Its name must be complete (TOOL-3)."""
-        self._add(key, OpenFunctionCall(self._claim("fc", id), name, call_id, namespace))
+        self._announce_item(key, OpenFunctionCall(self._claim_id("fc", id), name, call_id, namespace))
 
-    def arguments(self, key: Hashable, delta: str) -> None:
+    def add_arguments(self, key: Hashable, delta: str) -> None:
         """STR-9: adds text to the arguments of a call."""
-        item = self._get(key, OpenFunctionCall)
+        item = self._get_open_item(key, OpenFunctionCall)
         if delta:
-            self.count(text_size(delta))
+            self.count_bytes(text_size(delta))
             item.pieces.append(delta)
             self._emit(
-                ArgumentsDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+                ArgumentsDelta(
+                    sequence_number=self._take_number(), item_id=item.id, output_index=item.index, delta=delta
+                )
             )
 
-    def custom_call(
+    def open_custom_call(
         self, key: Hashable, *, name: str, call_id: str, id: str | None = None, namespace: str | None = None
     ) -> None:
         """Announces a call of a custom tool."""
-        self._add(key, OpenCustomCall(self._claim("ctc", id), name, call_id, namespace))
+        self._announce_item(key, OpenCustomCall(self._claim_id("ctc", id), name, call_id, namespace))
 
-    def custom_input(self, key: Hashable, delta: str) -> None:
+    def add_custom_input(self, key: Hashable, delta: str) -> None:
         """Adds text to the input of a custom tool call."""
-        item = self._get(key, OpenCustomCall)
+        item = self._get_open_item(key, OpenCustomCall)
         if delta:
-            self.count(text_size(delta))
+            self.count_bytes(text_size(delta))
             item.pieces.append(delta)
             self._emit(
-                CustomInputDelta(sequence_number=self._next(), item_id=item.id, output_index=item.index, delta=delta)
+                CustomInputDelta(
+                    sequence_number=self._take_number(), item_id=item.id, output_index=item.index, delta=delta
+                )
             )
 
     # Other items and events
 
-    def add_item(self, key: Hashable, item: Item) -> None:
+    def open_item(self, key: Hashable, item: Item) -> None:
         """Announces an item that is not streamed in parts: an extension, a call of a hosted tool, a compaction."""
-        whole = OpenWholeItem(self._claim("item", id_of(item)), item)
-        whole.size = len(msgspec.json.encode(item))
-        self.count(whole.size)
-        self._add(key, whole)
+        open_item = OpenWholeItem(self._claim_id("item", id_of(item)), item)
+        open_item.size = len(msgspec.json.encode(item))
+        self.count_bytes(open_item.size)
+        self._announce_item(key, open_item)
 
     def finish_item(self, key: Hashable, item: Item) -> None:
-        """Closes an item that was announced with `add_item`, with its final content."""
-        whole = self._get(key, OpenWholeItem)
+        """Closes an item that was announced with `open_item`, with its final content."""
+        open_item = self._get_open_item(key, OpenWholeItem)
         size = len(msgspec.json.encode(item))
-        self.count(max(0, size - whole.size))
-        whole.size = size
-        whole.finish(item)
-        self.close(key)
+        self.count_bytes(max(0, size - open_item.size))
+        open_item.size = size
+        open_item.finish(item)
+        self.close_item(key)
 
-    def whole_item(self, key: Hashable, item: Item) -> None:
+    def add_whole_item(self, key: Hashable, item: Item) -> None:
         """Announces and closes an item that arrives at once."""
-        self.add_item(key, item)
+        self.open_item(key, item)
         self.finish_item(key, item)
 
     def set_extra_fields(self, key: Hashable, extra: dict[str, Raw]) -> None:
         """Sets the unknown fields of an item that is streamed in parts (ITEM-5). They are sent when it is done."""
-        item = self._get(key, OpenItem)
+        item = self._get_open_item(key, OpenItem)
         if isinstance(item, OpenWholeItem):
             raise InvalidTransition(
                 f"the key {key!r} names an open {item.name}: set its unknown fields in the item itself"
             )
-        self.count(sum(map(len, extra.values())))
+        self.count_bytes(sum(map(len, extra.values())))
         item.extra = extra
 
-    def extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
+    def open_extension_item(self, key: Hashable, kind: str, members: dict[str, Any]) -> None:
         """Announces an extension item. Its type must be `slug:name` (B-3)."""
-        id = self._claim(_slug_of(kind), None)
+        id = self._claim_id(_slug_of(kind), None)
         body = {**members, "type": kind, "id": id, "status": ItemStatus.IN_PROGRESS}
-        self._add(key, OpenWholeItem(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
+        self._announce_item(key, OpenWholeItem(id, UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(body)))))
 
-    def extension_event(self, kind: str, members: dict[str, Any]) -> None:
+    def emit_extension_event(self, kind: str, members: dict[str, Any]) -> None:
         """Emits an extension event. Its type must be `slug:name` (B-3). It is numbered like any other event (STR-5)."""
         _slug_of(kind)
-        self.unknown_event(kind, members)
+        self.emit_unknown_event(kind, members)
 
-    def unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
+    def emit_unknown_event(self, kind: str, members: dict[str, Any], *, key: Hashable = None) -> None:
         """Emits an event of unknown type with our numbers (ITEM-5); `key` is the open item that it belongs to."""
         self._ensure_running()
-        number = self._next()
-        placed: dict[str, Any] = {**members, "type": kind, "sequence_number": number}
-        item = self._open.get(key)
+        number = self._take_number()
+        numbered_members: dict[str, Any] = {**members, "type": kind, "sequence_number": number}
+        item = self._open_items.get(key)
         if item is not None:
-            placed |= {"item_id": item.id, "output_index": item.index}
-        self._emit(UnknownEvent(kind=kind, raw=Raw(msgspec.json.encode(placed)), sequence_number=number))
+            numbered_members |= {"item_id": item.id, "output_index": item.index}
+        self._emit(UnknownEvent(kind=kind, raw=Raw(msgspec.json.encode(numbered_members)), sequence_number=number))
 
     # Ending
 
-    def end_part(self, key: Hashable, kind: PartKind | None = None, part: Hashable = None) -> None:
+    def end_part(self, key: Hashable, kind: PartKind | None = None, part_key: Hashable = None) -> None:
         """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3)."""
-        item = self._get(key, OpenItem)
-        open_part = item.current if kind is None else item.parts.get((kind, part))
+        item = self._get_open_item(key, OpenItem)
+        open_part = item.current_part if kind is None else item.parts.get((kind, part_key))
         if open_part is not None:
             self._close_part(item, open_part)
 
-    def close(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
+    def close_item(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
         """STR-4: closes an item and emits its final content."""
-        item = self._get(key, OpenItem)
+        item = self._get_open_item(key, OpenItem)
         ItemStatus.IN_PROGRESS.transition_to(status)
         if status is ItemStatus.FAILED and not item.may_fail:
             raise InvalidTransition(
@@ -379,70 +386,72 @@ class ResponseWriter:
             )
         for open_part in list(item.parts.values()):
             self._close_part(item, open_part)
-        self._close_call(item)
-        del self._open[key]
-        self._closed.add(key)
-        final = item.build(status)
-        self._output[item.index] = final
-        self._emit(ItemDone(sequence_number=self._next(), output_index=item.index, item=final))
+        self._emit_call_done(item)
+        del self._open_items[key]
+        self._closed_keys.add(key)
+        final_item = item.build(status)
+        self._output[item.index] = final_item
+        self._emit(ItemDone(sequence_number=self._take_number(), output_index=item.index, item=final_item))
 
     def complete(self, usage: Usage | None = None) -> None:
         """Ends the response as completed. Open items are completed."""
         self._ensure_running()
-        self._refuse_incomplete(len(self._output))
-        for key in list(self._open):
-            self.close(key)
-        self._end(ResponseStatus.COMPLETED, usage, completed_at=self._now())
+        self._refuse_incomplete_items(len(self._output))
+        for key in list(self._open_items):
+            self.close_item(key)
+        self._end_response(ResponseStatus.COMPLETED, usage, completed_at=self._now())
 
-    def incomplete(self, reason: str, usage: Usage | None = None) -> None:
+    def end_incomplete(self, reason: str, usage: Usage | None = None) -> None:
         """ITEM-3, REQ-3: ends the response as incomplete. Only its last item may be incomplete."""
         self._ensure_running()
-        last = len(self._output) - 1
-        self._refuse_incomplete(last)
-        for key, item in list(self._open.items()):
-            self.close(key, ItemStatus.INCOMPLETE if item.index == last else ItemStatus.COMPLETED)
-        self._end(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
+        last_index = len(self._output) - 1
+        self._refuse_incomplete_items(last_index)
+        for key, item in list(self._open_items.items()):
+            self.close_item(key, ItemStatus.INCOMPLETE if item.index == last_index else ItemStatus.COMPLETED)
+        self._end_response(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
         """ITEM-3, STR-8: every open item closes as incomplete, then `error`, then `response.failed`."""
         self._ensure_running()
-        for key in list(self._open):
-            self.close(key, ItemStatus.INCOMPLETE)
-        self._emit(ErrorEvent(sequence_number=self._next(), error=error_payload(error)))
-        self._end(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
+        for key in list(self._open_items):
+            self.close_item(key, ItemStatus.INCOMPLETE)
+        self._emit(ErrorEvent(sequence_number=self._take_number(), error=error_payload(error)))
+        self._end_response(ResponseStatus.FAILED, usage, error=Error(code=error.code, message=error.message))
 
     def end_as(self, response: Response) -> None:
         """Ends with the fields of a given response (for a replay). The output is what was written here."""
         self._ensure_running()
-        if self._open or response.status not in TERMINAL_EVENT_OF_STATUS:
-            problem = f"items are open: {self.open_keys}" if self._open else f"{response.status} has no terminal event"
+        if self._open_items or response.status not in TERMINAL_EVENT_OF_STATUS:
+            problem = (
+                f"items are open: {self.open_keys}" if self._open_items else f"{response.status} has no terminal event"
+            )
             raise InvalidTransition(f"the response cannot end as {response.id} did: {problem} (STR-7)")
         status = ResponseStatus(response.status)
         if status is not ResponseStatus.FAILED:
-            self._refuse_incomplete(len(self._output) - (status is ResponseStatus.INCOMPLETE))
+            self._refuse_incomplete_items(len(self._output) - (status is ResponseStatus.INCOMPLETE))
         elif response.error is not None:  # STR-8
             payload = ErrorPayload(
                 type="server_error", code=response.error.code, message=response.error.message, param=None
             )
-            self._emit(ErrorEvent(sequence_number=self._next(), error=payload))
+            self._emit(ErrorEvent(sequence_number=self._take_number(), error=payload))
         self._response = response
-        self._end(status, None)
+        self._end_response(status, None)
 
     # Private helpers
 
-    def _next(self) -> int:
-        number = self._number
-        self._number = number + 1
+    def _take_number(self) -> int:
+        number = self._next_number
+        self._next_number = number + 1
         return number
 
-    def _begin(self, status: ResponseStatus) -> None:
+    def _begin_response(self, status: ResponseStatus) -> None:
         if self._status is not None:
             raise InvalidTransition(f"the response has already started: it is {self._status.value}")
         self._status = status
         self._response = replace(self._response, status=status, output=[])
-        self._emit(ResponseCreated(sequence_number=self._next(), response=self._response))
+        self._emit(ResponseCreated(sequence_number=self._take_number(), response=self._response))
 
-    def _move(self, status: ResponseStatus) -> None:
+    def _set_status(self, status: ResponseStatus) -> None:
         assert self._status is not None
         self._status = self._status.transition_to(status)
         self._response = replace(self._response, status=status)
@@ -453,43 +462,44 @@ class ResponseWriter:
         if self._status is not ResponseStatus.IN_PROGRESS:
             raise InvalidTransition(f"the response is {self._status}: nothing can follow (STR-7)")
 
-    def _end(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> None:
-        self._move(status)
+    def _end_response(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> None:
+        self._set_status(status)
         if usage is not None:
             changes["usage"] = usage
         self._response = replace(self.response, **changes)
-        self._emit(TERMINAL_EVENT_OF_STATUS[status](sequence_number=self._next(), response=self._response))
+        self._emit(TERMINAL_EVENT_OF_STATUS[status](sequence_number=self._take_number(), response=self._response))
 
-    def _refuse_incomplete(self, end: int) -> None:
+    def _refuse_incomplete_items(self, end: int) -> None:
         for index, item in enumerate(self._output[:end]):
             if item is not None and status_of(item) == ItemStatus.INCOMPLETE:
                 raise InvalidTransition(
                     f"output[{index}] is incomplete: only the last item of a response that does not fail may be "
-                    "incomplete, and then the response must be incomplete; end it with incomplete() or fail() (ITEM-3)"
+                    "incomplete, and then the response must be incomplete; end it with end_incomplete() or fail() "
+                    "(ITEM-3)"
                 )
 
-    def _claim(self, prefix: str, preferred: str | None) -> str:
+    def _claim_id(self, prefix: str, preferred: str | None) -> str:
         """ITEM-6: ids are unique. An id that the upstream uses twice is replaced the second time."""
         id = preferred or self._new_id(prefix)
-        while id in self._ids:
+        while id in self._used_ids:
             id = self._new_id(prefix)
-        self._ids.add(id)
+        self._used_ids.add(id)
         return id
 
-    def _add(self, key: Hashable, item: OpenItem) -> None:
+    def _announce_item(self, key: Hashable, item: OpenItem) -> None:
         self._ensure_running()
-        if key in self._open or key in self._closed:
+        if key in self._open_items or key in self._closed_keys:
             raise InvalidTransition(f"the item {key!r} was announced before (ITEM-4)")
         if len(self._output) >= self.limits.max_items:
             raise OutputLimitExceeded(ITEMS_REASON)
         item.index = len(self._output)
         self._output.append(None)
-        self._open[key] = item
-        form = item.build(ItemStatus.IN_PROGRESS)
-        self._emit(ItemAdded(sequence_number=self._next(), output_index=item.index, item=form))
+        self._open_items[key] = item
+        announced_item = item.build(ItemStatus.IN_PROGRESS)
+        self._emit(ItemAdded(sequence_number=self._take_number(), output_index=item.index, item=announced_item))
 
-    def _get(self, key: Hashable, kind: type[_Open]) -> _Open:
-        item = self._open.get(key)
+    def _get_open_item(self, key: Hashable, kind: type[_OpenItemType]) -> _OpenItemType:
+        item = self._open_items.get(key)
         if isinstance(item, kind):
             return item
         if item is not None:
@@ -497,107 +507,127 @@ class ResponseWriter:
         else:
             actual = (
                 "an item that was closed already (ITEM-4)"
-                if key in self._closed
+                if key in self._closed_keys
                 else "no item: none was announced under it"
             )
         raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
 
-    def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        open_part = item.current if part is None else item.parts.get((kind, part))
+    def _get_or_open_part(self, item: OpenItem, kind: PartKind, part_key: Hashable) -> OpenPart:
+        open_part = item.current_part if part_key is None else item.parts.get((kind, part_key))
         if open_part is None or open_part.kind is not kind:
-            open_part = self._open_part(item, kind, part)
+            open_part = self._open_part(item, kind, part_key)
         return open_part
 
-    def _open_part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
-        place = item.parts_of_kind(kind)
-        self.count(PART_OVERHEAD)
-        if item.current is not None and part is None:
-            self._close_part(item, item.current)  # STR-3: without keys, one part ends where the next begins
-        open_part = OpenPart(kind, (kind, part), len(place))
-        place.append(None)
+    def _open_part(self, item: OpenItem, kind: PartKind, part_key: Hashable) -> OpenPart:
+        finished_parts = item.parts_of_kind(kind)
+        self.count_bytes(PART_OVERHEAD_BYTES)
+        if item.current_part is not None and part_key is None:
+            self._close_part(item, item.current_part)  # STR-3: without keys, one part ends where the next begins
+        open_part = OpenPart(kind, (kind, part_key), len(finished_parts))
+        finished_parts.append(None)
         item.parts[open_part.key] = open_part
-        if part is None:
-            item.current = open_part
-        added, empty = open_part.index, open_part.content()
+        if part_key is None:
+            item.current_part = open_part
+        index, empty_part = open_part.index, open_part.build()
         if kind is SummaryText:
             self._emit(
                 SummaryPartAdded(
-                    sequence_number=self._next(),
+                    sequence_number=self._take_number(),
                     item_id=item.id,
                     output_index=item.index,
-                    summary_index=added,
-                    part=empty,
+                    summary_index=index,
+                    part=empty_part,
                 )
             )
         else:
             self._emit(
                 ContentPartAdded(
-                    sequence_number=self._next(),
+                    sequence_number=self._take_number(),
                     item_id=item.id,
                     output_index=item.index,
-                    content_index=added,
-                    part=empty,
+                    content_index=index,
+                    part=empty_part,
                 )
             )
         return open_part
 
-    def _delta(self, key: Hashable, kind: PartKind, delta: str, part: Hashable) -> None:
-        item = self._open[key]
-        open_part = self._part(item, kind, part)
+    def _add_delta(self, key: Hashable, kind: PartKind, delta: str, part_key: Hashable) -> None:
+        item = self._open_items[key]
+        open_part = self._get_or_open_part(item, kind, part_key)
         if not delta:
             return
-        self.count(text_size(delta))
+        self.count_bytes(text_size(delta))
         open_part.pieces.append(delta)
-        number = self._next()
-        id, output, at = item.id, item.index, open_part.index
+        number = self._take_number()
+        item_id, output_index, part_index = item.id, item.index, open_part.index
         if kind is ReasoningText:
             self._emit(
-                ReasoningDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+                ReasoningDelta(
+                    sequence_number=number,
+                    item_id=item_id,
+                    output_index=output_index,
+                    content_index=part_index,
+                    delta=delta,
+                )
             )
         elif kind is Refusal:
             self._emit(
-                RefusalDelta(sequence_number=number, item_id=id, output_index=output, content_index=at, delta=delta)
+                RefusalDelta(
+                    sequence_number=number,
+                    item_id=item_id,
+                    output_index=output_index,
+                    content_index=part_index,
+                    delta=delta,
+                )
             )
         else:
             self._emit(
-                SummaryTextDelta(sequence_number=number, item_id=id, output_index=output, summary_index=at, delta=delta)
+                SummaryTextDelta(
+                    sequence_number=number,
+                    item_id=item_id,
+                    output_index=output_index,
+                    summary_index=part_index,
+                    delta=delta,
+                )
             )
 
     def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
         """STR-3: emits the done event of the content, then that of the part."""
         del item.parts[open_part.key]
-        if item.current is open_part:
-            item.current = None
-        final = open_part.content()
-        item.parts_of_kind(open_part.kind)[open_part.index] = final
-        where: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
-        match final:
+        if item.current_part is open_part:
+            item.current_part = None
+        final_part = open_part.build()
+        item.parts_of_kind(open_part.kind)[open_part.index] = final_part
+        position: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
+        match final_part:
             case SummaryText(text=text):
-                where["summary_index"] = open_part.index
-                self._emit(SummaryTextDone(sequence_number=self._next(), text=text, **where))
-                self._emit(SummaryPartDone(sequence_number=self._next(), part=final, **where))
+                position["summary_index"] = open_part.index
+                self._emit(SummaryTextDone(sequence_number=self._take_number(), text=text, **position))
+                self._emit(SummaryPartDone(sequence_number=self._take_number(), part=final_part, **position))
                 return
             case OutputText(text=text):
-                where["content_index"] = open_part.index
+                position["content_index"] = open_part.index
                 logprobs = list(open_part.logprobs)
-                self._emit(OutputTextDone(sequence_number=self._next(), text=text, logprobs=logprobs, **where))
+                self._emit(
+                    OutputTextDone(sequence_number=self._take_number(), text=text, logprobs=logprobs, **position)
+                )
             case Refusal(refusal=text):
-                where["content_index"] = open_part.index
-                self._emit(RefusalDone(sequence_number=self._next(), refusal=text, **where))
+                position["content_index"] = open_part.index
+                self._emit(RefusalDone(sequence_number=self._take_number(), refusal=text, **position))
             case ReasoningText(text=text):
-                where["content_index"] = open_part.index
-                self._emit(ReasoningDone(sequence_number=self._next(), text=text, **where))
+                position["content_index"] = open_part.index
+                self._emit(ReasoningDone(sequence_number=self._take_number(), text=text, **position))
             case _ as never:
                 assert_never(never)
-        self._emit(ContentPartDone(sequence_number=self._next(), part=final, **where))
+        self._emit(ContentPartDone(sequence_number=self._take_number(), part=final_part, **position))
 
-    def _close_call(self, item: OpenItem) -> None:
+    def _emit_call_done(self, item: OpenItem) -> None:
         """STR-9: emits the complete arguments."""
         match item:
             case OpenCustomCall():
                 self._emit(
                     CustomInputDone(
-                        sequence_number=self._next(),
+                        sequence_number=self._take_number(),
                         item_id=item.id,
                         output_index=item.index,
                         input="".join(item.pieces),
@@ -606,7 +636,7 @@ class ResponseWriter:
             case OpenFunctionCall():
                 self._emit(
                     ArgumentsDone(
-                        sequence_number=self._next(),
+                        sequence_number=self._take_number(),
                         item_id=item.id,
                         output_index=item.index,
                         arguments="".join(item.pieces),

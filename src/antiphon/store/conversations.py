@@ -76,7 +76,7 @@ class ConversationStore(Protocol):
 
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool: ...
 
-    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
-        """Deletes at most `step` conversations of all owners whose items and metadata have not changed since `before`
-        (seconds since 1970), oldest change first. Returns how many were deleted."""
+    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
+        """Deletes at most `batch_size` conversations of all owners whose items and metadata have not changed since
+        `before` (seconds since 1970), oldest change first. Returns how many were deleted."""
         ...

@@ -9,28 +9,30 @@ from msgspec import Struct
 
 
 class EventBatch(Struct, frozen=True, kw_only=True):
-    """Consecutive events; `first` is the number of the first."""
+    """Consecutive events; `first_number` is the number of the first."""
 
-    first: int
+    first_number: int
     sizes: bytes  # decimal, a space after each, so that batches can be concatenated
     content: bytes
 
 
-def pack_events(first: int, events: Sequence[bytes]) -> EventBatch:
-    return EventBatch(first=first, sizes=b"".join([b"%d " % len(event) for event in events]), content=b"".join(events))
+def pack_events(first_number: int, events: Sequence[bytes]) -> EventBatch:
+    return EventBatch(
+        first_number=first_number, sizes=b"".join([b"%d " % len(event) for event in events]), content=b"".join(events)
+    )
 
 
 def unpack_events_after(after: int, batch: EventBatch) -> list[bytes]:
     """Returns the events whose number is greater than `after`."""
-    return list(islice(_split_events(batch), max(0, after + 1 - batch.first), None))
+    return list(islice(_split_events(batch), max(0, after + 1 - batch.first_number), None))
 
 
-def events_to_append(first: int, events: Sequence[bytes], next_event: int) -> Sequence[bytes]:
-    """Returns the events that are not stored yet. `first` is the number of the first event given, `next_event` of the
-    first that is not stored."""
-    if first > next_event:
-        raise ValueError(f"gap in the events: expected number {next_event}, got number {first}")
-    return events[next_event - first :]
+def events_to_append(first_number: int, events: Sequence[bytes], next_event: int) -> Sequence[bytes]:
+    """Returns the events that are not stored yet. `first_number` is the number of the first event given, `next_event`
+    of the first that is not stored."""
+    if first_number > next_event:
+        raise ValueError(f"gap in the events: expected number {next_event}, got number {first_number}")
+    return events[next_event - first_number :]
 
 
 def _split_events(batch: EventBatch) -> Iterator[bytes]:

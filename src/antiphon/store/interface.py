@@ -84,10 +84,10 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
         read."""
         ...
 
-    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
-        """Deletes at most `step` of the oldest responses of all owners: those created before `before` (seconds since
-        1970), or those beyond the newest `keep`. A response that another one continues is not deleted, so that a chain
-        expires as a whole; nor is an unfinished one. Returns how many were deleted; call again until it is 0."""
+    async def prune(self, *, before: int | None, keep: int | None, batch_size: int = 100) -> int:
+        """Deletes at most `batch_size` of the oldest responses of all owners: those created before `before` (seconds
+        since 1970), or those beyond the newest `keep`. A response that another one continues is not deleted, so that a
+        chain expires as a whole; nor is an unfinished one. Returns how many were deleted; call again until it is 0."""
         ...
 
     async def stats(self) -> StoreStats: ...

@@ -70,20 +70,20 @@ def _find_location(config: StoreConfig, environ: Mapping[str, str]) -> Path | st
         return None
     if config.url is None:
         return default_path(environ)
-    scheme, _, rest = config.url.partition("://")
+    scheme, _, url_path = config.url.partition("://")
     match scheme:
         case "sqlite":
-            return _sqlite_path(rest)
+            return _sqlite_path(url_path)
         case "postgresql" | "postgres":
             return config.url
         case _:
-            problem = f"begins with {scheme}://" if rest and SCHEME.fullmatch(scheme) else "is not a supported URL"
+            problem = f"begins with {scheme}://" if url_path and SCHEME.fullmatch(scheme) else "is not a supported URL"
             raise ConfigError(f"[store] url {problem}; expected {EXPECTED_URL}")
 
 
-def _sqlite_path(rest: str) -> Path:
-    path = unquote(rest[1:])
-    if not rest.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(rest):
+def _sqlite_path(url_path: str) -> Path:
+    path = unquote(url_path[1:])
+    if not url_path.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(url_path):
         raise ConfigError(f"[store] url begins with sqlite:// but has no valid path; expected {EXPECTED_URL}")
     return Path(path)
 

@@ -67,10 +67,10 @@ class WorkStore(Protocol):
         that is missing was claimed by another runner, has ended, or was deleted."""
         ...
 
-    async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
-        """Saves the events from number `first` on, and the status of the response, in one transaction. The head of its
-        record does not change. Returns whether this runner still held the work; if not, nothing was saved. Events that
-        are already stored are skipped, so a call can be repeated safely. A gap is a `ValueError`."""
+    async def append(self, runner: str, id: str, first_number: int, events: Sequence[bytes], status: str) -> bool:
+        """Saves the events from number `first_number` on, and the status of the response, in one transaction. The head
+        of its record does not change. Returns whether this runner still held the work; if not, nothing was saved.
+        Events that are already stored are skipped, so a call can be repeated safely. A gap is a `ValueError`."""
         ...
 
     async def finish(
@@ -79,7 +79,7 @@ class WorkStore(Protocol):
         record: ResponseRecord,
         item_ids: Sequence[str],
         call_ids: Sequence[str],
-        first: int,
+        first_number: int,
         events: Sequence[bytes],
         *,
         addition: ConversationAddition | None = None,

@@ -135,9 +135,9 @@ class Trace:
         if self._is_open:
             merged_headers = _join_headers(headers)
             self._secrets += keys_in_headers(merged_headers)
-            raw = self._make_raw_data("client_request", body)
+            raw_body = self._make_raw_data("client_request", body)
             self._entries.append(
-                ClientRequest(at=self._elapsed(), method=method, path=path, headers=merged_headers, body=raw)
+                ClientRequest(at=self._elapsed(), method=method, path=path, headers=merged_headers, body=raw_body)
             )
             self._has_request = True
 
@@ -156,9 +156,9 @@ class Trace:
     def record_upstream_request(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> None:
         if self._is_open:
             self._secrets += keys_in_headers(headers)
-            raw = self._make_raw_data("upstream_request", body)
+            raw_body = self._make_raw_data("upstream_request", body)
             self._entries.append(
-                UpstreamRequest(at=self._elapsed(), method=method, url=url, headers=dict(headers), body=raw)
+                UpstreamRequest(at=self._elapsed(), method=method, url=url, headers=dict(headers), body=raw_body)
             )
 
     def record_upstream_head(self, status: int, headers: Mapping[str, str]) -> None:
@@ -211,8 +211,8 @@ class Trace:
         return RawData(data if self._reserve_bytes(kind, len(data)) else b"")
 
     def _reserve_bytes(self, kind: str, length: int) -> bool:
-        """Counts the bytes of data, as stored or as omitted. Returns whether the data fits. Once data of a kind was omitted,
-        all later data of that kind is omitted too, so that pieces have no gaps."""
+        """Counts the bytes of data, as stored or as omitted. Returns whether the data fits. Once data of a kind was
+        omitted, all later data of that kind is omitted too, so that pieces have no gaps."""
         if kind in self._omitted_bytes or self._size + length + RECORD_OVERHEAD_BYTES > MAX_TRACE_BYTES:
             self._omitted_bytes[kind] = self._omitted_bytes.get(kind, 0) + length
             return False
@@ -257,22 +257,22 @@ class _FileWriter:
             self._folder, now=self._last_sweep_time, max_bytes=self._max_bytes, max_seconds=self._max_seconds
         )
 
-    def _try_action(self, action: str, work: Callable[[], None]) -> bool:
+    def _try_action(self, description: str, action: Callable[[], None]) -> bool:
         try:
-            work()
+            action()
         except Exception as error:  # the next trace may succeed
-            if action not in self._failing_actions:
-                self._failing_actions.add(action)
+            if description not in self._failing_actions:
+                self._failing_actions.add(description)
                 logger.warning(
                     "traces cannot be %s %s: %s; requests are not affected",
-                    action,
+                    description,
                     self._folder,
                     _safe_message(error),
                 )
             return False
-        if action in self._failing_actions:
-            self._failing_actions.remove(action)
-            logger.info("traces are %s %s again", action, self._folder)
+        if description in self._failing_actions:
+            self._failing_actions.remove(description)
+            logger.info("traces are %s %s again", description, self._folder)
         return True
 
 

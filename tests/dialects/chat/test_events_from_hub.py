@@ -225,8 +225,8 @@ def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str
 
 def test_text_is_sent_in_pieces_between_role_and_finish_reason() -> None:
     life = Life()
-    life.text(1, "Hello")
-    life.text(1, " “you”\n")
+    life.add_text(1, "Hello")
+    life.add_text(1, " “you”\n")
     life.complete()
     stream = life.stream()
     assert stream.deltas == [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " “you”\n"}, {}]
@@ -243,11 +243,11 @@ def test_text_is_sent_in_pieces_between_role_and_finish_reason() -> None:
 def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
     """STR-9, API-6: the official SDK reads the arguments of a call as soon as another starts."""
     life = Life()
-    life.call("a", name="look", call_id="c_a")
-    life.call("b", name="look", call_id="c_b", namespace="files")
-    life.arguments("b", '{"x"')
-    life.arguments("a", "{}")
-    life.arguments("b", ":1}")
+    life.open_call("a", name="look", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b", namespace="files")
+    life.add_arguments("b", '{"x"')
+    life.add_arguments("a", "{}")
+    life.add_arguments("b", ":1}")
     life.complete()
     stream = life.stream()
     assert [delta["tool_calls"] for delta in stream.deltas if "tool_calls" in delta] == [
@@ -262,9 +262,9 @@ def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
 
 def custom_life() -> Life:
     life = Life()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", '*** "Begin')
-    life.custom_input("a", "\n")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", '*** "Begin')
+    life.add_custom_input("a", "\n")
     life.complete()
     return life
 
@@ -286,9 +286,9 @@ def test_custom_call_is_sent_as_a_function_otherwise() -> None:
 
 def test_truncated_custom_call_is_truncated_json() -> None:
     life = Life()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", "half")
-    life.incomplete("max_output_tokens")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", "half")
+    life.end_incomplete("max_output_tokens")
     stream = life.stream(Request(model="m"))
     pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert "".join(piece["function"]["arguments"] for piece in pieces) == '{"input":"half'
@@ -298,14 +298,14 @@ def test_truncated_custom_call_is_truncated_json() -> None:
 def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None:
     """E-3, RSN-1."""
     life = Life()
-    life.summary("r", "one", part=0)
-    life.summary("r", " more", part=0)
-    life.summary("r", "two", part=1)
-    life.close("r")
-    life.reasoning("s", "three")
-    life.reasoning("s", "four")
-    life.encrypted_content("s", "sealed")
-    life.text("m", "answer")
+    life.add_summary("r", "one", part_key=0)
+    life.add_summary("r", " more", part_key=0)
+    life.add_summary("r", "two", part_key=1)
+    life.close_item("r")
+    life.add_reasoning("s", "three")
+    life.add_reasoning("s", "four")
+    life.set_encrypted_content("s", "sealed")
+    life.add_text("m", "answer")
     life.complete()
     stream = life.stream()
     pieces = [delta["reasoning_content"] for delta in stream.deltas if "reasoning_content" in delta]
@@ -319,10 +319,10 @@ def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None
 def test_refusals_and_citations_are_sent() -> None:
     """STR-11."""
     life = Life()
-    life.text(1, "see")
-    life.annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="t"))
-    life.annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation","file_id":"f"}')))
-    life.refusal(1, "no")
+    life.add_text(1, "see")
+    life.add_annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="t"))
+    life.add_annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation","file_id":"f"}')))
+    life.add_refusal(1, "no")
     life.complete()
     deltas = life.stream().deltas
     assert deltas[2] == {"refusal": "no"}
@@ -338,7 +338,7 @@ def test_refusals_and_citations_are_sent() -> None:
 def test_log_probabilities_are_sent_with_their_delta() -> None:
     """STR-12."""
     life = Life()
-    life.text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
+    life.add_text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
     life.complete()
     assert life.stream().chunks[1]["choices"][0]["logprobs"] == {
         "content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}],
@@ -359,7 +359,7 @@ def test_log_probabilities_are_sent_with_their_delta() -> None:
 def test_finish_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, loss_paths: list[str]) -> None:
     """REQ-3."""
     life = Life()
-    life.incomplete(reason)
+    life.end_incomplete(reason)
     stream = life.stream()
     assert stream.chunks[-1]["choices"][0]["finish_reason"] == wanted
     assert stream.loss_paths == loss_paths
@@ -373,7 +373,7 @@ def test_usage_is_the_last_chunk_if_requested(options: bytes, is_requested: bool
     """REQ-4."""
     request = Request(model="m", extra={"chat:stream_options": Raw(options)})
     life = Life()
-    life.update(service_tier="flex")
+    life.update_response(service_tier="flex")
     life.complete(USAGE)
     last = life.stream(request).chunks[-1]
     assert (last["choices"] == []) == is_requested
@@ -403,7 +403,7 @@ def test_missing_usage_is_not_invented() -> None:
 def test_failure_is_an_error_object_before_the_end() -> None:
     """STR-8."""
     life = Life()
-    life.text(1, "half")
+    life.add_text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
     stream = life.stream()
     assert stream.chunks[-1] == {
@@ -425,7 +425,7 @@ def test_failure_without_an_error_event_is_sent() -> None:
 
 def test_truncated_stream_ends_once_with_an_error() -> None:
     life = Life()
-    life.text(1, "half")
+    life.add_text(1, "half")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
         from_hub.feed(event)
@@ -439,18 +439,20 @@ def test_items_without_deltas_are_sent_at_their_end() -> None:
     done = ItemStatus.COMPLETED
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     life = Life()
-    life.whole_item(
+    life.add_whole_item(
         "m",
         Message(
             id="m", status=done, role="assistant", content=[Text(text="a"), InputText(text="b"), Refusal(refusal="no")]
         ),
     )
-    life.whole_item("u", Message(id="u", status=done, role="user", content=[]))
-    life.whole_item("e", Message(id="e", status=done, role="assistant", content=[chart]))
-    life.whole_item("f", FunctionCall(id="f", status=done, call_id="c", name="look", arguments="{}"))
-    life.whole_item("w", WebSearchCall(id="w", status="completed"))
-    life.whole_item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
-    life.whole_item("n", Reasoning(id="n", summary=[]))
+    life.add_whole_item("u", Message(id="u", status=done, role="user", content=[]))
+    life.add_whole_item("e", Message(id="e", status=done, role="assistant", content=[chart]))
+    life.add_whole_item("f", FunctionCall(id="f", status=done, call_id="c", name="look", arguments="{}"))
+    life.add_whole_item("w", WebSearchCall(id="w", status="completed"))
+    life.add_whole_item(
+        "r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart])
+    )
+    life.add_whole_item("n", Reasoning(id="n", summary=[]))
     life.complete()
     stream = life.stream()
     assert stream.deltas[1:-1] == [
@@ -467,11 +469,11 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
     life = Life()
-    life.extension_event("acme:progress", {"percent": 50})
-    life.whole_item(
+    life.emit_extension_event("acme:progress", {"percent": 50})
+    life.add_whole_item(
         "m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary")
     )
-    life.update(extra={"acme": Raw(b'"x"')})
+    life.update_response(extra={"acme": Raw(b'"x"')})
     life.complete()
     stream = life.stream()
     assert stream.deltas[1] == {"content": "a"}
@@ -482,6 +484,6 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
 @given(st.text(max_size=5))
 def test_delta_is_valid_json_for_any_text(text: str) -> None:
     life = Life()
-    life.text(1, "x" + text)
+    life.add_text(1, "x" + text)
     life.complete()
     assert life.stream().deltas[1] == {"content": "x" + text}

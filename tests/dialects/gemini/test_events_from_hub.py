@@ -196,9 +196,9 @@ def object_of(text: str) -> dict[str, Any] | None:
 def test_text_is_sent_in_pieces_and_the_end_has_reason_and_usage() -> None:
     """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
     life = RecordingWriter()
-    life.text(1, "Hello")
-    life.text(1, "")
-    life.text(1, " “you”\n")
+    life.add_text(1, "Hello")
+    life.add_text(1, "")
+    life.add_text(1, " “you”\n")
     life.complete(USAGE)
     assert life.client_stream().answers == [
         {"candidates": [{"content": {"parts": [{"text": "Hello"}], "role": "model"}, "index": 0}], **HEAD},
@@ -221,12 +221,12 @@ def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
     """STR-9: two calls of one name stay separate, also with interleaved pieces; a call and a text in one answer both
     arrive."""
     life = RecordingWriter()
-    life.text("t", "Let me see.")
-    life.call("a", name="look", call_id="c_a")
-    life.call("b", name="look", call_id="c_b")
-    life.arguments("b", '{"x"')
-    life.arguments("a", '{"y":\n2}')
-    life.arguments("b", ":1}")
+    life.add_text("t", "Let me see.")
+    life.open_call("a", name="look", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b")
+    life.add_arguments("b", '{"x"')
+    life.add_arguments("a", '{"y":\n2}')
+    life.add_arguments("b", ":1}")
     life.complete()
     told = life.client_stream()
     assert told.parts == [
@@ -240,7 +240,7 @@ def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
 
 def test_call_without_arguments_has_an_empty_object() -> None:
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
+    life.open_call("a", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
 
@@ -249,8 +249,8 @@ def test_tool_keeps_its_client_name_and_namespaces_are_flattened() -> None:
     """Names with dots and colons are valid in this API, though not on every upstream."""
     request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
     life = RecordingWriter(request)
-    life.call("a", name="files.read:v2", call_id="c_a")
-    life.call("b", name="look", call_id="c_b", namespace="files")
+    life.open_call("a", name="files.read:v2", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b", namespace="files")
     life.complete()
     names = [part["functionCall"]["name"] for part in life.client_stream(request).parts if "functionCall" in part]
     assert names == ["files.read:v2", "files__look"]
@@ -258,8 +258,8 @@ def test_tool_keeps_its_client_name_and_namespaces_are_flattened() -> None:
 
 def test_custom_call_is_sent_as_a_function_of_one_string() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", '*** "Begin\n')
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", '*** "Begin\n')
     life.complete()
     assert life.client_stream().parts[0] == {
         "functionCall": {"id": "c_a", "name": "patch", "args": json.loads(wrap_input('*** "Begin\n'))}
@@ -269,8 +269,8 @@ def test_custom_call_is_sent_as_a_function_of_one_string() -> None:
 def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
     """A call is never lost because of its form."""
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
-    life.arguments("a", "[1]")
+    life.open_call("a", name="look", call_id="c_a")
+    life.add_arguments("a", "[1]")
     life.complete()
     told = life.client_stream()
     assert told.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
@@ -281,10 +281,10 @@ def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
 def test_truncated_call_is_not_delivered(arguments: str) -> None:
     """REQ-3: an answer cut by length is never sent as completed."""
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
+    life.open_call("a", name="look", call_id="c_a")
     if arguments:
-        life.arguments("a", arguments)
-    life.incomplete("max_output_tokens")
+        life.add_arguments("a", arguments)
+    life.end_incomplete("max_output_tokens")
     told = life.client_stream()
     assert told.parts == [{"text": ""}]
     assert told.end == "MAX_TOKENS"
@@ -293,27 +293,27 @@ def test_truncated_call_is_not_delivered(arguments: str) -> None:
 
 def test_truncated_custom_call_is_not_delivered() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", "half")
-    life.incomplete("max_output_tokens")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", "half")
+    life.end_incomplete("max_output_tokens")
     assert life.client_stream().parts == [{"text": ""}]
 
 
 def thinking(*, sealed: str = "") -> RecordingWriter:
     life = RecordingWriter()
-    life.summary("r", "First", part=0)
-    life.summary("r", "Second", part=1)
-    life.reasoning("r", "deep")
+    life.add_summary("r", "First", part_key=0)
+    life.add_summary("r", "Second", part_key=1)
+    life.add_reasoning("r", "deep")
     if sealed:
-        life.encrypted_content("r", sealed)
-    life.close("r")
+        life.set_encrypted_content("r", sealed)
+    life.close_item("r")
     return life
 
 
 def test_thoughts_are_sent_only_on_request() -> None:
     """RSN-1: like the API; each part of a summary is a paragraph."""
     life = thinking()
-    life.text("t", "Done")
+    life.add_text("t", "Done")
     life.complete()
     assert life.client_stream().parts == [
         {"text": "First", "thought": True},
@@ -348,9 +348,9 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
 def test_trailing_signature_is_on_the_last_part() -> None:
     """RSN-2: servers of this API sign a text at its end."""
     life = RecordingWriter()
-    life.text("t", "Done")
-    life.close("t")
-    life.encrypted_content("r", "seal")
+    life.add_text("t", "Done")
+    life.close_item("t")
+    life.set_encrypted_content("r", "seal")
     life.complete()
     assert life.client_stream().parts == [{"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}]
 
@@ -359,11 +359,11 @@ def test_consecutive_signatures_are_all_sent() -> None:
     """RSN-2: redacted blocks in a row are each kept."""
     life = RecordingWriter()
     for number in (1, 2):
-        life.encrypted_content(number, f"seal {number}")
-        life.close(number)
-    life.reasoning(3, "hm")
-    life.close(3)
-    life.call("c", name="look", call_id="c_a")
+        life.set_encrypted_content(number, f"seal {number}")
+        life.close_item(number)
+    life.add_reasoning(3, "hm")
+    life.close_item(3)
+    life.open_call("c", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts == [
         {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
@@ -376,7 +376,7 @@ def test_consecutive_signatures_are_all_sent() -> None:
 
 def test_refusal_is_text_with_finish_reason_safety() -> None:
     life = RecordingWriter()
-    life.refusal("t", "I will not")
+    life.add_refusal("t", "I will not")
     life.complete()
     assert life.client_stream().parts[0] == {"text": "I will not"}
     assert life.client_stream().end == "SAFETY"
@@ -395,8 +395,8 @@ def test_refusal_is_text_with_finish_reason_safety() -> None:
 def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told: str) -> None:
     """REQ-3."""
     life = RecordingWriter()
-    life.text("t", "So")
-    life.incomplete(reason)
+    life.add_text("t", "So")
+    life.end_incomplete(reason)
     assert life.client_stream().end == told
     assert life.client_stream().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
 
@@ -405,8 +405,8 @@ def test_log_probabilities_are_sent_with_the_text() -> None:
     """STR-12."""
     top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
     life = RecordingWriter()
-    life.text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
-    life.text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
+    life.add_text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
+    life.add_text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
     found = [answer["candidates"][0].get("logprobsResult") for answer in life.client_stream().answers]
     assert found[:2] == [
@@ -421,11 +421,11 @@ def test_log_probabilities_are_sent_with_the_text() -> None:
 def test_citations_are_sent_at_the_end_with_byte_offsets() -> None:
     """STR-11."""
     life = RecordingWriter()
-    life.refusal("r", "né")
-    life.close("r")
-    life.text("t", "é is a letter")
-    life.annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
-    life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.add_refusal("r", "né")
+    life.close_item("r")
+    life.add_text("t", "é is a letter")
+    life.add_annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
+    life.add_annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.complete()
     told = life.client_stream()
     assert told.answers[-1]["candidates"][0]["citationMetadata"] == {
@@ -438,10 +438,10 @@ def test_native_parts_are_sent_unchanged() -> None:
     """ITEM-5: with the pending signature, if there is one."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
     life = RecordingWriter()
-    life.whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
-    life.encrypted_content("r", "seal")
-    life.close("r")
-    life.whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.add_whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
+    life.set_encrypted_content("r", "seal")
+    life.close_item("r")
+    life.add_whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
     life.complete()
     told = life.client_stream()
     assert told.parts[:2] == [
@@ -454,14 +454,16 @@ def test_native_parts_are_sent_unchanged() -> None:
 def test_unsupported_content_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
     life = RecordingWriter()
-    life.whole_item("w", WebSearchCall(id="ws_1", status="completed"))
-    life.extension_event("acme:progress", {"percent": 50})
-    life.message("m", phase="commentary")
-    life.text("m", "hm")
+    life.add_whole_item("w", WebSearchCall(id="ws_1", status="completed"))
+    life.emit_extension_event("acme:progress", {"percent": 50})
+    life.open_message("m", phase="commentary")
+    life.add_text("m", "hm")
     life.set_extra_fields("m", {"acme": Raw(b"1")})
-    life.close("m")
-    life.whole_item("u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")]))
-    life.update(extra={"acme": Raw(b"1")})
+    life.close_item("m")
+    life.add_whole_item(
+        "u", Message(id="m_u", status=ItemStatus.COMPLETED, role="user", content=[InputText(text="hi")])
+    )
+    life.update_response(extra={"acme": Raw(b"1")})
     life.complete()
     assert life.client_stream().lost == [
         "output[0]",
@@ -477,7 +479,7 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
     life = RecordingWriter()
-    life.whole_item(
+    life.add_whole_item(
         "m",
         Message(
             id="m_1",
@@ -491,7 +493,7 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
             ],
         ),
     )
-    life.whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
+    life.add_whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
     life.complete()
     told = life.client_stream()
     assert told.parts == [{"text": "abc"}, {"text": ""}]
@@ -504,7 +506,7 @@ def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
     life = RecordingWriter()
-    life.whole_item(
+    life.add_whole_item(
         "r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal")
     )
     life.complete()
@@ -531,8 +533,8 @@ def test_text_run_is_encoded_like_its_events() -> None:
 def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
     """RSN-2."""
     life = RecordingWriter()
-    life.encrypted_content("r", "seal")
-    life.close("r")
+    life.set_encrypted_content("r", "seal")
+    life.close_item("r")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
         from_hub.feed(event)
@@ -547,7 +549,7 @@ def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
 def test_failure_is_one_error_in_the_stream() -> None:
     """STR-8: in this API's shape, which its SDK raises; `response.failed` after it adds nothing."""
     life = RecordingWriter()
-    life.text("t", "He")
+    life.add_text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
     told = life.client_stream()
     assert [type(event) for event in life.collector.events[-2:]] == [ErrorEvent, ResponseFailed]
@@ -558,7 +560,7 @@ def test_failure_is_one_error_in_the_stream() -> None:
 
 def test_failed_response_without_error_event_sends_an_error() -> None:
     life = RecordingWriter()
-    life.text("t", "He")
+    life.add_text("t", "He")
     failed = msgspec.structs.replace(
         fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
     )
@@ -578,7 +580,7 @@ def test_truncated_stream_ends_once_with_an_error(array: bool) -> None:
 
 def test_missing_model_name_is_sent_as_empty() -> None:
     life = RecordingWriter(Request())
-    life.text("t", "x")
+    life.add_text("t", "x")
     life.complete()
     assert life.client_stream(Request()).answers[0] == {
         "candidates": [{"content": {"parts": [{"text": "x"}], "role": "model"}, "index": 0}],

@@ -56,16 +56,16 @@ def has_seal_between_texts(response: Response) -> bool:
 
 def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
     life = RecordingWriter()
-    life.reasoning("r", "h")
-    life.reasoning("r", "m")
-    life.encrypted_content("r", "seal")
-    life.close("r")
-    life.text("t", "Hel")
-    life.text("t", "lo")
-    life.close("t")
-    life.call("c", name="look", call_id="c_a")
-    life.close("c")
-    life.text("u", "!")
+    life.add_reasoning("r", "h")
+    life.add_reasoning("r", "m")
+    life.set_encrypted_content("r", "seal")
+    life.close_item("r")
+    life.add_text("t", "Hel")
+    life.add_text("t", "lo")
+    life.close_item("t")
+    life.open_call("c", name="look", call_id="c_a")
+    life.close_item("c")
+    life.add_text("u", "!")
     life.complete(USAGE)
     body, losses = response_from_hub(fold(life.collector.events), REQUEST)
     assert list(losses) == []
@@ -100,9 +100,9 @@ def test_thought_after_a_signed_thought_is_a_new_part() -> None:
     """RSN-2: a signature closes its thought."""
     life = RecordingWriter()
     for number in (1, 2):
-        life.encrypted_content(number, f"seal {number}")
-        life.close(number)
-    life.reasoning(3, "hm")
+        life.set_encrypted_content(number, f"seal {number}")
+        life.close_item(number)
+    life.add_reasoning(3, "hm")
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [
         {"text": "", "thought": True, "thoughtSignature": signed("seal 1")},
@@ -119,9 +119,9 @@ def test_empty_answer_has_an_empty_part() -> None:
 
 def test_trailing_signature_keeps_its_part() -> None:
     life = RecordingWriter()
-    life.text("t", "Done")
-    life.close("t")
-    life.encrypted_content("r", "seal")
+    life.add_text("t", "Done")
+    life.close_item("t")
+    life.set_encrypted_content("r", "seal")
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [
         {"text": "Done"},
@@ -132,10 +132,10 @@ def test_trailing_signature_keeps_its_part() -> None:
 def test_native_parts_keep_their_place_between_texts() -> None:
     own = UnknownItem(kind="gemini:toolCall", raw=Raw(b'{"type":"gemini:toolCall","toolCall":{"id":"1"}}'))
     life = RecordingWriter()
-    life.text("a", "x")
-    life.close("a")
-    life.whole_item("b", own)
-    life.text("c", "y")
+    life.add_text("a", "x")
+    life.close_item("a")
+    life.add_whole_item("b", own)
+    life.add_text("c", "y")
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": "x"}, {"toolCall": {"id": "1"}}, {"text": "y"}]
 
@@ -144,7 +144,7 @@ def test_log_probabilities_are_joined() -> None:
     """STR-12."""
     life = RecordingWriter()
     for token in ("a", "b"):
-        life.text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
+        life.add_text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
     found = candidate_of(life)["logprobsResult"]
     assert [token["token"] for token in found["chosenCandidates"]] == ["a", "b"]

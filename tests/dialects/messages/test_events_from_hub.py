@@ -196,8 +196,8 @@ def said_in(output: list[Item]) -> list[tuple[str, ...]]:
 
 def test_text_is_sent_in_pieces_in_one_block() -> None:
     life = RecordingWriter()
-    life.text(1, "Hello")
-    life.text(1, " “you”\n")
+    life.add_text(1, "Hello")
+    life.add_text(1, " “you”\n")
     life.complete(USAGE)
     assert life.client_stream().events == [
         {
@@ -262,13 +262,13 @@ def test_cached_tokens_are_counted_once() -> None:
 def test_interleaved_calls_are_sent_one_after_the_other() -> None:
     """STR-9: the known bug of peers is that blocks overlap, or that two calls share an index."""
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
-    life.call("b", name="look", call_id="c_b", namespace="files")
-    life.arguments("b", '{"x"')
-    life.arguments("a", '{"y":')
-    life.arguments("b", ":1}")
-    life.arguments("a", "2}")
-    life.text("m", "and more")
+    life.open_call("a", name="look", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b", namespace="files")
+    life.add_arguments("b", '{"x"')
+    life.add_arguments("a", '{"y":')
+    life.add_arguments("b", ":1}")
+    life.add_arguments("a", "2}")
+    life.add_text("m", "and more")
     life.complete()
     message = life.client_stream().message
     assert message["content"] == [
@@ -282,9 +282,9 @@ def test_interleaved_calls_are_sent_one_after_the_other() -> None:
 def test_text_and_call_in_one_turn_are_two_blocks_with_stop_reason_tool_use() -> None:
     """E-3: a call lost when text and call share a turn is a known bug of peers."""
     life = RecordingWriter()
-    life.text("m", "I look.")
-    life.call("a", name="look", call_id="c_a")
-    life.arguments("a", "{}")
+    life.add_text("m", "I look.")
+    life.open_call("a", name="look", call_id="c_a")
+    life.add_arguments("a", "{}")
     life.complete()
     message = life.client_stream().message
     assert [block["type"] for block in message["content"]] == ["text", "tool_use"]
@@ -294,9 +294,9 @@ def test_text_and_call_in_one_turn_are_two_blocks_with_stop_reason_tool_use() ->
 def test_arguments_without_deltas_are_sent_at_the_end() -> None:
     """Arguments only in `.done` are a known bug of peers, and so is a call without any."""
     life = RecordingWriter()
-    life.whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
-    life.whole_item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
-    life.whole_item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
+    life.add_whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
+    life.add_whole_item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
+    life.add_whole_item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
     life.complete()
     told = life.client_stream()
     assert [block["input"] for block in told.message["content"]] == [{"a": 1}, {}, {"input": 'a"b'}]
@@ -305,19 +305,19 @@ def test_arguments_without_deltas_are_sent_at_the_end() -> None:
 
 def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
     life = RecordingWriter()
-    life.call("a", name="look", call_id="c_a")
-    life.arguments("a", '{"x": 1}}')
-    life.call("b", name="look", call_id="c_b")
-    life.arguments("b", "[1]")
+    life.open_call("a", name="look", call_id="c_a")
+    life.add_arguments("a", '{"x": 1}}')
+    life.open_call("b", name="look", call_id="c_b")
+    life.add_arguments("b", "[1]")
     life.complete()
     assert life.client_stream().lost == ["output[0].arguments", "output[1].arguments"]
 
 
 def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", '*** "Begin')
-    life.custom_input("a", "\n")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", '*** "Begin')
+    life.add_custom_input("a", "\n")
     life.complete()
     told = life.client_stream()
     assert told.message["content"] == [
@@ -327,9 +327,9 @@ def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
 
 def test_truncated_custom_call_is_truncated_json() -> None:
     life = RecordingWriter()
-    life.custom_call("a", name="patch", call_id="c_a")
-    life.custom_input("a", "half")
-    life.incomplete("max_output_tokens")
+    life.open_custom_call("a", name="patch", call_id="c_a")
+    life.add_custom_input("a", "half")
+    life.end_incomplete("max_output_tokens")
     told = life.client_stream()
     pieces = [event["delta"]["partial_json"] for event in told.of_type("content_block_delta")]
     assert "".join(pieces) == '{"input":"half'
@@ -339,11 +339,11 @@ def test_truncated_custom_call_is_truncated_json() -> None:
 def test_thinking_has_its_signature_before_its_end() -> None:
     """RSN-1, RSN-2: the seal of any maker is the signature, unchanged; thinking flattened to text is a known bug."""
     life = RecordingWriter()
-    life.reasoning("r", "let me")
-    life.reasoning("r", " see")
-    life.encrypted_content("r", SIGNATURE)
-    life.close("r")
-    life.text("m", "answer")
+    life.add_reasoning("r", "let me")
+    life.add_reasoning("r", " see")
+    life.set_encrypted_content("r", SIGNATURE)
+    life.close_item("r")
+    life.add_text("m", "answer")
     life.complete()
     told = life.client_stream()
     assert told.message["content"] == [
@@ -359,11 +359,11 @@ def test_thinking_has_its_signature_before_its_end() -> None:
 def test_text_before_thinking_is_closed_first() -> None:
     """Overlapping blocks when text precedes thinking are a known bug of peers."""
     life = RecordingWriter()
-    life.text("m", "first")
-    life.reasoning("r", "then")
-    life.text("m", " more")
-    life.reasoning("r", " thought")
-    life.close("r")
+    life.add_text("m", "first")
+    life.add_reasoning("r", "then")
+    life.add_text("m", " more")
+    life.add_reasoning("r", " thought")
+    life.close_item("r")
     life.complete()
     assert life.client_stream().message["content"] == [
         {"type": "text", "text": "first more"},
@@ -374,19 +374,19 @@ def test_text_before_thinking_is_closed_first() -> None:
 def test_reasoning_without_text_is_a_redacted_block() -> None:
     """RSN-2: content that is only sealed (a signature on a call, a redacted thought) survives as well."""
     life = RecordingWriter()
-    life.encrypted_content("r", SIGNATURE)
-    life.close("r")
-    life.call("a", name="look", call_id="c_a")
+    life.set_encrypted_content("r", SIGNATURE)
+    life.close_item("r")
+    life.open_call("a", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().message["content"][0] == {"type": "redacted_thinking", "data": SIGNATURE}
 
 
 def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
     life = RecordingWriter()
-    life.summary("r", "one", part=0)
-    life.summary("r", " more", part=0)
-    life.summary("r", "two", part=1)
-    life.close("r")
+    life.add_summary("r", "one", part_key=0)
+    life.add_summary("r", " more", part_key=0)
+    life.add_summary("r", "two", part_key=1)
+    life.close_item("r")
     life.complete()
     assert life.client_stream().message["content"] == [
         {"type": "thinking", "thinking": "one more\n\ntwo", "signature": ""}
@@ -396,7 +396,7 @@ def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
 def test_refusal_is_text_with_stop_reason_refusal() -> None:
     """STR-11."""
     life = RecordingWriter()
-    life.refusal(1, "I will not.")
+    life.add_refusal(1, "I will not.")
     life.complete()
     message = life.client_stream().message
     assert message["content"] == [{"type": "text", "text": "I will not."}]
@@ -407,12 +407,12 @@ def test_citations_follow_their_text() -> None:
     """STR-11. The members of the server's own search are restored with the page."""
     page = {"cited_text": Raw(b'"abc"'), "encrypted_index": Raw(b'"Eo8"')}
     life = RecordingWriter()
-    life.text(1, "see")
-    life.annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="", extra=page))
+    life.add_text(1, "see")
+    life.add_annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="", extra=page))
     place = b'{"type":"messages:char_location","cited_text":"x","document_index":0}'
-    life.annotation(1, UnknownAnnotation(kind="messages:char_location", raw=Raw(place)))
-    life.annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
-    life.annotation(1, UrlCitation(start_index=1, end_index=2, url="u", title="t"))
+    life.add_annotation(1, UnknownAnnotation(kind="messages:char_location", raw=Raw(place)))
+    life.add_annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.add_annotation(1, UrlCitation(start_index=1, end_index=2, url="u", title="t"))
     life.complete()
     told = life.client_stream()
     assert told.message["content"][0]["citations"] == [
@@ -435,8 +435,8 @@ def test_citations_follow_their_text() -> None:
 def test_native_blocks_are_restored_unchanged() -> None:
     block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
     life = RecordingWriter()
-    life.text("m", "I search.")
-    life.whole_item("s", block_to_item("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
+    life.add_text("m", "I search.")
+    life.add_whole_item("s", block_to_item("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
     life.complete()
     told = life.client_stream()
     assert told.message["content"] == [{"type": "text", "text": "I search."}, block]
@@ -457,7 +457,7 @@ def test_native_blocks_are_restored_unchanged() -> None:
 def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, lost: list[str]) -> None:
     """REQ-3: `length` reported as a normal end is a known bug of peers."""
     life = RecordingWriter()
-    life.incomplete(reason)
+    life.end_incomplete(reason)
     told = life.client_stream()
     assert told.message["stop_reason"] == wanted
     assert told.lost == lost
@@ -466,21 +466,21 @@ def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, l
 def test_native_stop_reason_and_sequence_are_restored() -> None:
     """REQ-3, F-4: the stop sequence, and reasons that the hub does not have; other response fields are losses."""
     life = RecordingWriter()
-    life.update(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
+    life.update_response(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
     life.complete()
     told = life.client_stream()
     assert (told.message["stop_reason"], told.message["stop_sequence"]) == ("stop_sequence", "END")
     assert told.lost == ["response.acme"]
     life = RecordingWriter()
-    life.update(extra={STOP_REASON_FIELD: Raw(b'"pause_turn"')})
-    life.incomplete("pause_turn")
+    life.update_response(extra={STOP_REASON_FIELD: Raw(b'"pause_turn"')})
+    life.end_incomplete("pause_turn")
     assert life.client_stream().message["stop_reason"] == "pause_turn"
 
 
 def test_failure_is_an_error_event_and_the_end() -> None:
     """STR-8."""
     life = RecordingWriter()
-    life.text(1, "half")
+    life.add_text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
     told = life.client_stream()
     assert told.message["error"] == {"type": "rate_limit_error", "message": "busy", "code": "rate_limit_exceeded"}
@@ -501,7 +501,7 @@ def test_failure_without_an_error_event_is_sent() -> None:
 
 def test_truncated_stream_ends_with_one_error() -> None:
     life = RecordingWriter()
-    life.text(1, "half")
+    life.add_text(1, "half")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
         from_hub.feed(event)
@@ -515,7 +515,7 @@ def test_items_without_deltas_are_sent_whole() -> None:
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="c", annotations=[cited], logprobs=[logprob], extra={"acme": Raw(b"1")})
     life = RecordingWriter()
-    life.whole_item(
+    life.add_whole_item(
         "m",
         Message(
             id="m",
@@ -524,12 +524,14 @@ def test_items_without_deltas_are_sent_whole() -> None:
             content=[Text(text="a"), InputText(text="b"), text, Refusal(refusal="no"), Text(text="")],
         ),
     )
-    life.whole_item("u", Message(id="u", status=DONE, role="user", content=[]))
-    life.whole_item("e", Message(id="e", status=DONE, role="assistant", content=[chart], phase="commentary"))
-    life.whole_item("w", WebSearchCall(id="w", status="completed"))
-    life.whole_item("r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart]))
-    life.whole_item("n", Reasoning(id="n", summary=[]))
-    life.extension_event("acme:progress", {"percent": 50})
+    life.add_whole_item("u", Message(id="u", status=DONE, role="user", content=[]))
+    life.add_whole_item("e", Message(id="e", status=DONE, role="assistant", content=[chart], phase="commentary"))
+    life.add_whole_item("w", WebSearchCall(id="w", status="completed"))
+    life.add_whole_item(
+        "r", Reasoning(id="r", summary=[SummaryText(text="s")], content=[ReasoningText(text="t"), chart])
+    )
+    life.add_whole_item("n", Reasoning(id="n", summary=[]))
+    life.emit_extension_event("acme:progress", {"percent": 50})
     life.complete()
     told = life.client_stream()
     content = told.message["content"]
@@ -550,12 +552,14 @@ def test_items_without_deltas_are_sent_whole() -> None:
 def test_empty_events_give_no_block() -> None:
     """Servers refuse empty blocks when clients send them back."""
     life = RecordingWriter()
-    life.text("m", "")
-    life.reasoning("r", "")
-    life.whole_item("s", Reasoning(id="s", summary=[SummaryText(text="")], content=None))
-    life.whole_item("t", Message(id="t", status=DONE, role="assistant", content=[OutputText(text="", annotations=[])]))
-    life.whole_item("c", CustomToolCall(id="c", status=ItemStatus.INCOMPLETE, call_id="c", name="patch", input=""))
-    life.incomplete("max_output_tokens")
+    life.add_text("m", "")
+    life.add_reasoning("r", "")
+    life.add_whole_item("s", Reasoning(id="s", summary=[SummaryText(text="")], content=None))
+    life.add_whole_item(
+        "t", Message(id="t", status=DONE, role="assistant", content=[OutputText(text="", annotations=[])])
+    )
+    life.add_whole_item("c", CustomToolCall(id="c", status=ItemStatus.INCOMPLETE, call_id="c", name="patch", input=""))
+    life.end_incomplete("max_output_tokens")
     events: list[StreamEvent] = []
     for event in life.collector.events:
         events.append(event)
@@ -576,8 +580,8 @@ def test_empty_events_give_no_block() -> None:
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.booleans())
 def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_begun: bool) -> None:
     life = RecordingWriter()
-    life.text(1, "x")
-    life.text(1, "y")
+    life.add_text(1, "x")
+    life.add_text(1, "y")
     begun = life.collector.events
     first = next(event for event in begun if isinstance(event, OutputTextDelta))
     run = TextRun(first.sequence_number, first.item_id, first.output_index, first.content_index, texts)
@@ -590,8 +594,8 @@ def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_begun: bool) 
 @given(st.text(max_size=5))
 def test_delta_is_valid_json_for_any_text(text: str) -> None:
     life = RecordingWriter()
-    life.text(1, "x")
-    life.text(1, text)
+    life.add_text(1, "x")
+    life.add_text(1, text)
     life.complete()
     assert life.client_stream().message["content"] == [{"type": "text", "text": "x" + text}]
 

@@ -26,18 +26,18 @@ def test_plain_message_has_every_block_in_order() -> None:
     """STR-14, E-3, RSN-2."""
     block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     life = RecordingWriter()
-    life.reasoning("r", "hm")
-    life.encrypted_content("r", "sealed")
-    life.close("r")
-    life.encrypted_content("q", "more")
-    life.close("q")
-    life.text("m", "I look.")
-    life.annotation("m", UrlCitation(start_index=0, end_index=7, url="u", title="t"))
-    life.close("m")
-    life.whole_item("s", block_to_item("web_search_tool_result", Raw(json.dumps(block).encode()), id="x_1"))
-    life.call("a", name="look", call_id="c_a")
-    life.arguments("a", '{"x": 1.50}')
-    life.call("b", name="look", call_id="c_b")
+    life.add_reasoning("r", "hm")
+    life.set_encrypted_content("r", "sealed")
+    life.close_item("r")
+    life.set_encrypted_content("q", "more")
+    life.close_item("q")
+    life.add_text("m", "I look.")
+    life.add_annotation("m", UrlCitation(start_index=0, end_index=7, url="u", title="t"))
+    life.close_item("m")
+    life.add_whole_item("s", block_to_item("web_search_tool_result", Raw(json.dumps(block).encode()), id="x_1"))
+    life.open_call("a", name="look", call_id="c_a")
+    life.add_arguments("a", '{"x": 1.50}')
+    life.open_call("b", name="look", call_id="c_b")
     life.complete(USAGE)
     citation = {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "", "encrypted_index": ""}
     assert whole(life) == {
@@ -68,8 +68,8 @@ def test_plain_message_has_every_block_in_order() -> None:
 def test_answer_at_the_token_limit_has_stop_reason_max_tokens() -> None:
     """REQ-3."""
     life = RecordingWriter()
-    life.text("m", "half")
-    life.incomplete("max_output_tokens")
+    life.add_text("m", "half")
+    life.end_incomplete("max_output_tokens")
     assert whole(life)["stop_reason"] == "max_tokens"
 
 

@@ -59,15 +59,15 @@ def test_sdk_accumulates_a_stream_to_the_plain_message(life: Written) -> None:
 def test_sdk_reads_thoughts_text_and_calls() -> None:
     """RSN-2, E-3."""
     life = RecordingWriter()
-    life.reasoning("r", "hm")
-    life.encrypted_content("r", "sealed")
-    life.close("r")
-    life.text("m", "I look.")
-    life.call("a", name="look", call_id="c_a")
-    life.call("b", name="look", call_id="c_b")
-    life.arguments("b", '{"x":')
-    life.arguments("a", '{"y":2}')
-    life.arguments("b", "1}")
+    life.add_reasoning("r", "hm")
+    life.set_encrypted_content("r", "sealed")
+    life.close_item("r")
+    life.add_text("m", "I look.")
+    life.open_call("a", name="look", call_id="c_a")
+    life.open_call("b", name="look", call_id="c_b")
+    life.add_arguments("b", '{"x":')
+    life.add_arguments("a", '{"y":2}')
+    life.add_arguments("b", "1}")
     life.complete()
     message = streamed(life.collector.events)
     assert [block.model_dump(exclude_none=True) for block in message.content] == [
@@ -82,7 +82,7 @@ def test_sdk_reads_thoughts_text_and_calls() -> None:
 def test_sdk_raises_a_failure_during_the_stream() -> None:
     """STR-8."""
     life = RecordingWriter()
-    life.text("m", "half")
+    life.add_text("m", "half")
     life.fail(UpstreamFault("it went away", code="upstream_disconnected"))
     with pytest.raises(anthropic.APIStatusError, match="it went away"):
         streamed(life.collector.events)

@@ -44,13 +44,13 @@ def one_by_one(draw: Draw) -> Rich:
     for key in range(count):
         _write_item(draw, writer, key)
         if key < count - 1 or draw(st.booleans()):
-            writer.close(key)
+            writer.close_item(key)
     usage = draw(USAGE)
     match draw(st.sampled_from(["complete", "complete", "incomplete", "fail"])):
         case "complete":
             writer.complete(usage)
         case "incomplete":
-            writer.incomplete("max_output_tokens", usage)
+            writer.end_incomplete("max_output_tokens", usage)
         case _:
             writer.fail(draw(ERRORS), usage)
     return Rich(collector.events, writer.response)
@@ -60,42 +60,42 @@ def _write_item(draw: Draw, writer: ResponseWriter, key: int) -> None:
     pieces = st.lists(PIECES, min_size=1, max_size=3)
     match draw(st.sampled_from(["message", "message", "reasoning", "call", "custom", "whole"])):
         case "message":
-            writer.message(key, phase=draw(st.sampled_from(["commentary", "final_answer"])))
+            writer.open_message(key, phase=draw(st.sampled_from(["commentary", "final_answer"])))
             for part in range(draw(st.integers(0, 2))):
                 _write_part(draw, writer, key, part, draw(pieces))
         case "reasoning":
-            writer.reasoning_item(key)
+            writer.open_reasoning(key)
             for part in range(draw(st.integers(0, 2))):
                 for piece in draw(pieces):
-                    writer.summary(key, piece, part=part)
+                    writer.add_summary(key, piece, part_key=part)
                 writer.end_part(key, SummaryText, part)
             for piece in draw(pieces):
-                writer.reasoning(key, piece)
+                writer.add_reasoning(key, piece)
             if draw(st.booleans()):
-                writer.encrypted_content(key, "sealed==")
+                writer.set_encrypted_content(key, "sealed==")
         case "call":
-            writer.call(key, name=draw(st.sampled_from(["look", "find"])), call_id=f"call_{key}")
+            writer.open_call(key, name=draw(st.sampled_from(["look", "find"])), call_id=f"call_{key}")
             for piece in draw(pieces):
-                writer.arguments(key, piece)
+                writer.add_arguments(key, piece)
         case "custom":
-            writer.custom_call(
+            writer.open_custom_call(
                 key, name="patch", call_id=f"call_{key}", namespace=draw(st.sampled_from([None, "files"]))
             )
             for piece in draw(pieces):
-                writer.custom_input(key, piece)
+                writer.add_custom_input(key, piece)
         case _:
-            writer.add_item(key, draw(st.sampled_from(WHOLE)))
+            writer.open_item(key, draw(st.sampled_from(WHOLE)))
 
 
 def _write_part(draw: Draw, writer: ResponseWriter, key: int, part: int, pieces: list[str]) -> None:
     is_text = draw(st.booleans())
     for piece in pieces:
         if is_text:
-            writer.text(key, piece, part=part, logprobs=draw(st.none() | st.lists(LOG_PROBS, max_size=1)))
+            writer.add_text(key, piece, part_key=part, logprobs=draw(st.none() | st.lists(LOG_PROBS, max_size=1)))
         else:
-            writer.refusal(key, piece, part=part)
+            writer.add_refusal(key, piece, part_key=part)
     if is_text and draw(st.booleans()):
-        writer.annotation(key, draw(ANNOTATIONS), part=part)
+        writer.add_annotation(key, draw(ANNOTATIONS), part_key=part)
     writer.end_part(key, OutputText if is_text else Refusal, part)
 
 

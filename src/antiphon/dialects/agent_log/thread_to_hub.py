@@ -106,7 +106,7 @@ class ThreadToHub:
     def _carry(self, kind: str, members: dict[str, Any]) -> None:
         """Writes an event that the hub has no type for as an extension event."""
         if self._wire.include_extensions and (name := self._extension(kind)):
-            self._writer.unknown_event(name, members)
+            self._writer.emit_unknown_event(name, members)
 
     def _extension(self, kind: str) -> str:
         name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
@@ -125,14 +125,14 @@ class ThreadToHub:
         match item:
             case AgentMessageItem(text=text):
                 if not self._writer.is_open(item.id):
-                    self._writer.message(item.id)
-                self._grow(item, text, self._writer.text)
+                    self._writer.open_message(item.id)
+                self._grow(item, text, self._writer.add_text)
             case ReasoningItem(text=text):
                 if not self._wire.include_reasoning:
                     return
                 if not self._writer.is_open(item.id):
-                    self._writer.reasoning_item(item.id)
-                self._grow(item, text, self._writer.reasoning)
+                    self._writer.open_reasoning(item.id)
+                self._grow(item, text, self._writer.add_reasoning)
             case ToolInvocationItem() | ToolOutputItem() | McpToolCallItem():
                 if self._wire.map_tool_calls:
                     self._tool(item, is_done)
@@ -159,7 +159,7 @@ class ThreadToHub:
         if extra := self._extra(item, status):
             self._writer.set_extra_fields(item.id, extra)
         self._written.pop(item.id, None)
-        self._writer.close(item.id)
+        self._writer.close_item(item.id)
 
     def _extra(self, item: ThreadItem, status: str | None) -> dict[str, Raw]:
         """The fields that the hub's item does not have, with the agent's slug. ITEM-2: they include the status of a
@@ -188,7 +188,7 @@ class ThreadToHub:
     ) -> None:
         if not self._writer.is_open(item.id):
             self._call_ids[item.id] = call_id
-            self._writer.call(item.id, name=name, call_id=call_id)
+            self._writer.open_call(item.id, name=name, call_id=call_id)
         if arguments is not None or is_done:
             self._write_arguments(item.id, _text(arguments if arguments is not None else {}))
         if is_done:
@@ -197,7 +197,7 @@ class ThreadToHub:
     def _write_arguments(self, key: str, arguments: str) -> None:
         if key not in self._written:
             self._written[key] = arguments
-            self._writer.arguments(key, arguments)
+            self._writer.add_arguments(key, arguments)
         elif self._written[key] != arguments:
             self.losses.add(f"item {key}", "changed arguments were dropped", "the first ones were delivered before")
 
@@ -205,14 +205,14 @@ class ThreadToHub:
         done = FunctionCallOutput(
             id="", call_id=call_id, output=_text(output), status=ItemStatus.COMPLETED, extra=extra or msgspec.UNSET
         )
-        self._writer.whole_item(key, done)
+        self._writer.add_whole_item(key, done)
 
     def _other(self, item: ThreadItem, is_done: bool) -> None:
         if not self._wire.include_extensions or not (kind := self._extension(item_kind(item))):
             return
         members = item_members(item)
         if not self._writer.is_open(item.id):
-            self._writer.extension_item(item.id, kind, members)
+            self._writer.open_extension_item(item.id, kind, members)
         if is_done:
             status = members.get("status")
             end = STATUS.get(status, ItemStatus.COMPLETED) if isinstance(status, str) else ItemStatus.COMPLETED

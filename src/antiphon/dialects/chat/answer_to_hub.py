@@ -35,7 +35,7 @@ from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.output_limits import PART_OVERHEAD
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
 from antiphon.protocol.writer import ResponseWriter
 
 
@@ -155,7 +155,7 @@ class AnswerToHub:
         if self._pending_logprobs:
             logprobs, self._pending_logprobs = self._pending_logprobs + (logprobs or []), []
         if text or (logprobs and self._message is not None):
-            self._writer.text(self._open_message(), text, logprobs=logprobs)
+            self._writer.add_text(self._open_message(), text, logprobs=logprobs)
         elif logprobs:
             self._pending_logprobs = logprobs  # a token without text, such as the first bytes of a character
 
@@ -201,11 +201,11 @@ class AnswerToHub:
         if self._surrogates is not None:
             text = self._surrogates.join("refusal", text)
         if text:
-            self._writer.refusal(self._open_message(), text)
+            self._writer.add_refusal(self._open_message(), text)
 
     def _end_refusal(self) -> None:
         if self._surrogates is not None and (rest := self._surrogates.flush("refusal")):
-            self._writer.refusal(self._open_message(), rest)
+            self._writer.add_refusal(self._open_message(), rest)
 
     def _annotation(self, annotation: dict[str, Any]) -> None:
         self._flush_text()
@@ -213,12 +213,12 @@ class AnswerToHub:
         if hub_annotation is None:
             self._losses.add("message.annotations", f"an annotation of type {annotation.get('type')!r} cannot be read")
         else:
-            self._writer.annotation(self._open_message(), hub_annotation)
+            self._writer.add_annotation(self._open_message(), hub_annotation)
 
     def _close_message(self) -> None:
         if self._message is not None:
             self._end_refusal()
-            self._writer.close(self._message)
+            self._writer.close_item(self._message)
             self._message = None
             self._update_open_text_key()
 
@@ -242,7 +242,7 @@ class AnswerToHub:
             self._write_reasoning(text)
 
     def _write_reasoning(self, text: str) -> None:
-        self._writer.reasoning(self._open_reasoning(), text)
+        self._writer.add_reasoning(self._open_reasoning(), text)
         self._thoughts.add_text(text)
 
     def _open_reasoning(self) -> int:
@@ -256,7 +256,7 @@ class AnswerToHub:
     def _close_reasoning(self) -> None:
         if self._reasoning is not None:
             self._seal_reasoning()
-            self._writer.close(self._reasoning)
+            self._writer.close_item(self._reasoning)
             self._reasoning = None
 
     def _seal_reasoning(self) -> None:
@@ -264,7 +264,7 @@ class AnswerToHub:
         if self._surrogates is not None and (rest := self._surrogates.flush("reasoning")):
             self._write_reasoning(rest)
         if self._reasoning is not None and (sealed := self._thoughts.to_envelope()) is not None:
-            self._writer.encrypted_content(self._reasoning, sealed)
+            self._writer.set_encrypted_content(self._reasoning, sealed)
 
     def _details(self, details: list[dict[str, Any]], has_text: bool) -> None:
         """RSN-1: read reasoning details: texts and summaries, and data that only the server can read."""
@@ -273,11 +273,11 @@ class AnswerToHub:
                 case {"type": "reasoning.text", "text": str() as text} if text and not has_text:
                     self._add_reasoning(text)
                 case {"type": "reasoning.summary", "summary": str() as text} if text and not has_text:
-                    self._writer.summary(self._open_reasoning(), text)
+                    self._writer.add_summary(self._open_reasoning(), text)
         if any(map(has_content, details)):
             self._open_reasoning()
         if self._reasoning is not None:
-            self._writer.count(len(json.dumps(details)))
+            self._writer.count_bytes(len(json.dumps(details)))
             self._thoughts.add_details(details)
 
     # Calls
@@ -293,7 +293,7 @@ class AnswerToHub:
     def _call(self, piece: CallPiece) -> None:
         call, begins = self._calls.call_for_piece(piece, self._chunks)
         if begins:
-            self._writer.count(PART_OVERHEAD)
+            self._writer.count_bytes(PART_OVERHEAD_BYTES)
             self._close_reasoning()
             self._close_message()
             self._announce(self._calls.unannounced_calls(before=call))
@@ -311,7 +311,7 @@ class AnswerToHub:
             elif call.name:
                 self._announce([call])
             else:
-                self._writer.count(len(arguments))
+                self._writer.count_bytes(len(arguments))
 
     def _forced_text(self, forced: ForcedCallReader, text: str, logprobs: list[LogProb] | None) -> None:
         if logprobs:
@@ -356,18 +356,18 @@ class AnswerToHub:
         if call.is_custom or called.kind == "custom":
             call.freeform_input = None if call.is_custom else FreeformInput()
             call.is_custom = True
-            self._writer.custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
         else:
-            self._writer.call(call, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_call(call, name=name, call_id=call_id, namespace=called.namespace)
 
     def _write_arguments(self, call: StreamedCall, piece: str) -> None:
         if call.freeform_input is not None:
-            self._writer.count(len(piece))
-            self._writer.custom_input(call, call.freeform_input.feed(piece))
+            self._writer.count_bytes(len(piece))
+            self._writer.add_custom_input(call, call.freeform_input.feed(piece))
         elif call.is_custom:
-            self._writer.custom_input(call, piece)
+            self._writer.add_custom_input(call, piece)
         else:
-            self._writer.arguments(call, piece)
+            self._writer.add_arguments(call, piece)
 
     def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
         if not call.is_announced:
@@ -379,11 +379,11 @@ class AnswerToHub:
             call.pieces.append(rest)
             self._write_arguments(call, rest)
         if call.freeform_input is not None:
-            self._writer.custom_input(call, call.freeform_input.finish())
+            self._writer.add_custom_input(call, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
                 self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is dropped")
         elif not call.is_custom and not call.pieces and outcome == "completed":
-            self._writer.arguments(call, "{}")
+            self._writer.add_arguments(call, "{}")
             self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments gets the arguments {}")
 
     # State

@@ -24,7 +24,7 @@ from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import SHORTEST_TOO_DEEP, with_nesting_limit
+from antiphon.protocol.nesting import MIN_TOO_DEEP_LENGTH, with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -71,7 +71,7 @@ class EventsToHub(StreamToHub):
             except ValueError:
                 self._misses += 1  # after MAX_MISSES the text-only decode is not tried again
             else:
-                self._writer.text(key, text)
+                self._writer.add_text(key, text)
                 return self._take_events()
         try:
             chunk = _decode(frame.data)
@@ -94,7 +94,7 @@ class EventsToHub(StreamToHub):
         end = at + len(texts)
         self._non_text_frame = frames[end] if end < len(frames) else None
         deltas = list(filter(None, texts))
-        run = self._writer.text_run(key, deltas) if deltas else None
+        run = self._writer.add_text_run(key, deltas) if deltas else None
         return (run, end) if run is not None else (None, at)
 
     def _read_whole(self, body: bytes) -> None:
@@ -145,7 +145,7 @@ class EventsToHub(StreamToHub):
             return
         if chunk.service_tier and chunk.service_tier != self._service_tier:
             self._service_tier = chunk.service_tier
-            self._writer.update(service_tier=chunk.service_tier)
+            self._writer.update_response(service_tier=chunk.service_tier)
         if not self._writer.has_started:
             self._writer.start()
         self._usage = chunk.usage or self._usage
@@ -234,7 +234,7 @@ def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
         lines = [frame.data for frame in frames[at:end]]
         try:
             # Frames that are long enough to exceed the nesting limit are decoded one by one.
-            chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < SHORTEST_TOO_DEEP else []
+            chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < MIN_TOO_DEEP_LENGTH else []
             if len(chunks) == end - at:
                 return [chunk.choices[0].delta.content for chunk in chunks]
         except ValueError:

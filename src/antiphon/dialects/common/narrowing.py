@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
-from antiphon.protocol.losses import MAX_TEXT, Losses
+from antiphon.protocol.losses import MAX_TEXT_LENGTH, Losses
 from antiphon.protocol.tools import JsonSchema
 
 
@@ -224,7 +224,7 @@ class _Narrower:
 
 def _step(path: str, step: str) -> str:
     """One step further, unless the path is too long to be read: schemas below one another may have names of any length."""
-    return path + step if len(path) < MAX_TEXT else path
+    return path + step if len(path) < MAX_TEXT_LENGTH else path
 
 
 def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:

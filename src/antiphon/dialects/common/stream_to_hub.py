@@ -64,7 +64,7 @@ class StreamToHub(ABC):
         with suppress(OutputLimitExceeded):  # pending content may exceed the limit too
             self._answer.finish("incomplete")
         self._writer.limits = UNLIMITED
-        self._writer.incomplete(reason, self._final_usage())
+        self._writer.end_incomplete(reason, self._final_usage())
         return self._take_events()
 
     def response(self, body: bytes) -> tuple[Response, Losses]:
@@ -99,7 +99,7 @@ class StreamToHub(ABC):
             self._writer.complete(self._final_usage())
         else:
             self._answer.finish("incomplete")
-            self._writer.incomplete(incomplete, self._final_usage())
+            self._writer.end_incomplete(incomplete, self._final_usage())
 
     def _fail(self, error: ApiError) -> None:
         self._has_ended = True

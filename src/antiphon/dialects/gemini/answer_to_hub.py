@@ -116,7 +116,7 @@ class AnswerToHub:
             self._message = self._next_key()
             self._update_open_text()
         self.message_texts.append(text)
-        self._writer.text(self._message, text, logprobs=tokens)
+        self._writer.add_text(self._message, text, logprobs=tokens)
 
     def _thought(self, text: str, signature: str) -> None:
         if not text and not signature:
@@ -125,7 +125,7 @@ class AnswerToHub:
         if self._reasoning is None:
             self._reasoning = self._next_key()
         if text:
-            self._writer.summary(self._reasoning, text)
+            self._writer.add_summary(self._reasoning, text)
             self._thoughts.append(text)
         if signature:
             self._seal(self._reasoning, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
@@ -147,17 +147,17 @@ class AnswerToHub:
         arguments = msgspec.json.encode(call.args or {}).decode()
         if called.kind == "custom":
             freeform_input = FreeformInput()
-            self._writer.custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
-            self._writer.custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
+            self._writer.open_custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.add_custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
             if freeform_input.left_over:
                 self._losses.add(
                     "functionCall.args",
                     f"a custom tool takes one string: {freeform_input.left_over[:80]!r} is left over",
                 )
         else:
-            self._writer.call(key, name=name, call_id=call_id, namespace=called.namespace)
-            self._writer.arguments(key, arguments)
-        self._writer.close(key)
+            self._writer.open_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.add_arguments(key, arguments)
+        self._writer.close_item(key)
 
     def _native_part(self, name: str, value: Any, signature: str) -> None:
         """ITEM-5: write a part that only this dialect has as an extension item."""
@@ -169,7 +169,7 @@ class AnswerToHub:
             else {key: member for key, member in msgspec.to_builtins(value).items() if member is not None}
         )
         members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: payload}
-        self._writer.whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
+        self._writer.add_whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
 
     def _end_open_items(self, signature: str, on: str) -> None:
         self._end_message()
@@ -182,7 +182,7 @@ class AnswerToHub:
     def _end_message(self) -> None:
         """Close the open message and add its signature after it."""
         if self._message is not None:
-            self._writer.close(self._message)
+            self._writer.close_item(self._message)
             self._message = None
         if self._text_signature:
             self._add_signature_item(self._text_signature, "text")
@@ -197,16 +197,16 @@ class AnswerToHub:
             self._close_reasoning(self._reasoning)
 
     def _close_reasoning(self, key: int) -> None:
-        self._writer.close(key)
+        self._writer.close_item(key)
         self._reasoning, self._thoughts = None, TextPieces()
 
     def _add_signature_item(self, signature: str, on: str) -> None:
         key = self._next_key()
         self._seal(key, {"on": on, "signature": signature})
-        self._writer.close(key)
+        self._writer.close_item(key)
 
     def _seal(self, key: int, content: dict[str, Any]) -> None:
-        self._writer.encrypted_content(key, seal_reasoning(self._maker, content))
+        self._writer.set_encrypted_content(key, seal_reasoning(self._maker, content))
 
     # Citations
 
@@ -221,7 +221,9 @@ class AnswerToHub:
         text = "".join(self.message_texts).encode()
         for start, end, url, title in citations:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
-            self._writer.annotation(self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title))
+            self._writer.add_annotation(
+                self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title)
+            )
 
     # State
 

@@ -63,7 +63,7 @@ class EventsToHub(StreamToHub):
                 text = chunk.candidates[0].content.parts[0].text
                 self._usage = chunk.usage_metadata or self._usage
                 answer.message_texts.append(text)
-                self._writer.text(key, text)
+                self._writer.add_text(key, text)
                 return self._take_events()
         self._read(frame.data)
         return self._take_events()
@@ -85,7 +85,7 @@ class EventsToHub(StreamToHub):
             if text:
                 texts.append(text)
             at += 1
-        run = self._writer.text_run(key, texts) if texts else None
+        run = self._writer.add_text_run(key, texts) if texts else None
         if run is None:
             return None, begin
         self._answer.message_texts.append("".join(texts))

@@ -23,7 +23,7 @@ from antiphon.dialects.messages.citations import citation_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.output_limits import PART_OVERHEAD
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
 from antiphon.protocol.text_pieces import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
@@ -55,7 +55,7 @@ class AnswerToHub:
 
     def start_block(self, index: int, raw: Raw) -> None:
         """Start a block. In an answer that does not stream the block is whole."""
-        self._writer.count(PART_OVERHEAD)
+        self._writer.count_bytes(PART_OVERHEAD_BYTES)
         if index in self._blocks:
             self.stop_block(index)  # its stop event is missing
         try:
@@ -90,7 +90,7 @@ class AnswerToHub:
         if delta.partial_json:
             self._add_arguments(index, block, delta.partial_json)
         if delta.citation:
-            self._writer.count(PART_OVERHEAD + len(delta.citation))
+            self._writer.count_bytes(PART_OVERHEAD_BYTES + len(delta.citation))
             (block if type(block) is _Text else self._replace_block(index, _Text())).citations.append(delta.citation)
 
     def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:
@@ -136,7 +136,7 @@ class AnswerToHub:
         refusal = _Text()
         self._begin(refusal)
         assert refusal.key is not None
-        self._writer.refusal(refusal.key, explanation)
+        self._writer.add_refusal(refusal.key, explanation)
         self._idle = refusal
 
     def finish(self, outcome: StreamOutcome) -> None:
@@ -166,7 +166,7 @@ class AnswerToHub:
         assert block.key is not None
         if type(block) is _Call:
             self._end_call(block, cut=False)
-        self._writer.close(block.key)
+        self._writer.close_item(block.key)
 
     def _replace_block(self, index: int, block: _AnyBlock) -> _AnyBlock:
         """Store a block that was not announced, or was announced as another kind."""
@@ -190,7 +190,7 @@ class AnswerToHub:
             if type(open_block) is _Text:  # another text block is still open
                 self._end_open_text(open_block)
             self.open_text_key, self.open_text_index = block.key, index
-        self._writer.text(block.key, text, part=None)
+        self._writer.add_text(block.key, text, part_key=None)
         block.length += len(text)
 
     def _end_open_text(self, block: _Text) -> None:
@@ -208,7 +208,7 @@ class AnswerToHub:
         for raw in block.citations:
             citation = _decoded(raw)
             if isinstance(citation, dict):
-                self._writer.annotation(block.key, citation_to_hub(citation, block.length))
+                self._writer.add_annotation(block.key, citation_to_hub(citation, block.length))
             else:
                 self._losses.add("content.citations", "an unreadable citation is left out")
         self._writer.end_part(block.key)
@@ -219,10 +219,10 @@ class AnswerToHub:
         if text:
             if block.key is None:
                 self._begin(block)
-            self._writer.reasoning(block.key, text)
+            self._writer.add_reasoning(block.key, text)
             block.pieces.append(text)
         if signature:
-            self._writer.count(len(signature))
+            self._writer.count_bytes(len(signature))
             block.signatures.append(signature)
 
     def _seal(self, block: _Thinking) -> None:
@@ -235,7 +235,7 @@ class AnswerToHub:
             return
         if block.key is None:
             self._begin(block)
-        self._writer.encrypted_content(block.key, seal_reasoning(self._wire.maker, content))
+        self._writer.set_encrypted_content(block.key, seal_reasoning(self._wire.maker, content))
 
     # Calls
 
@@ -248,7 +248,7 @@ class AnswerToHub:
         call = _Call(given=_compact(block.input), freeform_input=FreeformInput() if called.kind == "custom" else None)
         self._blocks[index] = call
         self._begin(call)
-        announce = self._writer.call if call.freeform_input is None else self._writer.custom_call
+        announce = self._writer.open_call if call.freeform_input is None else self._writer.open_custom_call
         announce(call.key, name=name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace)
         extra_fields = {
             name: value
@@ -264,24 +264,24 @@ class AnswerToHub:
                 block.has_arguments = True
                 self._arguments(block, piece)
             case _NativeBlock():
-                self._writer.count(len(piece))
+                self._writer.count_bytes(len(piece))
                 block.pieces.append(piece)
             case _:
                 self._losses.add(f"content[{index}]", "arguments for a call that did not start")
 
     def _arguments(self, call: _Call, piece: str) -> None:
         if call.freeform_input is None:
-            self._writer.arguments(call.key, piece)
+            self._writer.add_arguments(call.key, piece)
         else:
-            self._writer.count(len(piece))
-            self._writer.custom_input(call.key, call.freeform_input.feed(piece))
+            self._writer.count_bytes(len(piece))
+            self._writer.add_custom_input(call.key, call.freeform_input.feed(piece))
 
     def _end_call(self, call: _Call, *, cut: bool) -> None:
         """A call without argument deltas has its arguments in the start event, or none: `{}`, unless it was cut."""
         if not call.has_arguments and not (cut and call.given == "{}"):
             self._arguments(call, call.given)
         if call.freeform_input is not None:
-            self._writer.custom_input(call.key, call.freeform_input.finish())
+            self._writer.add_custom_input(call.key, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
                 self._losses.add("tool_use.input", f"a custom tool takes one string: {rest[:80]!r} is left over")
 
@@ -297,7 +297,7 @@ class AnswerToHub:
         carried = _NativeBlock(kind=kind, members=_decode_members(raw))
         self._blocks[index] = carried
         self._begin(carried)
-        self._writer.extension_item(carried.key, PREFIX + kind, {"block": raw})
+        self._writer.open_extension_item(carried.key, PREFIX + kind, {"block": raw})
 
     def _end_native(self, index: int, block: _NativeBlock) -> None:
         """Such a block is complete by itself, however the answer ends."""

@@ -91,7 +91,7 @@ class EventsToHub(StreamToHub):
                 if event.index == answer.open_text_index:
                     text = event.delta.text
                     answer.fast_path_length += len(text)
-                    self._writer.text(key, text)
+                    self._writer.add_text(key, text)
                     return self._take_events()
         self._read(frame)
         return self._take_events()
@@ -117,7 +117,7 @@ class EventsToHub(StreamToHub):
         if not texts:
             return None, begin
         answer.fast_path_length += sum(map(len, texts))
-        return self._writer.text_run(key, texts), at
+        return self._writer.add_text_run(key, texts), at
 
     def _read_whole(self, body: bytes) -> None:
         try:
@@ -218,7 +218,7 @@ class EventsToHub(StreamToHub):
         self._usage = _latest(self._usage, usage)
         if usage.service_tier and usage.service_tier != self._service_tier:
             self._service_tier = usage.service_tier
-            self._writer.update(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
+            self._writer.update_response(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
 
     def _stop(self, delta: DeltaIn) -> None:
         self._stop_reason = delta.stop_reason or self._stop_reason
@@ -229,7 +229,7 @@ class EventsToHub(StreamToHub):
     def _set_extra_field(self, name: str, value: str) -> None:
         """Set a field in the response's `extra`."""
         self._extra[name] = Raw(msgspec.json.encode(value))
-        self._writer.update(extra=self._extra)
+        self._writer.update_response(extra=self._extra)
 
     def _done(self) -> None:
         if self._stop_reason:

@@ -56,7 +56,7 @@ class EventsToHub:
         self._wire = wire
         self._events = self._normalizer.events
         writer = self._normalizer.writer
-        self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.text, "reasoning": writer.reasoning}
+        self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.add_text, "reasoning": writer.add_reasoning}
         self._surrogates = SurrogateJoiner()
         self._split_deltas: dict[
             tuple[str, ...], bytes

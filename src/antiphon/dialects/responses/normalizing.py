@@ -52,7 +52,7 @@ from antiphon.protocol.grammar_tables import IMMUTABLE_FIELDS
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
-from antiphon.protocol.output_limits import PART_OVERHEAD, UNLIMITED, OutputLimitExceeded
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES, UNLIMITED, OutputLimitExceeded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -81,7 +81,7 @@ class ResponseNormalizer:
     def on_created(self, response: ServerResponse) -> None:
         """STR-1: start the response once, even if the server announces it several times."""
         if response.service_tier:
-            self.writer.update(service_tier=response.service_tier)
+            self.writer.update_response(service_tier=response.service_tier)
         if response.status == ResponseStatus.QUEUED:
             self.on_queued()
         elif not self.writer.has_started or self.writer.response.status == ResponseStatus.QUEUED:
@@ -142,8 +142,8 @@ class ResponseNormalizer:
         if item.announced_to_client:
             action(item, *arguments)
         else:
-            self.writer.count(
-                PART_OVERHEAD + sum(len(argument) for argument in arguments if isinstance(argument, str | Raw))
+            self.writer.count_bytes(
+                PART_OVERHEAD_BYTES + sum(len(argument) for argument in arguments if isinstance(argument, str | Raw))
             )
             item.pending_actions.append((action, arguments))
 
@@ -200,12 +200,12 @@ class ResponseNormalizer:
     def on_arguments_delta(self, item: UpstreamItem, delta: str) -> None:
         item.pieces.append(delta)
         if item.freeform_input is not None:
-            self.writer.count(len(delta))
-            self.writer.custom_input(item.key, item.freeform_input.feed(delta))
+            self.writer.count_bytes(len(delta))
+            self.writer.add_custom_input(item.key, item.freeform_input.feed(delta))
         elif item.kind == "custom":
-            self.writer.custom_input(item.key, delta)
+            self.writer.add_custom_input(item.key, delta)
         else:
-            self.writer.arguments(item.key, delta)
+            self.writer.add_arguments(item.key, delta)
 
     def on_arguments_done(self, item: UpstreamItem, whole: str | None) -> None:
         """STR-9, STR-6: write the rest of a call's arguments or input."""
@@ -223,7 +223,7 @@ class ResponseNormalizer:
         """ITEM-5: forward an event of unknown type, with the hub's ids and indexes."""
         item = self.tracker.find_of_any_kind(id, index)
         if item is None:
-            self.writer.unknown_event(kind, members)
+            self.writer.emit_unknown_event(kind, members)
         else:
             self.run_when_announced(item, self._forward_event, kind, members)
 
@@ -238,14 +238,14 @@ class ResponseNormalizer:
             error = UpstreamFault(f"the upstream's response is {status}")
         self._merge_listed_items(response.output or [])
         if response.service_tier:
-            self.writer.update(service_tier=response.service_tier)
+            self.writer.update_response(service_tier=response.service_tier)
         usage = usage_to_hub(response.usage)
         if error is not None:
             self.fail(error, usage)
         elif status == ResponseStatus.INCOMPLETE or self._is_cut(usage):
             reason = response.incomplete_details.reason if response.incomplete_details else None
             self._settle_all(ItemStatus.INCOMPLETE)
-            self.writer.incomplete(reason or "max_output_tokens", usage)
+            self.writer.end_incomplete(reason or "max_output_tokens", usage)
         else:
             self.complete(usage)
 
@@ -263,7 +263,7 @@ class ResponseNormalizer:
         with suppress(OutputLimitExceeded):
             self._settle_all(ItemStatus.INCOMPLETE)
         self.writer.limits = UNLIMITED
-        self.writer.incomplete(reason)
+        self.writer.end_incomplete(reason)
 
     @property
     def has_only_finished_items(self) -> bool:
@@ -321,9 +321,9 @@ class ResponseNormalizer:
         if self._wire.cut == "by_usage":
             self._settle(ItemStatus.COMPLETED)  # the previous item is not the last one, so it was not truncated
         if item.kind == "message":
-            self.writer.message(item.key, id=item.id, phase=item.phase or UNSET)
+            self.writer.open_message(item.key, id=item.id, phase=item.phase or UNSET)
         elif item.kind == "reasoning":
-            self.writer.reasoning_item(item.key, id=item.id)
+            self.writer.open_reasoning(item.key, id=item.id)
         elif item.kind != "whole":
             self._announce_call(item)
         if item.kind != "whole":
@@ -338,7 +338,7 @@ class ResponseNormalizer:
         if self._names is not None and item.kind == "call":
             called = self._names.original_tool(called.name)
             item.freeform_input = FreeformInput() if called.kind == "custom" else None
-        announce = self.writer.custom_call if called.kind == "custom" else self.writer.call
+        announce = self.writer.open_custom_call if called.kind == "custom" else self.writer.open_call
         announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)
 
     def _record_hub_position(self, item: UpstreamItem) -> None:
@@ -350,7 +350,7 @@ class ResponseNormalizer:
 
     def _add_whole_item(self, item: UpstreamItem, raw: Raw) -> None:
         item.announced_form = self._whole_item(item, raw)
-        self.writer.add_item(item.key, item.announced_form)
+        self.writer.open_item(item.key, item.announced_form)
         self._record_hub_position(item)
 
     def _whole_item(self, item: UpstreamItem, raw: Raw) -> Item:
@@ -369,13 +369,13 @@ class ResponseNormalizer:
         match part.kind:
             case "text":
                 part.has_logprobs = part.has_logprobs or bool(logprobs)
-                self.writer.text(key, text, part=part.key, logprobs=logprobs_to_hub(logprobs) or None)
+                self.writer.add_text(key, text, part_key=part.key, logprobs=logprobs_to_hub(logprobs) or None)
             case "refusal":
-                self.writer.refusal(key, text, part=part.key)
+                self.writer.add_refusal(key, text, part_key=part.key)
             case "reasoning":
-                self.writer.reasoning(key, text, part=part.key)
+                self.writer.add_reasoning(key, text, part_key=part.key)
             case "summary":
-                self.writer.summary(key, text, part=part.key)
+                self.writer.add_summary(key, text, part_key=part.key)
             case _ as never:
                 assert_never(never)
 
@@ -402,7 +402,7 @@ class ResponseNormalizer:
         annotation = annotation_to_hub(raw)
         if annotation is not None:
             part.annotation_count += 1
-            self.writer.annotation(item.key, annotation, part=part.key)
+            self.writer.add_annotation(item.key, annotation, part_key=part.key)
 
     # Ending items
 
@@ -474,7 +474,7 @@ class ResponseNormalizer:
     def _end_freeform_input(self, item: UpstreamItem) -> None:
         """End the input of a custom tool that is called as a function."""
         if item.freeform_input is not None and not item.has_final_form:
-            self.writer.custom_input(item.key, item.freeform_input.finish())
+            self.writer.add_custom_input(item.key, item.freeform_input.finish())
             if item.freeform_input.left_over:
                 self._report_loss(
                     item,
@@ -516,7 +516,7 @@ class ResponseNormalizer:
         """Set the encrypted content of a reasoning item (RSN-1)."""
         if not item.has_final_form:
             item.encrypted_content = content
-            self.writer.encrypted_content(item.key, self._seal(item, content))
+            self.writer.set_encrypted_content(item.key, self._seal(item, content))
         elif content != item.encrypted_content:
             self._report_loss(item, ".encrypted_content", "output after the end of the item", "ITEM-4")
 
@@ -534,7 +534,7 @@ class ResponseNormalizer:
         if item.final_form is not None:
             self._close_whole(item, item.final_form, status)
         elif status is ItemStatus.COMPLETED:
-            self.writer.close(item.key)
+            self.writer.close_item(item.key)
 
     def _close_whole(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
         """Close an item that is carried whole, with its own status where the protocol allows that."""
@@ -585,7 +585,7 @@ class ResponseNormalizer:
         return usage.output_tokens >= self._limit
 
     def _forward_event(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
-        self.writer.unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
+        self.writer.emit_unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
 
     def _report_loss(self, item: UpstreamItem, where: str, what: str, why: str) -> None:
         path = f"output[{item.hub_index}]" if item.hub_index >= 0 else "output"

@@ -64,8 +64,8 @@ class PostgresConversations:
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
         return bool(await self._connections.fetch(DELETE_ENTRY, owner.encode(), id.encode(), index_key(item_id)))
 
-    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
-        return len(await self._connections.fetch(PRUNE_CONVERSATIONS, before, step))
+    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
+        return len(await self._connections.fetch(PRUNE_CONVERSATIONS, before, batch_size))
 
 
 def entry_columns(entries: Sequence[ConversationEntry]) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -113,8 +113,8 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
             row[0] for row in await self._connections.fetch(SELECT_OUTPUTS, owner.encode(), ITEM, CALL, *keys, limit)
         ]
 
-    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
-        [[count]] = await self._connections.fetch(PRUNE_RESPONSES, before, keep, step)
+    async def prune(self, *, before: int | None, keep: int | None, batch_size: int = 100) -> int:
+        [[count]] = await self._connections.fetch(PRUNE_RESPONSES, before, keep, batch_size)
         return int(count)
 
     async def stats(self) -> StoreStats:

@@ -62,15 +62,20 @@ class PostgresWork:
         rows = await self._connections.fetch(RENEW_LEASES, runner.encode(), float(lease), [id.encode() for id in ids])
         return {id.decode(): "cancelled" if is_cancelled else "held" for id, is_cancelled in rows}
 
-    async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
+    async def append(self, runner: str, id: str, first_number: int, events: Sequence[bytes], status: str) -> bool:
         while True:
             append = Append(
-                runner.encode(), id.encode(), events, pack_events(first, events), status.encode(), self._payload(id)
+                runner.encode(),
+                id.encode(),
+                events,
+                pack_events(first_number, events),
+                status.encode(),
+                self._payload(id),
             )
             next_event = await self._append_writer.submit(append)
-            if next_event is None or next_event == first:
+            if next_event is None or next_event == first_number:
                 return next_event is not None
-            first, events = next_event, events_to_append(first, events, next_event)
+            first_number, events = next_event, events_to_append(first_number, events, next_event)
 
     async def finish(
         self,
@@ -78,20 +83,20 @@ class PostgresWork:
         record: ResponseRecord,
         item_ids: Sequence[str],
         call_ids: Sequence[str],
-        first: int,
+        first_number: int,
         events: Sequence[bytes],
         *,
         addition: ConversationAddition | None = None,
     ) -> bool:
         keys = index_keys(item_ids, call_ids)
         while True:
-            batch = pack_events(first, events)
+            batch = pack_events(first_number, events)
             arguments = (
                 runner.encode(),
                 *response_row("", record)[1:],
                 [kind for kind, _ in keys],
                 [id for _, id in keys],
-                first,
+                first_number,
                 len(events),
                 batch.sizes,
                 batch.content,
@@ -102,9 +107,9 @@ class PostgresWork:
             if not rows:
                 return False
             [(_, next_event)] = rows
-            if next_event is None or next_event == first:
+            if next_event is None or next_event == first_number:
                 return True
-            first, events = next_event, events_to_append(first, events, next_event)
+            first_number, events = next_event, events_to_append(first_number, events, next_event)
 
     async def release(self, runner: str, ids: Sequence[str]) -> None:
         await self._connections.fetch(RELEASE_LEASES, runner.encode(), [id.encode() for id in ids], self._payload(None))
@@ -129,9 +134,11 @@ class PostgresWork:
         if not rows:
             return None
         events: list[bytes] = []
-        for _, first, sizes, content in rows:
-            if first is not None:
-                events += unpack_events_after(after, EventBatch(first=first, sizes=sizes, content=content))
+        for _, first_number, sizes, content in rows:
+            if first_number is not None:
+                events += unpack_events_after(
+                    after, EventBatch(first_number=first_number, sizes=sizes, content=content)
+                )
         return EventsAfter(events=events, status=rows[0][0].decode())
 
     @property
@@ -219,7 +226,7 @@ class Append(Struct, frozen=True):
         return (
             self.runner,
             self.id,
-            batch.first,
+            batch.first_number,
             len(self.events),
             batch.sizes,
             batch.content,
@@ -308,7 +315,7 @@ SELECT id, next_event, pg_notify('{CHANNEL}', payload) FROM own
 """
 
 # Returns the owner and the next event number before it; nulls if the same call succeeded before.
-FIRST_EVENT_ARGUMENT: Final = 10  # position of `first` in the arguments
+FIRST_EVENT_ARGUMENT: Final = 10  # position of `first_number` in the arguments
 FINISH_WORK: Final = f"""
 WITH own AS MATERIALIZED (
     SELECT seq, next_event FROM antiphon_work WHERE id = $2 AND runner = $1 AND NOT has_ended FOR UPDATE

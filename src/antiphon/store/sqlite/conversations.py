@@ -74,8 +74,10 @@ class SqliteConversations:
             partial(_delete_rows, statement=DELETE_ENTRY, bindings=bindings), is_deletion=True
         )
 
-    async def prune_conversations(self, *, before: int, step: int = 100) -> int:
-        return await self._writer.run_write(partial(_prune_conversations, before=before, step=step), is_deletion=True)
+    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
+        return await self._writer.run_write(
+            partial(_prune_conversations, before=before, batch_size=batch_size), is_deletion=True
+        )
 
 
 def append_entries(cursor: apsw.Cursor, owner: bytes, id: bytes, entries: Sequence[ConversationEntry]) -> bool:
@@ -105,8 +107,8 @@ def _insert_entries(cursor: apsw.Cursor, seq: int, entries: Sequence[Conversatio
     insert_rows(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
 
 
-def _prune_conversations(cursor: apsw.Cursor, before: int, step: int) -> int:
-    return len(fetch(cursor, PRUNE_CONVERSATIONS, before, step))
+def _prune_conversations(cursor: apsw.Cursor, before: int, batch_size: int) -> int:
+    return len(fetch(cursor, PRUNE_CONVERSATIONS, before, batch_size))
 
 
 def _delete_rows(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:

@@ -100,14 +100,17 @@ class SqliteStore(SqliteWork, SqliteConversations, SqliteUsage):
         query = partial(_select_outputs, owner=owner.encode(), item_ids=item_ids, call_ids=call_ids, limit=limit)
         return await self._readers.run_query(query)
 
-    async def prune(self, *, before: int | None, keep: int | None, step: int = 100) -> int:
+    async def prune(self, *, before: int | None, keep: int | None, batch_size: int = 100) -> int:
         # Finding them takes longer than deleting them, so it is done by a reader.
-        candidates = await self._readers.run_query(partial(_find_prunable, before=before, keep=keep, step=step))
+        candidates = await self._readers.run_query(
+            partial(_find_prunable, before=before, keep=keep, batch_size=batch_size)
+        )
         if candidates is None:
             return 0
         seqs, newest_position = candidates
         return await self._writer.run_write(
-            partial(_prune_responses, seqs=seqs, newest_position=newest_position, step=step), is_deletion=True
+            partial(_prune_responses, seqs=seqs, newest_position=newest_position, batch_size=batch_size),
+            is_deletion=True,
         )
 
     async def stats(self) -> StoreStats:
@@ -189,7 +192,7 @@ def _select_outputs(
 
 
 def _find_prunable(
-    cursor: apsw.Cursor, before: int | None, keep: int | None, step: int
+    cursor: apsw.Cursor, before: int | None, keep: int | None, batch_size: int
 ) -> tuple[list[int], CreationOrder] | None:
     """Returns the oldest responses that can be pruned, and the newest position that may be pruned; None if there is
     none."""
@@ -200,7 +203,7 @@ def _find_prunable(
         positions += fetch(cursor, SELECT_NEWEST_EXCEPT, keep)
     if not positions:
         return None
-    seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(positions), step)]
+    seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(positions), batch_size)]
     return (seqs, max(positions)) if seqs else None
 
 
@@ -246,10 +249,10 @@ def _delete_response(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
     return bool(fetch(cursor, "DELETE FROM responses WHERE owner = ? AND id = ? RETURNING seq", owner, id))
 
 
-def _prune_responses(cursor: apsw.Cursor, seqs: Sequence[int], newest_position: CreationOrder, step: int) -> int:
+def _prune_responses(cursor: apsw.Cursor, seqs: Sequence[int], newest_position: CreationOrder, batch_size: int) -> int:
     """Deletes these responses, then their predecessors that can now be pruned."""
     count, next_seqs = 0, list(reversed(seqs))
-    while next_seqs and count < step:
+    while next_seqs and count < batch_size:
         # A response may have been continued or deleted since it was selected.
         for owner, previous in fetch(cursor, DELETE_PRUNABLE, next_seqs.pop()):
             count += 1

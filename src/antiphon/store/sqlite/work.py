@@ -48,8 +48,8 @@ class SqliteWork:
     _now: Callable[[], float]
 
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
-        work = partial(_enqueue, row=response_row(owner, record), keys=index_keys(item_ids, ()), request=request)
-        await self._write_and_notify(work, None)
+        operation = partial(_enqueue, row=response_row(owner, record), keys=index_keys(item_ids, ()), request=request)
+        await self._write_and_notify(operation, None)
 
     async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
         return await self._writer.run_write(
@@ -61,8 +61,10 @@ class SqliteWork:
             partial(_renew, runner=runner.encode(), lease=lease, ids=_encode_ids(ids), now=self._now)
         )
 
-    async def append(self, runner: str, id: str, first: int, events: Sequence[bytes], status: str) -> bool:
-        return await self._write_and_notify(Append(runner.encode(), id.encode(), first, events, status.encode()), id)
+    async def append(self, runner: str, id: str, first_number: int, events: Sequence[bytes], status: str) -> bool:
+        return await self._write_and_notify(
+            Append(runner.encode(), id.encode(), first_number, events, status.encode()), id
+        )
 
     async def finish(
         self,
@@ -70,21 +72,21 @@ class SqliteWork:
         record: ResponseRecord,
         item_ids: Sequence[str],
         call_ids: Sequence[str],
-        first: int,
+        first_number: int,
         events: Sequence[bytes],
         *,
         addition: ConversationAddition | None = None,
     ) -> bool:
-        work = partial(
+        operation = partial(
             _finish,
             runner=runner.encode(),
             row=response_row("", record),
             keys=index_keys(item_ids, call_ids),
-            first=first,
+            first_number=first_number,
             events=events,
             addition=addition,
         )
-        return await self._write_and_notify(work, record.id)
+        return await self._write_and_notify(operation, record.id)
 
     async def release(self, runner: str, ids: Sequence[str]) -> None:
         await self._write_and_notify(partial(_release, runner=runner.encode(), ids=_encode_ids(ids)), None)
@@ -125,10 +127,10 @@ class SqliteWork:
 class Append(BatchedWrite):
     """Appends events to a response."""
 
-    def __init__(self, runner: bytes, id: bytes, first: int, events: Sequence[bytes], status: bytes) -> None:
+    def __init__(self, runner: bytes, id: bytes, first_number: int, events: Sequence[bytes], status: bytes) -> None:
         self.runner = runner
         self.id = id
-        self.first = first
+        self.first_number = first_number
         self.events = events
         self.status = status
 
@@ -153,12 +155,12 @@ class Append(BatchedWrite):
                 continue
             try:
                 batches += _event_rows(
-                    work.seq, work.next_event, events_to_append(append.first, append.events, work.next_event)
+                    work.seq, work.next_event, events_to_append(append.first_number, append.events, work.next_event)
                 )
             except ValueError as error:
                 outcomes.append(error)
                 continue
-            work.next_event = max(work.next_event, append.first + len(append.events))
+            work.next_event = max(work.next_event, append.first_number + len(append.events))
             if append.status != work.status:
                 work.status = append.status
                 statuses[work.seq] = append.status.hex()
@@ -232,7 +234,7 @@ def _finish(
     runner: bytes,
     row: Row,
     keys: IndexKeys,
-    first: int,
+    first_number: int,
     events: Sequence[bytes],
     addition: ConversationAddition | None,
 ) -> bool:
@@ -243,7 +245,10 @@ def _finish(
     if has_ended:
         return True
     insert_rows(
-        cursor, INSERT_EVENTS, EVENTS_VALUES, _event_rows(seq, next_event, events_to_append(first, events, next_event))
+        cursor,
+        INSERT_EVENTS,
+        EVENTS_VALUES,
+        _event_rows(seq, next_event, events_to_append(first_number, events, next_event)),
     )
     index_response(cursor, owner, seq, keys)
     _end_work(cursor, seq, row, runner)
@@ -282,21 +287,25 @@ def _select_held_work(cursor: apsw.Cursor, ids: set[bytes]) -> list[_HeldWork]:
     ]
 
 
-def _event_rows(seq: int, first: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
+def _event_rows(seq: int, first_number: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
     if not events:
         return []
-    batch = pack_events(first, events)
-    return [(seq, first, len(events), batch.sizes, batch.content)]
+    batch = pack_events(first_number, events)
+    return [(seq, first_number, len(events), batch.sizes, batch.content)]
 
 
 # Reads
 
 
 def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> EventsAfter | None:
-    [(status, first, sizes, content)] = fetch(cursor, SELECT_EVENTS, owner, id, after)
+    [(status, first_number, sizes, content)] = fetch(cursor, SELECT_EVENTS, owner, id, after)
     if status is None:
         return None
-    events = [] if first is None else unpack_events_after(after, EventBatch(first=first, sizes=sizes, content=content))
+    events = (
+        []
+        if first_number is None
+        else unpack_events_after(after, EventBatch(first_number=first_number, sizes=sizes, content=content))
+    )
     return EventsAfter(events=events, status=status.decode())
 
 

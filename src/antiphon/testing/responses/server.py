@@ -163,15 +163,15 @@ class _TurnRenderer:
             case Text():
                 key = self._item(Text)
                 for piece in element.pieces:
-                    self.writer.text(key, piece, logprobs=self._logprobs(piece))
+                    self.writer.add_text(key, piece, logprobs=self._logprobs(piece))
             case Refusal():
                 key = self._item(Text)  # a refusal is a part of a message, like text
                 for piece in element.pieces:
-                    self.writer.refusal(key, piece)
+                    self.writer.add_refusal(key, piece)
             case Reasoning():
                 key = self._thought()
                 for piece in element.pieces:
-                    self.writer.reasoning(key, piece)
+                    self.writer.add_reasoning(key, piece)
             case ToolCalls():
                 self._close()
                 self._calls(element)
@@ -185,9 +185,9 @@ class _TurnRenderer:
     def end(self, reason: str, usage: hub.Usage | None) -> None:
         match reason:
             case "length":
-                self.writer.incomplete("max_output_tokens", usage)
+                self.writer.end_incomplete("max_output_tokens", usage)
             case "content_filter":
-                self.writer.incomplete("content_filter", usage)
+                self.writer.end_incomplete("content_filter", usage)
             case "error":
                 self.writer.fail(UpstreamFault("scripted", code="server_error"), usage)
             case _:
@@ -206,14 +206,14 @@ class _TurnRenderer:
         key = self._item(Reasoning)
         if begins:
             id = self._new_id("rs")
-            self.writer.reasoning_item(key, id=id)
+            self.writer.open_reasoning(key, id=id)
             if self._wants_sealed:
-                self.writer.encrypted_content(key, self._seal(id))
+                self.writer.set_encrypted_content(key, self._seal(id))
         return key
 
     def _close(self) -> None:
         for key in self.writer.open_keys:
-            self.writer.close(key)
+            self.writer.close_item(key)
         self._kind = None
 
     def _calls(self, element: ToolCalls) -> None:
@@ -221,10 +221,10 @@ class _TurnRenderer:
         for at, call, piece in interleave_pieces(element):
             is_function = call.kind == "function"
             if piece is None:
-                begin = self.writer.call if is_function else self.writer.custom_call
+                begin = self.writer.open_call if is_function else self.writer.open_custom_call
                 begin(keys[at], name=call.name, call_id=call.id)
             else:
-                (self.writer.arguments if is_function else self.writer.custom_input)(keys[at], piece)
+                (self.writer.add_arguments if is_function else self.writer.add_custom_input)(keys[at], piece)
 
     def _logprobs(self, piece: str) -> list[LogProb] | None:
         """Return each piece as a token, if requested; the alternatives repeat the same token."""
