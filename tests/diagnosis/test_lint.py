@@ -14,11 +14,12 @@ from tests.counting import calls_of
 from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
-from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, paths_overlap, resolve_server_path
 from antiphon.diagnosis.lint import MOST_FIELDS
 from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
+from antiphon.rules.report import as_json
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

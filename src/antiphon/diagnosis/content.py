@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from antiphon.diagnosis.finding import Findings, as_json
-from antiphon.profiles.suggestions import did_you_mean
+from antiphon.diagnosis.finding import Findings
+from antiphon.protocol.suggestions import did_you_mean
+from antiphon.rules.report import as_json
 
 
 def lint_role(role: Any, path: str, allowed: Sequence[str], findings: Findings, *settings: str) -> bool:
@@ -14,11 +15,11 @@ def lint_role(role: Any, path: str, allowed: Sequence[str], findings: Findings, 
     if role in allowed:
         return True
     if role is None:
-        findings.add("missing_field", path, f"a message has a role: one of {', '.join(allowed)}")
+        findings.keep("missing_field", path, f"a message has a role: one of {', '.join(allowed)}")
     else:
         hint = ROLES_ELSEWHERE.get(str(role), "")
         problem = f"{as_json(role)} is no role here: wanted is one of {', '.join(allowed)}{hint}"
-        findings.add("role", path, problem, *settings)
+        findings.keep("role", path, problem, *settings)
     return False
 
 
@@ -27,10 +28,10 @@ def lint_parts(content: Any, path: str, allowed: Sequence[str], findings: Findin
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        findings.add("value", path, f"content is a string or a list of parts, not {as_json(content)}")
+        findings.keep("value", path, f"content is a string or a list of parts, not {as_json(content)}")
         return
     if not content:
-        findings.add("value", path, "content has no parts; leave the message out, or say something")
+        findings.keep("value", path, "content has no parts; leave the message out, or say something")
     for at, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         kind = kind if isinstance(kind, str) else None
@@ -38,14 +39,14 @@ def lint_parts(content: Any, path: str, allowed: Sequence[str], findings: Findin
             continue
         place = f"{path}[{at}].type" if isinstance(part, dict) else f"{path}[{at}]"
         if kind in TEXT_TYPES:
-            findings.add("content_type", place, _describe_foreign_type(kind, allowed), *settings)
+            findings.keep("content_type", place, _describe_foreign_type(kind, allowed), *settings)
         elif kind is None:
-            findings.add("discriminator", place, f"a part is an object with a type, not {as_json(part)}")
+            findings.keep("discriminator", place, f"a part is an object with a type, not {as_json(part)}")
         else:
             problem = (
                 f"`{kind}` is no type of part here: wanted is one of {', '.join(allowed)}{did_you_mean(kind, allowed)}"
             )
-            findings.add("discriminator", place, problem, *settings)
+            findings.keep("discriminator", place, problem, *settings)
 
 
 def _describe_foreign_type(kind: str, allowed: Sequence[str]) -> str:

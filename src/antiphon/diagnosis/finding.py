@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-Rule = Literal[
-    "discriminator",
-    "content_type",
-    "tool_form",
-    "missing_field",
-    "unknown_field",
-    "orphan_result",
-    "unanswered_call",
-    "long_id",
-    "role",
-    "order",
-    "schema",
-    "name",
-    "value",
-    "combination",
-    "media",
-    "reasoning",
-    "unsupported",
-]
+from antiphon.rules import Report, Rule, Violation
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -49,16 +30,47 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{self.path or 'the body'}: {self.problem}{mend}"
 
 
-class Findings(list[Finding]):
-    """Those of one body, in the order of what was looked at; so many at most, and of so many schemas."""
+class Findings(Report):
+    """Collects the violations of one body, up to a bound. A check that exceeds its bounds ends with `BoundsExceeded`.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.schemas_left = MOST_SCHEMAS
+    The gateway diagnoses a body on its event loop, so the number of findings, of values and of schemas is bounded.
+    """
 
-    def add(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
-        if len(self) < MOST_FINDINGS:
-            self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
+    def __init__(self, body: Mapping[str, Any], *, spelled_by_server: bool) -> None:
+        self.found: list[Finding] = []
+        self._body = body
+        self._spelled_by_server = spelled_by_server
+        self._values_left = MAX_VALUES
+        self._schemas_left = MOST_SCHEMAS
+
+    def receive(self, violation: Violation) -> None:
+        self.keep(violation.rule, violation.path, violation.problem, *violation.settings, certain=violation.certain)
+
+    def suspect(self, rule: Rule, path: str, problem: str, *, settings: tuple[str, ...] = ()) -> None:
+        self.keep(rule, path, problem, *settings, certain=False)
+
+    def walk(self, values: Iterable[T]) -> Iterator[T]:
+        for value in values:
+            self._values_left -= 1
+            if self._values_left < 0:
+                raise BoundsExceeded
+            yield value
+
+    def may_check_schema(self, path: str) -> bool:
+        self._schemas_left -= 1
+        return self._schemas_left >= 0 and len(path) < MAX_PATH
+
+    def keep(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
+        place = resolve_server_path(path, self._body)[0] if self._spelled_by_server else path
+        finding = Finding(rule=rule, path=place, problem=problem, settings=settings, certain=certain)
+        if finding not in self.found[-1:]:
+            self.found.append(finding)
+        if len(self.found) == MOST_FINDINGS:
+            raise BoundsExceeded
+
+
+class BoundsExceeded(Exception):
+    """A body has more findings or values than are checked."""
 
 
 def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -66,15 +78,6 @@ def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for at, member in enumerate(value if isinstance(value, list) else ()):
         if isinstance(member, dict):
             yield f"{path}[{at}]", member
-
-
-def as_json(value: Any) -> str:
-    """A value as JSON, not too much of it."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except ValueError:  # half a character, or brackets without end
-        return "something"
-    return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
 
 
 def paths_overlap(one: str, other: str) -> bool:
@@ -128,10 +131,11 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-MAX_EXCERPT: Final = 80
-# A body is looked through while others wait.
 MOST_FINDINGS: Final = 500
 MOST_SCHEMAS: Final = 2000
+MAX_VALUES: Final = 20_000  # messages, parts, calls and tools
+MAX_PATH: Final = 1000  # characters: names may have any length
+T = TypeVar("T")
 UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_role
-from antiphon.diagnosis.finding import Findings, as_json, iter_objects
+from antiphon.diagnosis.finding import Findings, iter_objects
 from antiphon.diagnosis.tools import lint_name
+from antiphon.rules.report import as_json
 
 
 def lint_gemini(body: dict[str, Any], findings: Findings) -> None:
@@ -15,7 +16,7 @@ def lint_gemini(body: dict[str, Any], findings: Findings) -> None:
         instead = next(
             (f"; `{name}` is a field of another dialect" for name in ("messages", "input") if name in body), ""
         )
-        findings.add(
+        findings.keep(
             "missing_field", "contents", f"there is nothing to answer: `contents` is a list of contents{instead}"
         )
     alone = isinstance(contents, dict) or (isinstance(contents, list) and len(contents) == 1)
@@ -27,16 +28,16 @@ def lint_gemini(body: dict[str, Any], findings: Findings) -> None:
                 role, f"{path}.role", ("user", "model", "function"), findings, *(SYSTEM if role == "system" else ())
             )
         if "content" in content and "parts" not in content:
-            findings.add("unknown_field", f"{path}.content", "content is a list under `parts`, each text as `text`")
+            findings.keep("unknown_field", f"{path}.content", "content is a list under `parts`, each text as `text`")
         elif not content.get("parts"):
-            findings.add("missing_field", f"{path}.parts", "a content has at least one part")
+            findings.keep("missing_field", f"{path}.parts", "a content has at least one part")
         parts = content.get("parts")
         parts = [parts] if isinstance(parts, dict) else parts
         for place, part in iter_objects(parts, f"{path}.parts"):
             _lint_part(part, place, findings)
         waiting = _lint_pairs(parts, path, waiting, findings, by_model=role == "model")
     if isinstance(contents, list) and contents and _calls(contents[0]):
-        findings.add(
+        findings.keep(
             "order", "contents[0]", "a conversation does not begin with a call: the first content is the user's"
         )
     _lint_unanswered(waiting, findings)
@@ -47,24 +48,24 @@ def lint_gemini(body: dict[str, Any], findings: Findings) -> None:
         and contents[-1].get("role") == "model"
     ):
         problem = "the last content is the model's; many servers require one of the user, or the result of a call"
-        findings.add("order", f"contents[{len(contents) - 1}]", problem, "wire.ends_with_model = false", certain=False)
+        findings.keep("order", f"contents[{len(contents) - 1}]", problem, "wire.ends_with_model = false", certain=False)
     _lint_choice(body, findings)
 
 
 def _lint_part(part: dict[str, Any], path: str, findings: Findings) -> None:
     data = [name for name in part if name in DATA]
     if "type" in part:
-        findings.add(
+        findings.keep(
             "discriminator",
             f"{path}.type",
             "a part has no type here: its one field (`text`, `inlineData` …) is its type",
         )
     elif not data:
-        findings.add(
+        findings.keep(
             "missing_field", path, "a part has one of text, inlineData, fileData, functionCall, functionResponse"
         )
     elif len(data) > 1:
-        findings.add("combination", path, f"a part is one thing, and this is {' and '.join(data)}")
+        findings.keep("combination", path, f"a part is one thing, and this is {' and '.join(data)}")
     for spelled in ("functionCall", "function_call", "functionResponse", "function_response"):
         if isinstance(part.get(spelled), dict):
             lint_name(part[spelled].get("name"), f"{path}.{spelled}.name", "gemini", findings)
@@ -92,11 +93,11 @@ def _lint_pairs(
                 problem = (
                     f"this is the result of a call that is not in the content before: {as_json(result.get('name'))}"
                 )
-                findings.add("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
+                findings.keep("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
             elif "id" not in result and result.get("name") != waiting[results - 1][1]:
                 expected, actual = as_json(waiting[results - 1][1]), as_json(result.get("name"))
                 problem = f"the call in its place is of {expected}, not of {actual}"
-                findings.add("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
+                findings.keep("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
     if by_model and not results:
         return waiting + calls  # consecutive contents of the model are one turn
     _lint_unanswered(waiting[results:], findings)
@@ -105,7 +106,7 @@ def _lint_pairs(
 
 def _lint_unanswered(waiting: list[tuple[str, Any]], findings: Findings) -> None:
     for path, name in waiting:
-        findings.add(
+        findings.keep(
             "unanswered_call",
             path,
             f"the content right after it has no `functionResponse` for the call of {as_json(name)}",
@@ -120,7 +121,7 @@ def _lint_choice(body: dict[str, Any], findings: Findings) -> None:
             "functionDeclarations" in tool or "function_declarations" in tool
             for _, tool in iter_objects(tools, "tools")
         ):
-            findings.add(
+            findings.keep(
                 "combination",
                 "toolConfig.functionCallingConfig",
                 "it is for requests with functions, and there are none",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from antiphon.diagnosis.chat import lint_chat
-from antiphon.diagnosis.finding import Finding, Findings, Rule, as_json, paths_overlap
+from antiphon.diagnosis.finding import BoundsExceeded, Finding, Findings, paths_overlap
 from antiphon.diagnosis.gemini import lint_gemini
 from antiphon.diagnosis.messages import lint_messages
 from antiphon.diagnosis.responses import lint_responses
@@ -22,9 +22,13 @@ from antiphon.dialects.chat.wire import RequestIn as ChatRequest
 from antiphon.dialects.messages.request_in import RequestIn as MessagesRequest
 from antiphon.errors import ClientFault
 from antiphon.profiles import Dialect, Profile
-from antiphon.profiles.suggestions import did_you_mean
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
+from antiphon.protocol.suggestions import did_you_mean
+from antiphon.rules import Report, Rule
+from antiphon.rules import chat as chat_rules
+from antiphon.rules.report import as_json
+from antiphon.rules.settings import check_fields, check_model
 
 
 def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
@@ -43,17 +47,31 @@ def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> 
     return keep_useful_settings([*wrong, *(finding for finding in findings if not finding.certain)], dialect, profile)
 
 
-def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> Findings:
+def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> list[Finding]:
     """What the rules of a dialect find in a body."""
-    findings = Findings()
+    findings = Findings(read, spelled_by_server=False)
+    with suppress(BoundsExceeded):
+        if dialect == "chat":
+            _check_chat(read, findings)
+        else:
+            _lint(read, dialect, findings)
+        _lint_values(body, dialect, findings)
+    return findings.found
+
+
+def _check_chat(read: dict[str, Any], report: Report) -> None:
+    check_model(read, report)
+    check_fields(read, chat_rules.FIELDS, report)
+    chat_rules.check(read, report)
+
+
+def _lint(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
     if dialect != "gemini" and not (isinstance(read.get("model"), str) and read["model"]):
-        findings.add("missing_field", "model", "a request names its model")
+        findings.keep("missing_field", "model", "a request names its model")
     _lint_fields(read, dialect, findings)
     LINTS[dialect](read, findings)
     lint_tools(read, dialect, findings)
     _lint_ranges(read, dialect, findings)
-    _lint_values(body, dialect, findings)
-    return findings
 
 
 def decode_object(body: bytes) -> dict[str, Any] | None:
@@ -83,7 +101,7 @@ def _lint_fields(read: dict[str, Any], dialect: Dialect, findings: Findings) -> 
     unknown = (name for name in read if field_names and name not in field_names)
     for name in islice(unknown, MOST_FIELDS):
         message = f"the dialect has no such field{did_you_mean(name, field_names)}; strict servers refuse it"
-        findings.add("unknown_field", name, message, certain=dialect == "messages")
+        findings.keep("unknown_field", name, message, certain=dialect == "messages")
 
 
 def _lint_ranges(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
@@ -92,7 +110,7 @@ def _lint_ranges(read: dict[str, Any], dialect: Dialect, findings: Findings) -> 
         value = settings.get(name) if isinstance(settings, dict) else None
         if isinstance(value, int | float) and not least <= value <= most:
             path = f"generationConfig.{name}" if dialect == "gemini" else name
-            findings.add("value", path, f"{as_json(value)} is not between {least} and {most}")
+            findings.keep("value", path, f"{as_json(value)} is not between {least} and {most}")
 
 
 def _lint_values(body: bytes, dialect: Dialect, findings: Findings) -> None:
@@ -101,8 +119,9 @@ def _lint_values(body: bytes, dialect: Dialect, findings: Findings) -> None:
         READERS[dialect](body)
     except ClientFault as error:
         path = error.param or ""
-        if not any(paths_overlap(path, finding.path) for finding in findings if finding.certain):
-            findings.add(RULES.get(error.code, "value"), path, error.message.removeprefix(f"{path}: "))
+        if not any(paths_overlap(path, finding.path) for finding in findings.found if finding.certain):
+            problem = error.message.removeprefix(f"{path}: ")
+            findings.keep(RULES.get(error.code, "value"), path, problem, certain=dialect != "chat")
 
 
 def _names(shape: type[Struct]) -> frozenset[str]:
@@ -110,7 +129,6 @@ def _names(shape: type[Struct]) -> frozenset[str]:
 
 
 LINTS: Final[dict[Dialect, Callable[[dict[str, Any], Findings], None]]] = {
-    "chat": lint_chat,
     "responses": lint_responses,
     "messages": lint_messages,
     "gemini": lint_gemini,

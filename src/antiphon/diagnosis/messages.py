@@ -8,17 +8,18 @@ from itertools import pairwise
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_parts, lint_role
-from antiphon.diagnosis.finding import Findings, as_json, iter_objects
+from antiphon.diagnosis.finding import Findings, iter_objects
 from antiphon.diagnosis.tools import lint_name
+from antiphon.rules.report import as_json
 
 
 def lint_messages(body: dict[str, Any], findings: Findings) -> None:
     if "max_tokens" not in body:
-        findings.add("missing_field", "max_tokens", "servers of this dialect have no default for it")
+        findings.keep("missing_field", "max_tokens", "servers of this dialect have no default for it")
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         instead = "; `input` is the field of the responses dialect" if "input" in body else ""
-        findings.add(
+        findings.keep(
             "missing_field", "messages", f"there is nothing to answer: `messages` is a list of messages{instead}"
         )
     if "system" in body and body["system"] is not None:
@@ -42,7 +43,7 @@ def lint_messages(body: dict[str, Any], findings: Findings) -> None:
             waiting = dict(calls)
             for at, (id, place) in enumerate(calls):
                 if id in ids or id in dict(calls[:at]):
-                    findings.add("value", place, f"another call has the id {as_json(id)} already")
+                    findings.keep("value", place, f"another call has the id {as_json(id)} already")
             ids.update(waiting)
     _lint_unanswered(waiting, findings)
     _lint_order(list(iter_objects(messages, "messages")), findings)
@@ -52,24 +53,24 @@ def lint_messages(body: dict[str, Any], findings: Findings) -> None:
 def _lint_block(block: dict[str, Any], path: str, findings: Findings) -> None:
     match block.get("type"):
         case "text" if not block.get("text"):
-            findings.add("value", path, "a block of text has a text, which is not empty")
+            findings.keep("value", path, "a block of text has a text, which is not empty")
         case "tool_use":
             id = block.get("id")
             if not isinstance(id, str):
-                findings.add("missing_field", f"{path}.id", "a call has an id, which its result names")
+                findings.keep("missing_field", f"{path}.id", "a call has an id, which its result names")
             elif not CALL_ID.fullmatch(id):
-                findings.add(
+                findings.keep(
                     "long_id", f"{path}.id", f"{as_json(id)} is no id that servers take: wanted is {CALL_ID.pattern}"
                 )
             lint_name(block.get("name"), f"{path}.name", "messages", findings)
             if not isinstance(block.get("input"), dict):
-                findings.add(
+                findings.keep(
                     "value", f"{path}.input", f"the input of a call is an object, not {as_json(block.get('input'))}"
                 )
         case "tool_result" if not isinstance(block.get("tool_use_id"), str):
-            findings.add("missing_field", f"{path}.tool_use_id", "a result says which call it answers")
+            findings.keep("missing_field", f"{path}.tool_use_id", "a result says which call it answers")
         case "thinking" if not isinstance(block.get("signature"), str):
-            findings.add(
+            findings.keep(
                 "reasoning",
                 f"{path}.signature",
                 "thinking goes back with the signature it came with",
@@ -83,24 +84,24 @@ def _lint_results(message: dict[str, Any], path: str, waiting: dict[str, str], f
             problem = (
                 f"this is the result of a call that is not in the message before: {as_json(block.get('tool_use_id'))}"
             )
-            findings.add("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
+            findings.keep("orphan_result", place, problem, 'wire.orphan_outputs = "text"')
     _lint_unanswered(waiting, findings)
 
 
 def _lint_unanswered(waiting: dict[str, str], findings: Findings) -> None:
     for id, path in waiting.items():
-        findings.add(
+        findings.keep(
             "unanswered_call", path, f"the message right after it has no `tool_result` for the call {as_json(id)}"
         )
 
 
 def _lint_order(messages: list[tuple[str, dict[str, Any]]], findings: Findings) -> None:
     if messages and messages[0][1].get("role") == "assistant":
-        findings.add("order", messages[0][0], "the first message is the user's")
+        findings.keep("order", messages[0][0], "the first message is the user's")
     for (_, before), (path, message) in pairwise(messages):
         if before.get("role") == message.get("role"):
             problem = f"two messages of the {message.get('role')} follow each other; some servers want them in turns"
-            findings.add("order", path, problem, certain=False)
+            findings.keep("order", path, problem, certain=False)
 
 
 def _lint_settings(body: dict[str, Any], findings: Findings) -> None:
@@ -108,20 +109,20 @@ def _lint_settings(body: dict[str, Any], findings: Findings) -> None:
     thinks = isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
     if "temperature" in body and "top_p" in body:
         problem = "newer models take `temperature` or `top_p`, not both"
-        findings.add("combination", "top_p", problem, "wire.both_samplings = false", certain=False)
+        findings.keep("combination", "top_p", problem, "wire.both_samplings = false", certain=False)
     if thinks and body.get("temperature", 1) != 1:
-        findings.add("combination", "temperature", "with thinking, the temperature is 1")
+        findings.keep("combination", "temperature", "with thinking, the temperature is 1")
     if thinks and "top_k" in body:
-        findings.add("combination", "top_k", "with thinking there is no `top_k`")
+        findings.keep("combination", "top_k", "with thinking there is no `top_k`")
     choice = body.get("tool_choice")
     if choice is not None and not isinstance(choice, dict):
-        findings.add(
+        findings.keep(
             "discriminator",
             "tool_choice",
             f"a choice is an object with a type (auto, any, tool, none), not {as_json(choice)}",
         )
     if isinstance(choice, dict) and thinks and choice.get("type") in ("any", "tool"):
-        findings.add("combination", "tool_choice", "with thinking, no tool can be forced")
+        findings.keep("combination", "tool_choice", "with thinking, no tool can be forced")
 
 
 def _blocks(message: dict[str, Any], path: str, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,28 +5,29 @@ from __future__ import annotations
 from typing import Any, Final
 
 from antiphon.diagnosis.content import lint_parts, lint_role
-from antiphon.diagnosis.finding import Findings, as_json, iter_objects
+from antiphon.diagnosis.finding import Findings, iter_objects
 from antiphon.diagnosis.tools import lint_name, lint_schema
-from antiphon.profiles.suggestions import did_you_mean
 from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.suggestions import did_you_mean
+from antiphon.rules.report import as_json
 
 
 def lint_responses(body: dict[str, Any], findings: Findings) -> None:
     items = body.get("input")
     if items is None or items in ("", []):
         instead = "; `messages` is the field of the chat dialect" if "messages" in body else ""
-        findings.add(
+        findings.keep(
             "missing_field", "input", f"there is nothing to answer: `input` is a string or a list of items{instead}"
         )
     calls: dict[str, str] = {}
     for path, item in iter_objects(items, "input"):
         _lint_item(item, path, calls, findings)
     for id, path in calls.items():
-        findings.add("unanswered_call", path, f"no item after the call {as_json(id)} has its output")
+        findings.keep("unanswered_call", path, f"no item after the call {as_json(id)} has its output")
     format = body["text"].get("format") if isinstance(body.get("text"), dict) else None
     if isinstance(format, dict) and format.get("type") == "json_schema":
         if "json_schema" in format:
-            findings.add(
+            findings.keep(
                 "schema", "text.format.json_schema", "the schema is nested as in chat; here it stands beside its type"
             )
         else:
@@ -38,7 +39,7 @@ def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], findings:
     kind = item.get("type", "message" if "role" in item else None)
     prefix = PREFIXES.get(str(kind))
     if prefix is not None and item.get("id") is not None and not str(item["id"]).startswith(prefix):
-        findings.add(
+        findings.keep(
             "value",
             f"{path}.id",
             f"the id of a {kind} begins with {prefix!r}, not {as_json(item['id'])}",
@@ -58,17 +59,17 @@ def _lint_item(item: dict[str, Any], path: str, calls: dict[str, str], findings:
             if calls.pop(str(item.get("call_id")), None) is None:
                 id = as_json(item.get("call_id"))
                 problem = f"this is the output of a call that is not there: no item before it calls {id}"
-                findings.add("orphan_result", path, problem, *ORPHANS)
+                findings.keep("orphan_result", path, problem, *ORPHANS)
             lint_parts(item.get("output"), f"{path}.output", PARTS["user"], findings)
         case "reasoning":
             _lint_reasoning(item, path, findings)
         case None:
-            findings.add(
+            findings.keep(
                 "discriminator", f"{path}.type", f"an item says what it is: wanted is one of {', '.join(ITEMS)}"
             )
         case _ if kind not in ITEMS and not is_extension_type(str(kind)):
             problem = f"{as_json(kind)} is no known type of item{_explained(str(kind))}"
-            findings.add("discriminator", f"{path}.type", problem, 'wire.unknown_items = "drop"')
+            findings.keep("discriminator", f"{path}.type", problem, 'wire.unknown_items = "drop"')
 
 
 def _explained(kind: str) -> str:
@@ -81,25 +82,25 @@ def _lint_call(item: dict[str, Any], path: str, findings: Findings) -> None:
     _lint_id(item, path, findings)
     field = "arguments" if item["type"] == "function_call" else "input"
     if field not in item:
-        findings.add("missing_field", f"{path}.{field}", f"a call has {field}, in a string")
+        findings.keep("missing_field", f"{path}.{field}", f"a call has {field}, in a string")
     elif not isinstance(item[field], str):
-        findings.add("value", f"{path}.{field}", f"{field} is JSON in a string, not {as_json(item[field])}")
+        findings.keep("value", f"{path}.{field}", f"{field} is JSON in a string, not {as_json(item[field])}")
     lint_name(item.get("name"), f"{path}.name", "responses", findings)
 
 
 def _lint_id(item: dict[str, Any], path: str, findings: Findings) -> None:
     id = item.get("call_id")
     if id is None:
-        findings.add("missing_field", f"{path}.call_id", "calls and their outputs are joined by a call_id")
+        findings.keep("missing_field", f"{path}.call_id", "calls and their outputs are joined by a call_id")
     elif not isinstance(id, str) or not id:
-        findings.add("value", f"{path}.call_id", f"a call_id is a string, not {as_json(id)}")
+        findings.keep("value", f"{path}.call_id", f"a call_id is a string, not {as_json(id)}")
     elif len(id) > LONGEST_ID:
-        findings.add("long_id", f"{path}.call_id", f"the call_id has {len(id)} characters; {LONGEST_ID} are allowed")
+        findings.keep("long_id", f"{path}.call_id", f"the call_id has {len(id)} characters; {LONGEST_ID} are allowed")
 
 
 def _lint_reasoning(item: dict[str, Any], path: str, findings: Findings) -> None:
     if not isinstance(item.get("summary"), list):
-        findings.add(
+        findings.keep(
             "missing_field",
             f"{path}.summary",
             "reasoning has a summary, a list that may be empty",
@@ -108,7 +109,7 @@ def _lint_reasoning(item: dict[str, Any], path: str, findings: Findings) -> None
     for place, part in iter_objects(item.get("content"), f"{path}.content"):
         if part.get("type") != "reasoning_text":
             problem = f"{as_json(part.get('type'))} is no type of reasoning's own text: wanted is reasoning_text"
-            findings.add("content_type", place, problem, "quirks: drop_reasoning")
+            findings.keep("content_type", place, problem, "quirks: drop_reasoning")
 
 
 PARTS: Final[dict[str, tuple[str, ...]]] = {

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, Literal, assert_never
 
-from antiphon.diagnosis.finding import Findings, as_json, iter_objects, to_camel_case
+from antiphon.diagnosis.finding import Findings, iter_objects, to_camel_case
 from antiphon.profiles import Dialect
+from antiphon.rules.report import as_json
 
 Form = Literal["flat", "nested", "input_schema", "declarations"]
 
@@ -18,12 +19,12 @@ def lint_tools(body: dict[str, Any], dialect: Dialect, findings: Findings) -> No
     names = frozenset() if tools is None else frozenset(_lint_tools(tools, dialect, findings))
     for path, name in _chosen(body, dialect):
         if name not in names:
-            findings.add("name", path, f"the tool {as_json(name)} is chosen, and not offered")
+            findings.keep("name", path, f"the tool {as_json(name)} is chosen, and not offered")
     choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function":
         nested = isinstance(choice.get("function"), dict)
         if nested != (dialect == "chat"):
-            findings.add(
+            findings.keep(
                 "tool_form",
                 "tool_choice",
                 f"the name of the tool stands {'under `function`' if dialect == 'chat' else 'beside the type'} here",
@@ -33,18 +34,18 @@ def lint_tools(body: dict[str, Any], dialect: Dialect, findings: Findings) -> No
 def _lint_tools(tools: Any, dialect: Dialect, findings: Findings) -> list[str]:
     """The names of the tools."""
     if not isinstance(tools, list):
-        findings.add("value", "tools", f"{as_json(tools)} is no list of tools")
+        findings.keep("value", "tools", f"{as_json(tools)} is no list of tools")
         return []
     if not 1 <= len(tools) <= MOST_TOOLS:
         message = f"there are {len(tools)} tools; many servers take 1 to {MOST_TOOLS}, and a request without tools has no such field"
-        findings.add("value", "tools", message, certain=False)
+        findings.keep("value", "tools", message, certain=False)
     names: list[Any] = []
     for path, tool in iter_objects(tools, "tools"):
         form = form_of(tool)
         if form is None and isinstance(tool.get("name"), str):
             names.append(tool["name"])  # the server's own
         if form is not None and form != FORMS[dialect]:
-            findings.add(
+            findings.keep(
                 "tool_form",
                 path,
                 f"this tool is {SHAPES[form]}; servers of this dialect want it {SHAPES[FORMS[dialect]]}",
@@ -55,7 +56,7 @@ def _lint_tools(tools: Any, dialect: Dialect, findings: Findings) -> list[str]:
             lint_name(function.get("name"), f"{place}.name", dialect, findings)
             _lint_parameters(function, place, dialect, findings)
         if form is None and dialect in ("chat", "messages") and tool.get("type") in (None, "function", "custom"):
-            findings.add(
+            findings.keep(
                 "missing_field", path, f"this is no tool: servers of this dialect want it {SHAPES[FORMS[dialect]]}"
             )
         elif form is None and dialect == "responses":
@@ -63,7 +64,7 @@ def _lint_tools(tools: Any, dialect: Dialect, findings: Findings) -> list[str]:
     valid_names = [name for name in names if isinstance(name, str)]
     for name, count in Counter(valid_names).items():
         if count > 1:
-            findings.add("name", "tools", f"{count} tools are called {as_json(name)}; each needs a name of its own")
+            findings.keep("name", "tools", f"{count} tools are called {as_json(name)}; each needs a name of its own")
     return valid_names
 
 
@@ -99,9 +100,9 @@ def form_of(tool: dict[str, Any]) -> Form | None:
 def lint_name(name: Any, path: str, dialect: Dialect, findings: Findings) -> None:
     pattern = NAMES[dialect]
     if name is None:
-        findings.add("missing_field", path, "a function has a name")
+        findings.keep("missing_field", path, "a function has a name")
     elif not isinstance(name, str) or not pattern.fullmatch(name):
-        findings.add("name", path, f"{as_json(name)} is no name that servers take: wanted is {pattern.pattern}")
+        findings.keep("name", path, f"{as_json(name)} is no name that servers take: wanted is {pattern.pattern}")
 
 
 def lint_schema(schema: Any, path: str, findings: Findings, *, strict: bool) -> None:
@@ -113,9 +114,10 @@ def lint_schema(schema: Any, path: str, findings: Findings, *, strict: bool) -> 
 def _parts(schema: Any, path: str, findings: Findings) -> Iterator[tuple[str, Any]]:
     """A schema and those inside of it, each before its own, until so many of the body were looked at."""
     waiting = [(path, schema)]
-    while waiting and findings.schemas_left > 0:
-        findings.schemas_left -= 1
+    while waiting:
         place, part = waiting.pop()
+        if not findings.may_check_schema(place):
+            return
         yield place, part
         if isinstance(part, dict) and place.count(".") < DEEPEST and len(place) < LONGEST:
             waiting += [(f"{place}.{step}", child) for step, child in reversed(_children(part))]
@@ -123,22 +125,22 @@ def _parts(schema: Any, path: str, findings: Findings) -> Iterator[tuple[str, An
 
 def _lint_part(schema: Any, path: str, findings: Findings, *, strict: bool) -> None:
     if not isinstance(schema, dict):
-        findings.add("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
+        findings.keep("schema", path, f"{as_json(schema)} is no JSON schema: wanted is an object")
         return
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not isinstance(properties, dict) or not isinstance(required, list):
-        findings.add("schema", path, "`properties` is an object and `required` a list of names")
+        findings.keep("schema", path, "`properties` is an object and `required` a list of names")
         return
     unknown = [name for name in required if not isinstance(name, str) or name not in properties]
     if unknown:
-        findings.add("schema", f"{path}.required", f"{as_json(unknown)} are required, and no properties")
+        findings.keep("schema", f"{path}.required", f"{as_json(unknown)} are required, and no properties")
     if strict and (schema.get("type") == "object" or properties):
         if schema.get("additionalProperties") is not False:
-            findings.add("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
+            findings.keep("schema", path, "`additionalProperties` must be false in a strict schema", *STRICT)
         names = {name for name in required if isinstance(name, str)}
         optional = [name for name in properties if name not in names]
         if optional:
-            findings.add(
+            findings.keep(
                 "schema",
                 f"{path}.required",
                 f"a strict schema requires every property; {as_json(optional)} are not",
@@ -170,7 +172,9 @@ def _lint_parameters(function: dict[str, Any], path: str, dialect: Dialect, find
     schema, place = function[field], f"{path}.{field}"
     kind = schema.get("type") if isinstance(schema, dict) else None
     if schema is not None and str(kind).lower() != "object":
-        findings.add("schema", place, f"the schema of a function's parameters has the type object, not {as_json(kind)}")
+        findings.keep(
+            "schema", place, f"the schema of a function's parameters has the type object, not {as_json(kind)}"
+        )
     elif dialect == "gemini" and field == "parameters" and schema is not None:
         _lint_openapi(schema, place, findings)
     elif schema is not None:
@@ -184,21 +188,21 @@ def _lint_openapi(schema: dict[str, Any], path: str, findings: Findings) -> None
             continue
         for word in sorted(name for name in part if to_camel_case(name) not in OPENAPI):
             message = f"`{word}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema as it is"
-            findings.add("schema", f"{place}.{word}", message, 'wire.schemas = "openapi"')
+            findings.keep("schema", f"{place}.{word}", message, 'wire.schemas = "openapi"')
         if isinstance(part.get("type"), list):
             message = f"a type is one word, not {as_json(part['type'])}"
-            findings.add("schema", f"{place}.type", message, 'wire.schemas = "openapi"')
+            findings.keep("schema", f"{place}.type", message, 'wire.schemas = "openapi"')
 
 
 def _lint_other(tool: dict[str, Any], path: str, findings: Findings) -> None:
     kind = tool.get("type")
     if kind in ("function", "custom"):
-        findings.add("missing_field", f"{path}.name", "a function has its name beside its type")
+        findings.keep("missing_field", f"{path}.name", "a function has its name beside its type")
     elif not isinstance(kind, str):
-        findings.add("discriminator", f"{path}.type", f"a tool says what it is; {as_json(kind)} stands there")
+        findings.keep("discriminator", f"{path}.type", f"a tool says what it is; {as_json(kind)} stands there")
     else:
         message = f"{as_json(kind)} is a tool that the server would have to have itself, and not every server has"
-        findings.add("unsupported", f"{path}.type", message, 'wire.extension_tools = "flatten"', certain=False)
+        findings.keep("unsupported", f"{path}.type", message, 'wire.extension_tools = "flatten"', certain=False)
 
 
 def _children(schema: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.protocol.nesting import decode_json
+from antiphon.rules import Report, Violation, settings
 from antiphon.testing.script import PlainReply, ReceivedRequest, error, whole
 
 
@@ -22,6 +23,13 @@ class RequestRefused(Exception):
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
         super().__init__(message)
         self.reply: PlainReply = error(status, message, code=code, param=param)
+
+
+class StrictReport(Report):
+    """Refuses a request at the first violation, in the form of chat and responses servers."""
+
+    def receive(self, violation: Violation) -> None:
+        raise RequestRefused(violation.message, param=violation.param, code=violation.code)
 
 
 class ServerLimits(Struct, frozen=True, kw_only=True):
@@ -85,10 +93,9 @@ def check_key(received: ReceivedRequest, limits: ServerLimits) -> None:
 
 
 def check_model(body: dict[str, Any], limits: ServerLimits) -> None:
-    # Every provider: `model` is required; one that is not served is a 404 of its own code.
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise RequestRefused("you must provide a model parameter", param="model", code="missing_required_parameter")
+    settings.check_model(body, StrictReport())
+    # Every provider: a model that is not served is a 404 of its own code.
+    model = body["model"]
     if limits.models is not None and model not in limits.models:
         raise RequestRefused(f"the model {model!r} does not exist", param="model", code="model_not_found", status=404)
 
@@ -245,14 +252,6 @@ def _children(schema: dict[str, Any]) -> list[dict[str, Any]]:
     any_of = schema.get("anyOf")
     groups += [any_of if isinstance(any_of, list) else [], [schema.get("items")]]
     return [child for group in groups for child in group if isinstance(child, dict)]
-
-
-def texts_in(content: Any) -> list[str]:
-    """Return the texts of a message's content (a string or parts); empty for any other value."""
-    if isinstance(content, str):
-        return [content]
-    parts = content if isinstance(content, list) else []
-    return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
 
 
 def parse_json(arguments: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from antiphon.rules.content import texts_in
 from antiphon.testing.messages.block_rules import (
     IN_SYSTEM,
     Members,
@@ -25,7 +26,7 @@ from antiphon.testing.messages.history_rules import THINKING, blocks_of, check_h
 from antiphon.testing.messages.issued_thoughts import IssuedThoughts
 from antiphon.testing.messages.models import ModelRules, check_effort, check_type, find_model_rules
 from antiphon.testing.messages.tool_rules import check_choice, check_output_format, check_tools
-from antiphon.testing.rules import Range, texts_in
+from antiphon.testing.rules import Range
 from antiphon.testing.script import ReceivedRequest
 
 

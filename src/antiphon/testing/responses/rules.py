@@ -10,6 +10,7 @@ import hashlib
 import re
 from typing import Any, Final
 
+from antiphon.rules.content import texts_in
 from antiphon.testing.rules import (
     Range,
     RequestRefused,
@@ -26,7 +27,6 @@ from antiphon.testing.rules import (
     check_strict,
     check_user,
     json_object,
-    texts_in,
 )
 from antiphon.testing.script import ReceivedRequest
 
