@@ -13,7 +13,6 @@ from msgspec import Struct
 from antiphon.diagnosis.finding import BoundsExceeded, Finding, Findings, paths_overlap
 from antiphon.diagnosis.gemini import lint_gemini
 from antiphon.diagnosis.messages import lint_messages
-from antiphon.diagnosis.responses import lint_responses
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.tools import lint_tools
 from antiphon.diagnosis.traits import find_traits
@@ -27,6 +26,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.suggestions import did_you_mean
 from antiphon.rules import Report, Rule
 from antiphon.rules import chat as chat_rules
+from antiphon.rules import responses as responses_rules
 from antiphon.rules.report import as_json
 from antiphon.rules.settings import check_fields, check_model
 
@@ -51,8 +51,8 @@ def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> l
     """What the rules of a dialect find in a body."""
     findings = Findings(read, spelled_by_server=False)
     with suppress(BoundsExceeded):
-        if dialect == "chat":
-            _check_chat(read, findings)
+        if dialect in CHECKS:
+            CHECKS[dialect](read, findings)
         else:
             _lint(read, dialect, findings)
         _lint_values(body, dialect, findings)
@@ -63,6 +63,12 @@ def _check_chat(read: dict[str, Any], report: Report) -> None:
     check_model(read, report)
     check_fields(read, chat_rules.FIELDS, report)
     chat_rules.check(read, report)
+
+
+def _check_responses(read: dict[str, Any], report: Report) -> None:
+    check_model(read, report)
+    check_fields(read, responses_rules.FIELDS, report)
+    responses_rules.check(read, report)
 
 
 def _lint(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
@@ -128,8 +134,11 @@ def _names(shape: type[Struct]) -> frozenset[str]:
     return frozenset(field.encode_name for field in msgspec.structs.fields(shape)) - {"antiphon:raw_fields"}
 
 
+CHECKS: Final[dict[Dialect, Callable[[dict[str, Any], Report], None]]] = {
+    "chat": _check_chat,
+    "responses": _check_responses,
+}
 LINTS: Final[dict[Dialect, Callable[[dict[str, Any], Findings], None]]] = {
-    "responses": lint_responses,
     "messages": lint_messages,
     "gemini": lint_gemini,
 }

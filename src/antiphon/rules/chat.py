@@ -428,7 +428,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "n": Range(1, 128),
     "max_tokens": Range(1, 2**31),
     "max_completion_tokens": Range(1, 2**31),
-    "top_logprobs": Range(0, 20),
+    "top_logprobs": Range(0, 20, certain=False),
     "seed": Range(-(2**63), 2**63),
     "logprobs": bool,
     "stream": bool,

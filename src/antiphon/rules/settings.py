@@ -22,6 +22,8 @@ class Range(Struct, frozen=True):
     least: float
     most: float
     fraction: bool = False
+    #: Whether every server has these limits.
+    certain: bool = True
 
     def has_type_of(self, value: Any) -> bool:
         """Return whether the value is a number of the right kind."""
@@ -138,9 +140,8 @@ def _check_range(value: Any, wanted: Range, name: str, path: str, report: Report
         report.add("value", path, message, problem, param=name, code="invalid_type")
     elif not wanted.contains(value):
         message = f"{name} is {value}, not within {wanted.least} and {wanted.most}"
-        report.add(
-            "value", path, message, f"{as_json(value)} is not between {wanted.least} and {wanted.most}", param=name
-        )
+        problem = f"{as_json(value)} is not between {wanted.least} and {wanted.most}"
+        report.add("value", path, message, problem, param=name, certain=wanted.certain)
 
 
 MAX_UNKNOWN_FIELDS: Final = 50  # the search for a similar name is slow
