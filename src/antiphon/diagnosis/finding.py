@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from antiphon.rules import Report, Rule, Violation
+
+T = TypeVar("T")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -87,20 +89,22 @@ def paths_overlap(one: str, other: str) -> bool:
 
 
 def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
-    """A place as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`, `contents[0].inline_data`) as a path
-    in this body, and what stands there; `MISSING` if nothing does."""
+    """Resolve a path as a server spells it: `messages.0.content.1.text.detail`, `body -> input -> 0`,
+    `contents[0].inline_data`. Return the path in this body and its value, `MISSING` if there is none."""
     here: Any = body
     path = ""
     steps = _steps(place)
     for at, step in enumerate(steps):
-        if isinstance(here, list) and step.isdecimal() and int(step) < len(here):
+        following = steps[at + 1] if at + 1 < len(steps) else None
+        name = _member(here, step, following)
+        if isinstance(here, list) and _is_index(step, here):
             here, path = here[int(step)], f"{path}[{step}]"
-            continue
-        name = _member(here, step, is_last=at == len(steps) - 1)
-        if name is not None:
+        elif name is not None:
             here, path = here[name], f"{path}.{name}" if path else name
-        elif not (isinstance(here, dict) and step in (here.get("type"), *BETWEEN)):
-            # Servers put the type of what stands there between two steps: that leads nowhere new.
+        elif isinstance(here, dict) and step == "0":
+            path = f"{path}[0]"  # gemini servers take a single value for a list of one
+        elif not (isinstance(here, dict) and following is not None and step in (here.get("type"), *BETWEEN)):
+            # Servers put the type of a value between two steps; these steps are not in the body.
             path = f"{path}[{step}]" if step.isdecimal() else f"{path}.{step}" if path else step
             here = MISSING
     return path, here
@@ -111,14 +115,18 @@ def to_camel_case(name: str) -> str:
     return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
-def _member(here: Any, step: str, *, is_last: bool) -> str | None:
-    """Which member of an object is meant, in either spelling, or by its number."""
+def _member(here: Any, step: str, following: str | None) -> str | None:
+    """Return the name of the member that a step means: in either spelling, or `[number].value`."""
     if not isinstance(here, dict):
         return None
-    if step.isdecimal() and int(step) < len(here) and step not in here:
+    if following == "value" and _is_index(step, here) and step not in here:
         return str(list(here)[int(step)])
-    spelled = next((name for name in (step, to_camel_case(step)) if name in here), None)
-    return spelled if spelled is None or is_last or isinstance(here[spelled], dict | list) else None
+    name = next((name for name in (step, to_camel_case(step)) if name in here), None)
+    return name if name is None or following is None or isinstance(here[name], dict | list) else None
+
+
+def _is_index(step: str, members: Sized) -> bool:
+    return step.isdecimal() and len(step) < MAX_DIGITS and int(step) < len(members)
 
 
 def _steps(place: str) -> list[str]:
@@ -134,8 +142,8 @@ MISSING: Final = _Missing()
 MOST_FINDINGS: Final = 500
 MOST_SCHEMAS: Final = 2000
 MAX_VALUES: Final = 20_000  # messages, parts, calls and tools
+MAX_DIGITS: Final = 10  # of an index
 MAX_PATH: Final = 1000  # characters: names may have any length
-T = TypeVar("T")
 UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

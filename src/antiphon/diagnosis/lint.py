@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from antiphon.diagnosis.finding import BoundsExceeded, Finding, Findings, paths_overlap
 from antiphon.diagnosis.gemini import lint_gemini
-from antiphon.diagnosis.messages import lint_messages
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.tools import lint_tools
 from antiphon.diagnosis.traits import find_traits
@@ -26,6 +25,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.suggestions import did_you_mean
 from antiphon.rules import Report, Rule
 from antiphon.rules import chat as chat_rules
+from antiphon.rules import messages as messages_rules
 from antiphon.rules import responses as responses_rules
 from antiphon.rules.report import as_json
 from antiphon.rules.settings import check_fields, check_model
@@ -49,7 +49,7 @@ def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> 
 
 def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> list[Finding]:
     """What the rules of a dialect find in a body."""
-    findings = Findings(read, spelled_by_server=False)
+    findings = Findings(read, spelled_by_server=dialect == "messages")
     with suppress(BoundsExceeded):
         if dialect in CHECKS:
             CHECKS[dialect](read, findings)
@@ -69,6 +69,11 @@ def _check_responses(read: dict[str, Any], report: Report) -> None:
     check_model(read, report)
     check_fields(read, responses_rules.FIELDS, report)
     responses_rules.check(read, report)
+
+
+def _check_messages(read: dict[str, Any], report: Report) -> None:
+    messages_rules.check_model(read, report)
+    messages_rules.check(read, report)
 
 
 def _lint(read: dict[str, Any], dialect: Dialect, findings: Findings) -> None:
@@ -127,7 +132,7 @@ def _lint_values(body: bytes, dialect: Dialect, findings: Findings) -> None:
         path = error.param or ""
         if not any(paths_overlap(path, finding.path) for finding in findings.found if finding.certain):
             problem = error.message.removeprefix(f"{path}: ")
-            findings.keep(RULES.get(error.code, "value"), path, problem, certain=dialect != "chat")
+            findings.keep(RULES.get(error.code, "value"), path, problem, certain=dialect not in ("chat", "messages"))
 
 
 def _names(shape: type[Struct]) -> frozenset[str]:
@@ -137,9 +142,9 @@ def _names(shape: type[Struct]) -> frozenset[str]:
 CHECKS: Final[dict[Dialect, Callable[[dict[str, Any], Report], None]]] = {
     "chat": _check_chat,
     "responses": _check_responses,
+    "messages": _check_messages,
 }
 LINTS: Final[dict[Dialect, Callable[[dict[str, Any], Findings], None]]] = {
-    "messages": lint_messages,
     "gemini": lint_gemini,
 }
 READERS: Final[dict[Dialect, Callable[[bytes], Any]]] = {
