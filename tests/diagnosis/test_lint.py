@@ -15,11 +15,11 @@ from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
 from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, paths_overlap, resolve_server_path
-from antiphon.diagnosis.lint import MOST_FIELDS
 from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
 from antiphon.rules.report import as_json
+from antiphon.rules.settings import MAX_UNKNOWN_FIELDS
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -409,7 +409,7 @@ def test_unknown_fields_are_named_up_to_a_bound() -> None:
     found = [
         finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"
     ]
-    assert len(found) == MOST_FIELDS
+    assert len(found) == MAX_UNKNOWN_FIELDS
 
 
 @pytest.mark.parametrize(

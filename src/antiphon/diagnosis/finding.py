@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from antiphon.rules import Report, Rule, Violation
+from antiphon.rules.gemini.shapes import to_camel_case, to_snake_case
 
 T = TypeVar("T")
 
@@ -110,18 +111,13 @@ def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
     return path, here
 
 
-def to_camel_case(name: str) -> str:
-    """`inline_data` as `inlineData`."""
-    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
-
-
 def _member(here: Any, step: str, following: str | None) -> str | None:
     """Return the name of the member that a step means: in either spelling, or `[number].value`."""
     if not isinstance(here, dict):
         return None
     if following == "value" and _is_index(step, here) and step not in here:
         return str(list(here)[int(step)])
-    name = next((name for name in (step, to_camel_case(step)) if name in here), None)
+    name = next((name for name in (step, to_camel_case(step), to_snake_case(step)) if name in here), None)
     return name if name is None or following is None or isinstance(here[name], dict | list) else None
 
 
@@ -144,6 +140,5 @@ MOST_SCHEMAS: Final = 2000
 MAX_VALUES: Final = 20_000  # messages, parts, calls and tools
 MAX_DIGITS: Final = 10  # of an index
 MAX_PATH: Final = 1000  # characters: names may have any length
-UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

@@ -43,7 +43,6 @@ class Violation(Struct, frozen=True, kw_only=True):
     #: The path that the provider's error names.
     param: str | None = None
     code: str | None = None
-    status: int = 400
     #: Whether every server of the dialect should refuse it. If not, only some servers do.
     certain: bool = True
     #: The profile settings with which the gateway avoids it: `quirks: name`, or `wire.name = value`.
