@@ -7,7 +7,7 @@ what it copies.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -210,7 +210,7 @@ def _check_call(call: Any, path: str, report: Report) -> str:
     return id
 
 
-def _check_call_name(function: dict[str, Any], path: str, refuse: Refuse, report: Report) -> None:
+def _check_call_name(function: Mapping[Any, Any], path: str, refuse: Refuse, report: Report) -> None:
     if "name" in function:
         check_name(function["name"], path, report)
     else:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.suggestions import did_you_mean
 from antiphon.rules.content import describe_part, describe_role, part_type_path, texts_in, type_of
-from antiphon.rules.report import Report, as_json
+from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.schemas import check_parameters, check_schema
 from antiphon.rules.settings import (
     NAME,
@@ -243,7 +243,7 @@ def _check_call(item: dict[str, Any], path: str, waiting: dict[str, str], report
     # `arguments` is a string; an object is refused.
     if not isinstance(item.get(field), str):
         problem = f"`{field}` is a string, not {as_json(item.get(field))}"
-        rule = "value" if field in item else "missing_field"
+        rule: Rule = "value" if field in item else "missing_field"
         report.add(rule, f"{path}.{field}", f"{field} is a string", problem, code="invalid_type")
     check_name(item.get("name"), f"{path}.name", report)
 
@@ -322,7 +322,7 @@ def _check_tool(tool: Any, path: str, own_tools: Collection[str], report: Report
         case {"type": "function" | "custom"}:
             # "Missing required parameter: tools[0].name": the nested form of chat is not known here.
             form = form_of(tool)
-            rule = "tool_form" if form else "missing_field"
+            rule: Rule = "tool_form" if form else "missing_field"
             problem = describe_form(form, "flat") if form else "a tool has its name beside its type"
             report.add(
                 rule,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 from antiphon.rules.report import Report, as_json
@@ -11,7 +11,7 @@ from antiphon.rules.report import Report, as_json
 Form = Literal["flat", "nested", "input_schema", "declarations"]
 
 
-def form_of(tool: dict[str, Any]) -> Form | None:
+def form_of(tool: Mapping[Any, Any]) -> Form | None:
     """Return the form in which a function is written; None for anything else."""
     if isinstance(tool.get("function"), dict) or isinstance(tool.get("custom"), dict):
         return "nested"

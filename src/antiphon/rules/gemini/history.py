@@ -204,9 +204,9 @@ def _check_pairs(calls: list[Placed], results: list[Placed], report: Report) -> 
         calls, results = sorted(calls, key=_id), sorted(results, key=_id)
         # It says "The id of the function call this response is for", documented to match it
         message = "Please ensure that function response ids match those of the function call turn."
-        for call, result in zip(calls, results, strict=True):
-            if _id(call) != _id(result):
-                _report_orphan(*result, message, report)
+        for (_, call), (path, result) in zip(calls, results, strict=True):
+            if call["id"] != result["id"]:
+                _report_orphan(path, result, message, report)
                 return
     # It says "Matches FunctionDeclaration.name and FunctionCall.name", documented
     for (_, call), (path, result) in zip(calls, results, strict=True):

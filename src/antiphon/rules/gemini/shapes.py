@@ -130,7 +130,8 @@ class _Reader:
         # It says "Invalid JSON payload received. Unknown name "x" at 'y': Cannot find field."
         place = f"{path}.{name}" if path else name
         rule: Rule = "unknown_field"
-        problem, settings = "the dialect has no such field here", ()
+        problem = "the dialect has no such field here"
+        settings: tuple[str, ...] = ()
         if shape == "schema":
             rule, settings = "schema", OPENAPI
             problem = f"`{name}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema"

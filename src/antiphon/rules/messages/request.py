@@ -295,8 +295,11 @@ def _cacheable(
 
 def _is_marked(holder: Any) -> bool:
     """Return whether an object has a valid mark."""
-    mark = holder.get("cache_control") if isinstance(holder, dict) else None
-    return type_of(mark) == "ephemeral" and mark.get("ttl", "5m") in ("5m", "1h")
+    match holder:
+        case {"cache_control": {"type": "ephemeral", **rest}}:
+            return rest.get("ttl", "5m") in ("5m", "1h")
+        case _:
+            return False
 
 
 SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})

@@ -9,7 +9,7 @@ from antiphon.rules.content import type_of
 from antiphon.rules.messages.blocks import check_cache_control, check_tool_name
 from antiphon.rules.messages.members import Members, check_members, refuse
 from antiphon.rules.messages.schemas import check_enforced_schema, check_input_schema
-from antiphon.rules.report import Report, as_json
+from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.tool_forms import check_unique_names, describe_form, form_of
 
 
@@ -65,7 +65,7 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     # known here.
     if kind not in ("", "custom"):
         wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
-        rule = "tool_form" if is_foreign or kind == "function" else "discriminator"
+        rule: Rule = "tool_form" if is_foreign or kind == "function" else "discriminator"
         refuse(report, rule, path, wrong, describe_form(form, "input_schema"))
         return None
     if is_foreign:
