@@ -54,7 +54,7 @@ IN_FUNCTIONS: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
     "antiphon.trace.redactor._key_pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
-    "antiphon.testing.messages.models._model": "called for globals of its module, and these are found",
+    "antiphon.rules.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": frozenset({"fullmatch"}),

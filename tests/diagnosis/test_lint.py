@@ -14,11 +14,12 @@ from tests.counting import calls_of
 from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
-from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, as_json, paths_overlap, resolve_server_path
-from antiphon.diagnosis.lint import MOST_FIELDS
+from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, paths_overlap, resolve_server_path
 from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
+from antiphon.rules.report import as_json
+from antiphon.rules.settings import MAX_UNKNOWN_FIELDS
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -110,26 +111,6 @@ WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
             "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", "properties": 1}}],
         },
         ("schema", "tools[0].parameters"),
-    ),
-    "a required property that is not there": (
-        "responses",
-        {
-            "model": "m",
-            "input": "hi",
-            "tools": [
-                {
-                    "type": "function",
-                    "name": "f",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {
-                            "a": {"anyOf": [{"type": "array", "items": {"type": "object", "required": ["b"]}}]}
-                        },
-                    },
-                }
-            ],
-        },
-        ("schema", "tools[0].parameters.properties.a.anyOf[0].items.required"),
     ),
     "two calls of one id": (
         "chat",
@@ -409,7 +390,7 @@ def with_tool(schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     """Faults: a refused body of a megabyte is looked through while others wait."""
-    body = with_tool({"properties": {f"m{number}": {"required": ["a"]} for number in range(20_000)}})
+    body = with_tool({"properties": {f"m{number}": {"required": "a"} for number in range(20_000)}})
     data = json.dumps(body).encode()
     assert len(lint_body(data, "responses")) == MOST_FINDINGS
     assert calls_of(lambda: lint_body(data, "responses")) < 50 * MOST_SCHEMAS
@@ -417,7 +398,7 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
 
 def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
     """Faults: a name of a hundred thousand letters, and thousands of schemas below it."""
-    inner = {"type": "object", "properties": {f"m{number}": {"required": ["a"]} for number in range(1000)}}
+    inner = {"type": "object", "properties": {f"m{number}": {"required": "a"} for number in range(1000)}}
     assert wrong("responses", with_tool({"properties": {"x" * 100_000: inner}})) == []
     assert len(wrong("responses", with_tool({"properties": {"x": inner}}))) == MOST_FINDINGS
 
@@ -428,7 +409,7 @@ def test_unknown_fields_are_named_up_to_a_bound() -> None:
     found = [
         finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"
     ]
-    assert len(found) == MOST_FIELDS
+    assert len(found) == MAX_UNKNOWN_FIELDS
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rules.messages.test_models import EFFORTS, TAKEN, THINKING
 from tests.testing.asking import received, told
-from tests.testing.messages.test_models import EFFORTS, TAKEN, THINKING
 
 from antiphon.dialects import messages
 from antiphon.dialects.messages.wire import MessagesWire, model_thinking

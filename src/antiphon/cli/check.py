@@ -24,7 +24,7 @@ from antiphon.cli.exits import FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
-from antiphon.profiles.suggestions import did_you_mean
+from antiphon.protocol.suggestions import did_you_mean
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
-Rule = Literal[
-    "discriminator",
-    "content_type",
-    "tool_form",
-    "missing_field",
-    "unknown_field",
-    "orphan_result",
-    "unanswered_call",
-    "long_id",
-    "role",
-    "order",
-    "schema",
-    "name",
-    "value",
-    "combination",
-    "media",
-    "reasoning",
-    "unsupported",
-]
+from antiphon.rules import Report, Rule, Violation
+from antiphon.rules.gemini.shapes import to_camel_case, to_snake_case
+
+T = TypeVar("T")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -49,16 +33,47 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{self.path or 'the body'}: {self.problem}{mend}"
 
 
-class Findings(list[Finding]):
-    """Those of one body, in the order of what was looked at; so many at most, and of so many schemas."""
+class Findings(Report):
+    """Collects the violations of one body, up to a bound. A check that exceeds its bounds ends with `BoundsExceeded`.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.schemas_left = MOST_SCHEMAS
+    The gateway diagnoses a body on its event loop, so the number of findings, of values and of schemas is bounded.
+    """
 
-    def add(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
-        if len(self) < MOST_FINDINGS:
-            self.append(Finding(rule=rule, path=path, problem=problem, settings=settings, certain=certain))
+    def __init__(self, body: Mapping[str, Any], *, spelled_by_server: bool) -> None:
+        self.found: list[Finding] = []
+        self._body = body
+        self._spelled_by_server = spelled_by_server
+        self._values_left = MAX_VALUES
+        self._schemas_left = MOST_SCHEMAS
+
+    def receive(self, violation: Violation) -> None:
+        self.keep(violation.rule, violation.path, violation.problem, *violation.settings, certain=violation.certain)
+
+    def suspect(self, rule: Rule, path: str, problem: str, *, settings: tuple[str, ...] = ()) -> None:
+        self.keep(rule, path, problem, *settings, certain=False)
+
+    def walk(self, values: Iterable[T]) -> Iterator[T]:
+        for value in values:
+            self._values_left -= 1
+            if self._values_left < 0:
+                raise BoundsExceeded
+            yield value
+
+    def may_check_schema(self, path: str) -> bool:
+        self._schemas_left -= 1
+        return self._schemas_left >= 0 and len(path) < MAX_PATH
+
+    def keep(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
+        place = resolve_server_path(path, self._body)[0] if self._spelled_by_server else path
+        finding = Finding(rule=rule, path=place, problem=problem, settings=settings, certain=certain)
+        if finding not in self.found[-1:]:
+            self.found.append(finding)
+        if len(self.found) == MOST_FINDINGS:
+            raise BoundsExceeded
+
+
+class BoundsExceeded(Exception):
+    """A body has more findings or values than are checked."""
 
 
 def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -68,15 +83,6 @@ def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{path}[{at}]", member
 
 
-def as_json(value: Any) -> str:
-    """A value as JSON, not too much of it."""
-    try:
-        text = msgspec.json.encode(value).decode()
-    except ValueError:  # half a character, or brackets without end
-        return "something"
-    return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}…"
-
-
 def paths_overlap(one: str, other: str) -> bool:
     """Whether one path leads to the other, or through it."""
     short, long = sorted((one, other), key=len)
@@ -84,38 +90,39 @@ def paths_overlap(one: str, other: str) -> bool:
 
 
 def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
-    """A place as a server spells it (`messages.0.content.1.text.detail`, `body -> input -> 0`, `contents[0].inline_data`) as a path
-    in this body, and what stands there; `MISSING` if nothing does."""
+    """Resolve a path as a server spells it: `messages.0.content.1.text.detail`, `body -> input -> 0`,
+    `contents[0].inline_data`. Return the path in this body and its value, `MISSING` if there is none."""
     here: Any = body
     path = ""
     steps = _steps(place)
     for at, step in enumerate(steps):
-        if isinstance(here, list) and step.isdecimal() and int(step) < len(here):
+        following = steps[at + 1] if at + 1 < len(steps) else None
+        name = _member(here, step, following)
+        if isinstance(here, list) and _is_index(step, here):
             here, path = here[int(step)], f"{path}[{step}]"
-            continue
-        name = _member(here, step, is_last=at == len(steps) - 1)
-        if name is not None:
+        elif name is not None:
             here, path = here[name], f"{path}.{name}" if path else name
-        elif not (isinstance(here, dict) and step in (here.get("type"), *BETWEEN)):
-            # Servers put the type of what stands there between two steps: that leads nowhere new.
+        elif isinstance(here, dict) and step == "0":
+            path = f"{path}[0]"  # gemini servers take a single value for a list of one
+        elif not (isinstance(here, dict) and following is not None and step in (here.get("type"), *BETWEEN)):
+            # Servers put the type of a value between two steps; these steps are not in the body.
             path = f"{path}[{step}]" if step.isdecimal() else f"{path}.{step}" if path else step
             here = MISSING
     return path, here
 
 
-def to_camel_case(name: str) -> str:
-    """`inline_data` as `inlineData`."""
-    return UNDERSCORE.sub(lambda match: match[1].upper(), name)
-
-
-def _member(here: Any, step: str, *, is_last: bool) -> str | None:
-    """Which member of an object is meant, in either spelling, or by its number."""
+def _member(here: Any, step: str, following: str | None) -> str | None:
+    """Return the name of the member that a step means: in either spelling, or `[number].value`."""
     if not isinstance(here, dict):
         return None
-    if step.isdecimal() and int(step) < len(here) and step not in here:
+    if following == "value" and _is_index(step, here) and step not in here:
         return str(list(here)[int(step)])
-    spelled = next((name for name in (step, to_camel_case(step)) if name in here), None)
-    return spelled if spelled is None or is_last or isinstance(here[spelled], dict | list) else None
+    name = next((name for name in (step, to_camel_case(step), to_snake_case(step)) if name in here), None)
+    return name if name is None or following is None or isinstance(here[name], dict | list) else None
+
+
+def _is_index(step: str, members: Sized) -> bool:
+    return step.isdecimal() and len(step) < MAX_DIGITS and int(step) < len(members)
 
 
 def _steps(place: str) -> list[str]:
@@ -128,10 +135,10 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-MAX_EXCERPT: Final = 80
-# A body is looked through while others wait.
 MOST_FINDINGS: Final = 500
 MOST_SCHEMAS: Final = 2000
-UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+MAX_VALUES: Final = 20_000  # messages, parts, calls and tools
+MAX_DIGITS: Final = 10  # of an index
+MAX_PATH: Final = 1000  # characters: names may have any length
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
 BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")

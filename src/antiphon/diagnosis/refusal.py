@@ -8,13 +8,15 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.diagnosis.finding import MISSING, Finding, Rule, as_json, paths_overlap, resolve_server_path
+from antiphon.diagnosis.finding import MISSING, Finding, paths_overlap, resolve_server_path
 from antiphon.diagnosis.lint import decode_object, lint_dialect_rules
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
 from antiphon.profiles import Dialect, Profile
 from antiphon.protocol.nesting import decode_json
 from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH
+from antiphon.rules import Rule
+from antiphon.rules.report import as_json
 
 MAX_FINDINGS: Final = 12  # findings
 MAX_SENTENCE_LENGTH: Final = 400  # characters of a sentence

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.diagnosis.finding import Finding, Rule, iter_objects
+from antiphon.diagnosis.finding import Finding, iter_objects
 from antiphon.profiles import Dialect
+from antiphon.rules import Rule
 
 
 class TraitKind(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from antiphon.errors import ProfileError
 from antiphon.profiles.profile import Profile, parse_profile
-from antiphon.profiles.suggestions import suggest_names
+from antiphon.protocol.suggestions import suggest_names
 
 PROFILE_SUFFIX = ".toml"
 

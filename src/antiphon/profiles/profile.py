@@ -20,10 +20,10 @@ from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.quirks import QUIRKS, Quirk
 from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
-from antiphon.profiles.suggestions import suggest_names
 from antiphon.profiles.toml_source import SettingPath, TomlSource, as_toml
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.protocol.suggestions import suggest_names
 
 # Reasoning by another or an unknown maker is left out, or sent as text of the assistant (RSN-3).
 ForeignReasoning = Literal["drop", "text"]

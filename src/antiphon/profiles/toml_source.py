@@ -16,8 +16,8 @@ from msgspec import inspect as shapes
 from msgspec.structs import fields
 
 from antiphon.errors import AntiphonError
-from antiphon.profiles.suggestions import did_you_mean, suggest_names
 from antiphon.protocol.error_messages import describe_type, excerpt
+from antiphon.protocol.suggestions import did_you_mean, suggest_names
 
 #: The path of a setting: names, and indexes in arrays.
 SettingPath = tuple[str | int, ...]

@@ -26,7 +26,8 @@ from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSE
 from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
-from antiphon.testing.gemini.schema_rules import check_json_schema, check_schema
+from antiphon.rules.gemini.schemas import check_json_schema, check_schema
+from antiphon.testing.gemini.rules import StrictReport
 
 CLOSED = Narrowing(
     keywords=frozenset({"type", "properties", "required", "additionalProperties", "enum"}), closed_objects=True
@@ -393,8 +394,8 @@ SCHEMAS = st.recursive(
 @given(SCHEMAS)
 def test_narrowed_schema_is_accepted_by_a_strict_server(schema: dict[str, Any]) -> None:
     """Issue 7, point 5."""
-    check_schema(narrow(schema)[0], "p", empty_objects=True)
-    check_json_schema(narrow(schema, OUTPUT_SUBSET)[0], "p")
+    check_schema(narrow(schema)[0], "p", StrictReport(), empty_objects=True)
+    check_json_schema(narrow(schema, OUTPUT_SUBSET)[0], "p", StrictReport())
 
 
 # JSON in which keywords of JSON schema have any value.

@@ -14,7 +14,7 @@ from tests.testing.asking import received, told
 from antiphon.dialects.chat import error_to_hub, request_from_hub
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request
-from antiphon.testing.chat.rules import FIELDS
+from antiphon.rules.chat import FIELDS
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.rules import ServerLimits
 

@@ -15,11 +15,11 @@ from tests.testing.asking import received
 from antiphon.dialects.gemini import request_from_hub
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request
-from antiphon.testing.gemini.history_rules import HistoryRules, check_contents
-from antiphon.testing.gemini.rules import GeminiLimits, parse_model_call
+from antiphon.rules.gemini.history import check_contents
+from antiphon.rules.gemini.shapes import SHAPES, from_base64, read_message
+from antiphon.testing.gemini.rules import GeminiLimits, ShapeReport, StrictReport, parse_model_call
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.gemini.signatures import Signatures
-from antiphon.testing.gemini.wire_shapes import SHAPES, from_base64, read_message
 from antiphon.testing.script import PlainReply, ReceivedRequest
 
 PNG = {"mimeType": "image/png", "data": "AAAA"}
@@ -803,5 +803,8 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -
         body, _ = request_from_hub(replace(request, model="m"))
     except ApiError:
         return
-    contents = read_message(json.loads(body), "request", SHAPES)[0]["contents"]
-    check_contents(contents, Signatures(), HistoryRules(alternation=True, last_word=True, signed=False))
+    contents = read_message(json.loads(body), "request", SHAPES, ShapeReport()).value["contents"]
+    check_contents(contents, StrictReport(), alternation=True, last_word=True, signed=False)
+    for content in contents:
+        for part in content["parts"]:
+            Signatures().check(part)

@@ -14,8 +14,9 @@ from antiphon.dialects.messages import error_to_hub, request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request
+from antiphon.rules.messages import BETA_FIELDS, FIELDS
 from antiphon.testing.messages.issued_thoughts import IssuedThoughts, sealed, signature_of
-from antiphon.testing.messages.rules import BETA_FIELDS, FIELDS, NEWEST, MessagesLimits
+from antiphon.testing.messages.rules import NEWEST, MessagesLimits
 from antiphon.testing.messages.server import MessagesBehavior
 
 VERSION = {"some_version": "2023-06-01"}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.testing.asking import received, told
 
-from antiphon.testing.responses.rules import FIELDS, sealed
+from antiphon.rules.responses import FIELDS
+from antiphon.testing.responses.rules import sealed
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.rules import ServerLimits
 

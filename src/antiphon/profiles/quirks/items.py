@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.profiles.quirks.rewriting import NoOptions, are_identical, change_items
-from antiphon.profiles.suggestions import suggest_names
 from antiphon.protocol.base import Shape, Unknown, is_extension_type
 from antiphon.protocol.items import (
     Compaction,
@@ -33,6 +32,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
+from antiphon.protocol.suggestions import suggest_names
 
 
 class OnlyItemsOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,10 +13,11 @@ from typing import Any, Literal, assert_never, cast
 import msgspec
 
 from antiphon import sse
+from antiphon.rules.content import texts_in
 from antiphon.testing.chat import rules as chat_rules
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.improvise import OfferedTool, Prompt, improvise
-from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path, texts_in
+from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path
 from antiphon.testing.script import (
     End,
     Finish,

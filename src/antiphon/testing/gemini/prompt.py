@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.testing.gemini.history_rules import in_parts, is_user, texts_of
+from antiphon.rules.gemini.history import in_parts, is_user, texts_of
 from antiphon.testing.improvise import OfferedTool, Prompt
 
 

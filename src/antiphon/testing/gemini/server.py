@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+from antiphon.rules.gemini.request import signs_calls
+from antiphon.rules.gemini.shapes import SHAPES, read_message
 from antiphon.testing.gemini import rules as gemini_rules
 from antiphon.testing.gemini.errors import GeminiRequestRefused, gemini_error
 from antiphon.testing.gemini.prompt import make_prompt
-from antiphon.testing.gemini.rules import GeminiLimits, ModelCall, parse_model_call, prompt_chars, signs_calls
+from antiphon.testing.gemini.rules import GeminiLimits, ModelCall, ShapeReport, parse_model_call, prompt_chars
 from antiphon.testing.gemini.signatures import Signatures
 from antiphon.testing.gemini.turn_rendering import BLOCKED, TurnRenderer, UsageIn
-from antiphon.testing.gemini.wire_shapes import SHAPES, read_message
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.improvise import improvise
 from antiphon.testing.script import Finish, PlainReply, ReceivedRequest, Reply, Script, ScriptedTurn, Step, turn, whole
@@ -160,7 +161,7 @@ def _model_call(received: ReceivedRequest) -> ModelCall:
 
 
 def _body(received: ReceivedRequest) -> dict[str, Any]:
-    return dict(read_message(received.json, "request", SHAPES)[0])
+    return dict(read_message(received.json, "request", SHAPES, ShapeReport()).value)
 
 
 def _listed(name: str) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.rules.gemini.shapes import from_base64
 from antiphon.testing.gemini.errors import GeminiRequestRefused
-from antiphon.testing.gemini.wire_shapes import from_base64
 
 
 class Signatures:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.rules.content import texts_in
+from antiphon.rules.messages.history import THINKING, blocks_of
 from antiphon.testing.improvise import OfferedTool, Prompt, schema_in_instructions
-from antiphon.testing.messages.history_rules import THINKING, blocks_of
-from antiphon.testing.rules import texts_in
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:

@@ -19,10 +19,11 @@ from antiphon.protocol.content import LogProb, TopLogProb
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
+from antiphon.rules.content import texts_in
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.improvise import OfferedTool, Prompt, improvise
 from antiphon.testing.responses import rules as responses_rules
-from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path, texts_in
+from antiphon.testing.rules import RequestRefused, ServerLimits, answer_other_path
 from antiphon.testing.script import (
     End,
     Finish,

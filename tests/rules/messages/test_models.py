@@ -1,4 +1,4 @@
-"""`testing/messages/models`: which models refuse which thinking and which effort, and in which words."""
+"""`rules/messages/models`: which models refuse which thinking and which effort, and in which words."""
 
 from __future__ import annotations
 

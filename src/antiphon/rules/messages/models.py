@@ -1,7 +1,7 @@
 """The values of thinking and effort that models of the Messages API accept, by the API's guides (November 2026).
 
 The lists are written by hand and share nothing with the gateway's profiles. A model with any other name accepts all
-values.
+values. A server may offer other models under these names, so these violations are not certain.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.testing.messages.errors import MessagesRequestRefused
+from antiphon.rules.report import Report, as_json
 
 
 class ModelRules(Struct, frozen=True):
-    """One row: the types of `thinking` and the words of `output_config.effort` that are taken; None: all."""
+    """One row: the types of `thinking` and the words of `output_config.effort` that are accepted; None: all."""
 
     name: re.Pattern[str]
     types: tuple[str, ...] | None
     efforts: tuple[str, ...] | None
-    #: Whether the two highest efforts are refused where thinking is switched off.
+    #: Whether the two highest efforts are refused if thinking is switched off.
     capped: bool = False
 
 
@@ -29,40 +29,44 @@ def find_model_rules(name: Any) -> ModelRules:
     return next(matches, UNKNOWN)
 
 
-def check_type(model: ModelRules, kind: str) -> None:
-    """The type of `thinking`."""
+def check_type(model: ModelRules, kind: str, report: Report) -> None:
+    """Check the type of `thinking`."""
     if model.types is None or kind in model.types:
         return
     # "adaptive thinking is not supported on this model": the models before 4.6.
-    if kind == "adaptive":
-        raise MessagesRequestRefused("adaptive thinking is not supported on this model")
-    # '"thinking.type.enabled" is not supported for this model. Use …': from 4.7 on there are no budgets.
-    hint = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
-    if kind == "disabled" and "between_tools" in model.types:
-        hint = (
-            'Use "thinking.type.between_tools" for the lowest thinking setting, or "thinking.type.adaptive" and '
-            '"output_config.effort" to control thinking behavior.'
-        )
-    raise MessagesRequestRefused(f'"thinking.type.{kind}" is not supported for this model. {hint}')
+    message = "adaptive thinking is not supported on this model"
+    if kind != "adaptive":
+        # '"thinking.type.enabled" is not supported for this model. Use …': from 4.7 on there are no budgets.
+        hint = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
+        if kind == "disabled" and "between_tools" in model.types:
+            hint = (
+                'Use "thinking.type.between_tools" for the lowest thinking setting, or "thinking.type.adaptive" and '
+                '"output_config.effort" to control thinking behavior.'
+            )
+        message = f'"thinking.type.{kind}" is not supported for this model. {hint}'
+    problem = f"this model accepts the types {', '.join(model.types)}, not {as_json(kind)}"
+    settings = tuple(f'wire.thinking = "{value}"' for value in ("budget" if kind == "adaptive" else "adaptive", "none"))
+    report.add("reasoning", "thinking.type", message, problem, certain=False, settings=settings)
 
 
-def check_effort(model: ModelRules, effort: str, kind: str) -> None:
-    """The word for the effort, beside this type of `thinking`."""
+def check_effort(model: ModelRules, effort: str, kind: str, report: Report) -> None:
+    """Check the effort, beside this type of `thinking`."""
+    message = ""
     # Models before 4.6 do not know the parameter at all, but for one.
     if model.efforts == ():
-        raise MessagesRequestRefused("This model does not support the effort parameter.")
+        message = "This model does not support the effort parameter."
     # "… does not support effort level 'xhigh'. Supported levels: …", in the order of the alphabet.
-    if model.efforts is not None and effort not in model.efforts:
+    elif model.efforts is not None and effort not in model.efforts:
         levels = ", ".join(sorted(model.efforts))
-        raise MessagesRequestRefused(
-            f"This model does not support effort level '{effort}'. Supported levels: {levels}."
-        )
+        message = f"This model does not support effort level '{effort}'. Supported levels: {levels}."
     # "output_config.effort 'xhigh' is not supported when thinking is disabled on this model. …": from 5 on.
-    if effort in ("xhigh", "max") and kind in ("disabled", "between_tools") and model.capped:
-        raise MessagesRequestRefused(
+    elif effort in ("xhigh", "max") and kind in ("disabled", "between_tools") and model.capped:
+        message = (
             f"output_config.effort '{effort}' is not supported when thinking is disabled on this model. "
             "Use effort 'high' or below, or enable thinking."
         )
+    if message:
+        report.add("unsupported", "output_config.effort", message, certain=False)
 
 
 def _model(name: str, types: str, efforts: str, *, capped: bool = False) -> ModelRules:

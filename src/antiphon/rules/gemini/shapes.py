@@ -1,6 +1,6 @@
 """The shapes of gemini requests as one table, and a reader that parses JSON as protocol buffers do.
 
-`read_message` returns the body with camelCase names, and all violations. As on real servers, null means absent, a
+`read_message` returns the body with camelCase names and reports all violations. As on real servers, null means absent, a
 single value is a list of one, and fields may be in camelCase or snake_case.
 """
 
@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+
+from antiphon.rules.report import Report, Rule, as_json
+from antiphon.rules.tool_forms import describe_form, form_of
 
 
 class Many(Struct, frozen=True):
@@ -35,13 +38,19 @@ class Words(Struct, frozen=True):
 
 Kind = str | Many | Named | Words
 Shapes = Mapping[str, Mapping[str, Kind]]
-#: The path and the message.
-Violation = tuple[str, str]
 
 
-def read_message(value: Any, shape: str, shapes: Shapes) -> tuple[Any, list[Violation]]:
-    reader = _Reader(shapes)
-    return reader.value(value, shape, ""), reader.violations
+class Message(Struct, frozen=True):
+    """A value with camelCase names, and whether all of its values have the right type."""
+
+    value: Any
+    is_well_typed: bool
+
+
+def read_message(value: Any, shape: str, shapes: Shapes, report: Report) -> Message:
+    """Read a value. The `param` of a violation is the field that servers name."""
+    reader = _Reader(shapes, report)
+    return Message(reader.value(value, shape, ""), reader.is_well_typed)
 
 
 def from_base64(text: str) -> bytes | None:
@@ -53,13 +62,14 @@ def from_base64(text: str) -> bytes | None:
 
 
 class _Reader:
-    def __init__(self, shapes: Shapes) -> None:
-        self.violations: list[Violation] = []
+    def __init__(self, shapes: Shapes, report: Report) -> None:
+        self.is_well_typed = True
         self._shapes = shapes
+        self._report = report
 
     def value(self, value: Any, kind: Kind, path: str) -> Any:
         if isinstance(kind, Many):
-            members = value if isinstance(value, list) else [value]
+            members = self._report.walk(value if isinstance(value, list) else [value])
             return [self.value(member, kind.of, f"{path}[{at}]") for at, member in enumerate(members)]
         if isinstance(kind, Named):
             if not isinstance(value, dict):
@@ -70,25 +80,25 @@ class _Reader:
             }
         if isinstance(kind, Words):
             word = value.upper() if isinstance(value, str) else None
-            return word if word in kind.allowed else self._wrong(value, path, "TYPE_ENUM")
+            return word if word in kind.allowed else self._wrong(value, path, "TYPE_ENUM", kind.allowed)
         if kind in self._shapes:
             return self._message(value, kind, path)
         return self._scalar(value, kind, path)
 
     def _message(self, value: Any, shape: str, path: str) -> Any:
+        if shape == "schema" and not self._report.may_check_schema(path):
+            return None  # not read, and so not checked
         if not isinstance(value, dict):
             return self._wrong(value, path, shape)
         fields = self._shapes[shape]
         read: dict[str, Any] = {}
         for name, member in value.items():
-            field = _camel(name)
-            inner = f"{path}.{_snake(field)}" if path else _snake(field)
-            # It says "Invalid JSON payload received. Unknown name "x" at 'y': Cannot find field."
+            field = to_camel_case(name)
+            inner = f"{path}.{to_snake_case(field)}" if path else to_snake_case(field)
             if field not in fields:
-                self._unknown(name, path, "Cannot find field.")
-            # It says "… Proto field is not repeating, cannot start list.", above all where a type is a list of types.
+                self._unknown(name, path, value, shape)
             elif isinstance(member, list) and not isinstance(fields[field], Many) and fields[field] != "any":
-                self._unknown(name, path, "Proto field is not repeating, cannot start list.")
+                self._repeated(name, path, inner, shape)
             elif member is not None:
                 read[field] = self.value(member, fields[field], inner)
         return read
@@ -116,26 +126,69 @@ class _Reader:
             case _:
                 return self._wrong(value, path, f"TYPE_{kind.upper()}")
 
-    def _unknown(self, name: str, path: str, why: str) -> None:
-        place = f" at '{path}'" if path else ""
-        self.violations.append((path, f'Invalid JSON payload received. Unknown name "{name}"{place}: {why}'))
+    def _unknown(self, name: str, path: str, value: dict[str, Any], shape: str) -> None:
+        # It says "Invalid JSON payload received. Unknown name "x" at 'y': Cannot find field."
+        place = f"{path}.{name}" if path else name
+        rule: Rule = "unknown_field"
+        problem = "the dialect has no such field here"
+        settings: tuple[str, ...] = ()
+        if shape == "schema":
+            rule, settings = "schema", OPENAPI
+            problem = f"`{name}` is no word of this kind of schema; `parametersJsonSchema` takes JSON schema"
+        elif shape == "part" and name == "type":
+            rule, problem = (
+                "discriminator",
+                "a part has no type here: its one field (`text`, `inlineData` …) is its type",
+            )
+        elif shape == "content" and name == "content":
+            problem = "content is a list under `parts`, each text as `text`"
+        elif shape == "tool" and form_of(value) not in (None, "declarations"):
+            rule, place, problem = "tool_form", path, describe_form(form_of(value), "declarations")
+        message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: Cannot find field.'
+        self._report.add(rule, place, message, problem, param=path, settings=settings)
 
-    def _wrong(self, value: Any, path: str, wanted: str) -> Any:
-        """The value all the same: who is lenient may still make something of it."""
+    def _repeated(self, name: str, path: str, place: str, shape: str) -> None:
+        # It says "… Proto field is not repeating, cannot start list.", above all where a type is a list of types.
+        self.is_well_typed = False
+        reason = "Proto field is not repeating, cannot start list."
+        message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: {reason}'
+        rule: Rule = "schema" if shape == "schema" else "value"
+        settings = OPENAPI if shape == "schema" else ()
+        self._report.add(rule, place, message, f"`{name}` is one value, not a list", param=path, settings=settings)
+
+    def _wrong(self, value: Any, path: str, wanted: str, words: tuple[str, ...] = ()) -> Any:
+        """Report a value of the wrong type; return it, because a lenient server may still use it."""
         # It says "Invalid value at 'x' (TYPE_STRING), 3"
+        self.is_well_typed = False
         shown = msgspec.json.encode(value).decode()[:200]
-        self.violations.append((path, f"Invalid value at '{path}' ({wanted}), {shown}"))
+        expected = f"one of {', '.join(words)}" if words else TYPE_WORDS.get(wanted, "an object")
+        problem = f"{as_json(value)} is not {expected}"
+        self._report.add("value", path, f"Invalid value at '{path}' ({wanted}), {shown}", problem)
         return value
 
 
-def _camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
+    """Return `inline_data` as `inlineData`."""
     return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
-def _snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
+    """Return `inlineData` as `inline_data`."""
     return CAPITAL.sub(lambda match: f"_{match[0].lower()}", name)
 
 
+def _at(path: str) -> str:
+    return f" at '{path}'" if path else ""
+
+
+OPENAPI: Final = ('wire.schemas = "openapi"',)
+TYPE_WORDS: Final = {
+    "TYPE_STRING": "a string",
+    "TYPE_BOOLEAN": "a boolean",
+    "TYPE_INTEGER": "an integer",
+    "TYPE_NUMBER": "a number",
+    "TYPE_BYTES": "base64",
+}
 UNDERSCORE: Final = re.compile(r"(?<=[a-z0-9])_([a-z0-9])")
 CAPITAL: Final = re.compile(r"[A-Z]")
 WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
