@@ -18,8 +18,8 @@ install:
 run: install
 	$(BIN)/antiphon serve
 
-# The tests. Packages that need no socket must have complete branch coverage. Tests that add nothing to it run without it, since
-# coverage doubles their time (tests/conftest.py says which).
+# Runs all tests in two parts. The first part runs under coverage, and the packages that need no socket must have complete
+# branch coverage after it. The second part are the tests with the marker `without_coverage`: coverage would double their time.
 test: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	rm -f .coverage .coverage.*
@@ -28,7 +28,7 @@ test: install
 	$(BIN)/coverage report
 	$(BIN)/python -m pytest -n $(WORKERS) --part through
 
-# The first part alone and without coverage: what CI runs on a second version of Python.
+# Runs the first part without coverage. CI runs it on a second version of Python.
 test-within: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	$(BIN)/python -m pytest -n $(WORKERS) --part within

@@ -18,6 +18,7 @@ from antiphon.errors import ClientFault
 from antiphon.http.asgi import Scope
 from antiphon.testing import turn
 
+pytestmark = pytest.mark.without_coverage
 NAMES: Final = {"default": "reasoning_text", "standard": "reasoning", "older": "reasoning_text"}
 CHOICES: Final[tuple[SelectableEventStyle | None, ...]] = (None, "standard", "older")
 AGENTS: Final = (

@@ -25,6 +25,7 @@ from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLin
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.testing.script import ReceivedRequest
 
+pytestmark = pytest.mark.without_coverage
 REPO = Path(__file__).resolve().parents[2]
 EXTENSION = REPO / "integrations" / "vscode"
 PAGE = (REPO / "docs" / "vscode.md").read_text(encoding="utf-8")

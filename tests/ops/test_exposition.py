@@ -6,9 +6,12 @@ import multiprocessing
 import os
 from pathlib import Path
 
+import pytest
 from tests.ops import prometheus_text
 
 from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+
+pytestmark = pytest.mark.without_coverage
 
 
 def a_counter(value: float, **labels: str) -> Family:

@@ -23,6 +23,7 @@ from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.metrics import MAX_CODES, MAX_MODELS, Metrics, timed_store
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.without_coverage
 PATHS = [
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),
     *("/v1/models/{model}", "/v1/models/{model}:countTokens"),

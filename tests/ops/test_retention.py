@@ -25,6 +25,7 @@ from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.usage import UsageRow
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.without_coverage
 DAY = 86_400
 NOW = int(time.time())
 

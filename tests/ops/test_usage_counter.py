@@ -17,6 +17,8 @@ from antiphon.ops.usage_counter import UsageCounter
 from antiphon.store.interface import Store
 from antiphon.store.usage import UsageRow
 
+pytestmark = pytest.mark.without_coverage
+
 
 class Shelf:
     """All that a counter asks of a store: it keeps what it is given, or says what is wrong."""

@@ -22,6 +22,7 @@ from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
 from antiphon.upstream.transport import UpstreamResponse
 
+pytestmark = pytest.mark.without_coverage
 MODULE = """
 from antiphon.producer import Turn, agent
 

@@ -9,6 +9,8 @@ import pytest
 from antiphon.errors import ConfigError
 from antiphon.producer import OpenResponsesConfig, load_settings
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_without_a_word_the_layer_is_off_and_would_tell_everything(tmp_path: Path) -> None:
     """B-8: the defaults of the document's table."""

@@ -7,12 +7,15 @@ from pathlib import Path
 from random import Random
 
 import httpx2
+import pytest
 from msgspec.structs import replace
 from soak.kills import Answer, Round, Seen
 from tests.running import one_upstream, running
 
 from antiphon.config import StoreConfig
 from antiphon.testing import ChatServer
+
+pytestmark = pytest.mark.without_coverage
 
 
 def test_what_is_not_there_or_not_the_same_or_cannot_be_continued_is_lost(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from soak.run import Sample, main, slope
 
 from soak import run
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_the_slope_is_that_of_a_line_through_the_samples() -> None:
     steep, error = slope([Sample(at * 1000, 40 + at * 0.01, 10) for at in range(20)])

@@ -10,6 +10,8 @@ from tests.upstream.scripted import Wire
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.tls import trusted_context
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_a_connection_that_died_when_nobody_listened_tells_the_next_listener() -> None:
     async def work() -> None:

@@ -14,6 +14,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.http_response import MAX_HEADERS, HttpResponse, StaleConnection
 from antiphon.upstream.transport import UpstreamResponse
 
+pytestmark = pytest.mark.without_coverage
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
     b"5\r\ndata:\r\n6;name=value\r\n hello\r\n2\r\n\n\n\r\n0\r\nx-trailer: t\r\n\r\n"

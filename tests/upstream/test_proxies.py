@@ -18,6 +18,7 @@ from antiphon.config import Timeouts
 from antiphon.errors import ConfigError, UpstreamFault
 from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 
+pytestmark = pytest.mark.without_coverage
 PROXY = Proxy("proxy.example", 3128)
 
 

@@ -11,6 +11,8 @@ from tests.upstream.scripted import OK, Wire
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.transport import flow_of
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_pieces_flow_to_a_sink_that_may_stop_and_go_on() -> None:
     async def work() -> None:

@@ -39,6 +39,7 @@ from antiphon.testing.improvise import OfferedTool, Prompt
 from antiphon.testing.rules import ServerLimits
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "What's the weather in Rome?"}
 TOOL = {

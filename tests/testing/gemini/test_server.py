@@ -44,6 +44,7 @@ from antiphon.testing.gemini.server import GeminiBehavior, blocked, empty
 from antiphon.testing.improvise import OfferedTool, Prompt
 from antiphon.testing.script import End, ReceivedRequest, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1beta/models/m:generateContent"
 STREAM = "/v1beta/models/m:streamGenerateContent?alt=sse"
 ARRAY = "/v1beta/models/m:streamGenerateContent"

@@ -42,6 +42,7 @@ from antiphon.testing.messages.rules import MessagesLimits
 from antiphon.testing.messages.server import Habit, MessagesBehavior
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/messages"
 ASKED = "What's the weather in Rome?"
 USER = {"role": "user", "content": ASKED}

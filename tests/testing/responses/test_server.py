@@ -37,6 +37,7 @@ from antiphon.testing.responses.rules import sealed
 from antiphon.testing.responses.server import ResponsesBehavior, make_prompt
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/responses"
 ASKED = "What's the weather in Rome?"
 TOOL = {
