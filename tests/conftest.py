@@ -14,7 +14,7 @@ import pytest
 import trustme
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.selection"]
+pytest_plugins = ["tests.selection", "tests.io_guard"]
 
 settings.register_profile(
     "antiphon",

@@ -18,7 +18,7 @@ def run_pytest(folder: Path, *arguments: str, plugin: str, files: dict[str, str]
     (folder / "conftest.py").write_text(f'pytest_plugins = ["{plugin}"]\n', encoding="utf-8")
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    environ = {**os.environ, "PYTHONPATH": str(REPO), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environ = {**os.environ, "PYTHONPATH": str(REPO), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": "200"}
     command = [sys.executable, "-m", "pytest", "-p", "xdist.plugin", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, timeout=SECONDS, check=False

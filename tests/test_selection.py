@@ -44,7 +44,7 @@ def test_through_with_io(): pass
 WITHIN = {"test_plain", "test_io", "test_store[file]", "test_store[server]", "test_slow"}
 THROUGH = {"test_through", "test_through_with_io"}
 
-pytestmark = pytest.mark.io
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.running import BOUND, one_upstream, running, until
 from antiphon import testing
 from antiphon.testing import turn
 
+pytestmark = pytest.mark.io
 NEVER = "conv_00000000ffffffffffffffffffffffffffffffff"
 SEALED = "reasoning.encrypted_content"
 

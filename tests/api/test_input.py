@@ -13,7 +13,7 @@ from tests.running import read_all
 
 from antiphon.protocol.nesting import MAX_NESTING
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 MIB = 1024 * 1024
 WHOLE = b'{"model":"mock-1","input":"hi"}'
 OPEN = WHOLE[:-1] + b","  # to be followed by a member and a brace

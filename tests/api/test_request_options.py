@@ -74,6 +74,7 @@ def with_styles(config: Config) -> Config:
     return replace(config, server=ServerConfig(style="standard"), keys=[replace(alice, style="older"), bob])
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(("key", "style"), [(ALICE, "older"), (BOB, "standard")])
 def test_style_of_key_or_server_holds_wherever_events_are_sent(key: str, style: str) -> None:
     """API-6: POST, a WebSocket, a stored stream and one that is made in the background."""

@@ -12,7 +12,7 @@ from tests.store import postgres_server
 
 from antiphon.config import Config
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 LIMIT = 1024 * 1024
 LARGE = "x" * 300_000  # three of them fit
 

@@ -40,7 +40,7 @@ from antiphon.http.websocket import WebSocket
 from antiphon.testing import Gate, turn
 from antiphon.upstream.http import HttpTransport
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Go."}
 
 

@@ -45,6 +45,7 @@ from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
 from antiphon.testing import Gate, turn
 
+pytestmark = pytest.mark.io
 NEVER = "resp_00000000ffffffffffffffffffffffffffffffff"
 
 

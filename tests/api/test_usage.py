@@ -14,7 +14,7 @@ from tests.running import until
 from antiphon import testing
 from antiphon.testing import turn
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -17,6 +17,7 @@ from antiphon.check.findings import Flaw
 from antiphon.check.stream import judge_stream
 from antiphon.upstream.embedded import EmbeddedModel
 
+pytestmark = pytest.mark.io
 QUICK = (
     "http.broken-json",
     "http.no-object",

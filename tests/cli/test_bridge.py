@@ -102,6 +102,7 @@ def test_a_line_beyond_all_measure_fails_the_response(monkeypatch: pytest.Monkey
     assert "the turn failed: the agent wrote a line longer than 10 bytes" in err
 
 
+@pytest.mark.io
 def test_events_come_out_while_the_agent_still_works() -> None:
     """Live: each line is told before the next one is there, in UTF-8 whatever the terminal's encoding is."""
     command = [sys.executable, "-m", "antiphon", "bridge", "--from", "codex", "--ndjson"]

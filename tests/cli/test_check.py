@@ -34,6 +34,7 @@ def _json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+@pytest.mark.io
 def test_a_good_server_is_conformant_and_ends_with_0() -> None:
     with JudgedServer(key=KEY) as server:
         code, out, err = _run(
@@ -47,6 +48,7 @@ def test_a_good_server_is_conformant_and_ends_with_0() -> None:
     assert out.endswith("\n1 passed, 1 skipped\nconformant, as far as this can show\n")
 
 
+@pytest.mark.io
 def test_a_broken_server_is_told_what_to_mend_and_ends_with_1() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(
@@ -60,6 +62,7 @@ def test_a_broken_server_is_told_what_to_mend_and_ends_with_1() -> None:
     assert out.endswith("\n1 failed\nnot conformant: HTTP-4\n")
 
 
+@pytest.mark.io
 def test_a_warning_is_no_failure() -> None:
     """HTTP-5 is a should."""
     with JudgedServer(BROKEN["http.no-event-ids"][0]) as server:
@@ -69,6 +72,7 @@ def test_a_warning_is_no_failure() -> None:
     assert out.endswith("1 warned\nconformant, as far as this can show: HTTP-5\n")
 
 
+@pytest.mark.io
 def test_colours_are_for_terminals() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         _, painted, _ = _run(server.base_url, "--case", "http.done", out=Terminal())
@@ -77,6 +81,7 @@ def test_colours_are_for_terminals() -> None:
     assert "\x1b" not in plain
 
 
+@pytest.mark.io
 def test_json_is_one_object_for_scripts() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(server.base_url, "--case", "http.done", "--case", "http.stream", "--json")

@@ -21,6 +21,7 @@ def answer(received: ReceivedRequest) -> Reply:
     return turn(testing.text("One ", "two ", "three."))
 
 
+@pytest.mark.io
 def test_the_python_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

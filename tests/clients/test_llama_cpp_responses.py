@@ -15,7 +15,7 @@ from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon.upstream.embedded import EmbeddedModel
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 ASKED: Any = {"model": "local", "input": "Say hello in one short sentence.", "temperature": 0}
 
 

@@ -30,6 +30,7 @@ from antiphon.upstream.embedded import EmbeddedModel
 
 # The SDK opens a WebSocket in a way that the newest websockets, which it takes, will not know for ever.
 pytestmark = [
+    pytest.mark.io,
     pytest.mark.without_coverage,
     pytest.mark.filterwarnings(r"ignore:connect\(\) must be used as a context manager:DeprecationWarning"),
 ]

@@ -34,6 +34,7 @@ from antiphon.protocol.response import initial_response
 from antiphon.testing import turn
 from antiphon.trace.reader import read_trace
 
+pytestmark = pytest.mark.io
 RUNNING = 8
 
 

@@ -24,7 +24,7 @@ from antiphon.protocol.fold import fold
 from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 STREAMED = {**ASKED, "stream": True}
 
 

@@ -104,6 +104,7 @@ def test_each_process_sees_what_the_others_wrote_and_not_what_it_wrote_itself(tm
     assert parents.read_others() == [[a_counter(2), a_gauge(2)]]
 
 
+@pytest.mark.io
 def test_of_a_process_that_is_dead_only_counts_are_left(tmp_path: Path) -> None:
     process = multiprocessing.get_context("spawn").Process(target=len, args=((),))
     process.start()

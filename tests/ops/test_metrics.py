@@ -234,6 +234,7 @@ def test_a_process_alone_writes_nothing() -> None:
 # On the wire
 
 
+@pytest.mark.io
 def test_a_gateway_tells_what_it_did_and_has() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         assert gateway.post({"model": "m", "input": "Hello"}).status_code == 200
@@ -255,6 +256,7 @@ def test_a_gateway_tells_what_it_did_and_has() -> None:
         assert scraped(gateway)["antiphon_requests_total"].value(endpoint="/metrics", status="2xx") == 1
 
 
+@pytest.mark.io
 def test_turns_on_a_websocket_and_open_ones_are_counted() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses") as socket:
@@ -266,6 +268,7 @@ def test_turns_on_a_websocket_and_open_ones_are_counted() -> None:
         until(lambda: scraped(gateway)["antiphon_websockets"].value() == 0)
 
 
+@pytest.mark.io
 def test_the_store_is_measured_in_a_gateway(tmp_path: Path) -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
@@ -277,6 +280,7 @@ def test_the_store_is_measured_in_a_gateway(tmp_path: Path) -> None:
     assert read["antiphon_store_failures_total"].value(operation="get") == 0
 
 
+@pytest.mark.io
 def test_models_of_the_configuration_are_names_from_the_start() -> None:
     upstream = UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["far", "far-*"])
     with running(replace(one_upstream("http://127.0.0.1:1/v1"), upstreams=[upstream])) as gateway:
@@ -286,6 +290,7 @@ def test_models_of_the_configuration_are_names_from_the_start() -> None:
         assert requests.value(model="far", status="5xx") == requests.value(model="other", status="5xx") == 1
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("is_public", [False, True])
 def test_metrics_need_a_key_unless_the_configuration_says_otherwise(is_public: bool) -> None:
     config = replace(one_upstream("http://127.0.0.1:1/v1"), keys=[KeyConfig(name="alice", env="ALICE")])
@@ -296,6 +301,7 @@ def test_metrics_need_a_key_unless_the_configuration_says_otherwise(is_public: b
         assert "antiphon_errors_total" in scraped(gateway, authorization="Bearer the-key-of-alice")
 
 
+@pytest.mark.io
 def test_nothing_that_was_said_and_no_key_is_in_the_metrics() -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), keys=[KeyConfig(name="alice", env="ALICE")])

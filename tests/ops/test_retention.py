@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
-from tests.store.places import PLACES, Place, chain_of, chained, record
+from tests.store.places import PLACES, STORES, Place, chain_of, chained, record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
@@ -37,9 +37,9 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "STEP_PAUSE", 0)
 
 
-@pytest.fixture(params=PLACES.values(), ids=list(PLACES))
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest) -> Place:
-    return cast(Place, request.param)
+    return PLACES[request.param]
 
 
 async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
@@ -178,6 +178,7 @@ def test_a_store_that_cannot_be_reached_is_swept_the_next_time(place: Place) -> 
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_a_gateway_sweeps_by_itself(tmp_path: Path) -> None:
     async def fill() -> None:
         store = await SqliteStore.open(tmp_path / "antiphon.db")

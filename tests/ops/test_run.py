@@ -30,7 +30,7 @@ from antiphon.errors import ConfigError
 from antiphon.ops.run import bound_listener, embedded_models, listener_url
 from antiphon.testing import ChatServer, Gate, turn
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 START = 60.0  # seconds; several processes start on a machine that is not ours alone
 # A program that does what `antiphon serve` does: the address on its output, the log on its error output, and an end that unwinds.
 PROGRAM = """

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from tests.cli.network import FakeNetwork
 from tests.probe.probing import probe, target_of
@@ -19,6 +20,8 @@ from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer
 from antiphon.testing.improvise import improvise
 from antiphon.testing.responses.server import make_prompt
 from antiphon.upstream.http import HttpTransport
+
+pytestmark = pytest.mark.io
 
 
 def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> None:

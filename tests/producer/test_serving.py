@@ -113,6 +113,7 @@ def test_a_mounted_agent_has_the_keys_of_its_configuration() -> None:
     assert ask(app, "/v1/responses", authorization="Bearer secret").status_code == 200
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_command_line_serves_an_agent(workers: int, folder: Path) -> None:
     """F-5: `antiphon serve --agent module:name`, from the folder where the module is; with several processes too."""

@@ -22,7 +22,7 @@ from antiphon.testing import ChatServer, text, turn
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 
 @agent(model="echo")

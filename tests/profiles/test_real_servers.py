@@ -57,6 +57,7 @@ def test_the_vercel_gateway_gets_strings_and_the_two_text_forms_exactly() -> Non
     ]
 
 
+@pytest.mark.io
 def test_through_the_gateway_the_published_server_takes_what_it_refuses_by_itself() -> None:
     """D-1: the same history, with the profile and without."""
     body = {"model": "mock-1", "input": HISTORY, "tools": [{"type": "function", "name": "get_time"}]}

@@ -18,6 +18,7 @@ from antiphon.testing import ChatServer
 pytestmark = pytest.mark.without_coverage
 
 
+@pytest.mark.io
 def test_what_is_not_there_or_not_the_same_or_cannot_be_continued_is_lost(tmp_path: Path) -> None:
     config = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
     with ChatServer() as upstream, running(replace(one_upstream(upstream.base_url), store=config)) as gateway:

@@ -21,6 +21,7 @@ def test_what_does_not_grow_has_no_slope() -> None:
     assert abs(steep) < 2 * error
 
 
+@pytest.mark.io
 def test_a_small_soak_passes_and_says_what_it_saw(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,6 +33,7 @@ def test_a_small_soak_passes_and_says_what_it_saw(
     assert "slope:" in told
 
 
+@pytest.mark.io
 def test_a_wrong_answer_fails_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The gateway knows nobody by this key."""
     monkeypatch.setattr(run, "ROUNDS", 5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
-from tests.store.places import record
+from tests.store.places import STORES, record
 
 from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
 from antiphon.store.interface import Excerpt, Store
@@ -25,7 +25,7 @@ class Run(Protocol):
     def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=STORES)
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a law on an empty store."""
 
@@ -391,6 +391,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
         runner.run(stack.aclose())
 
 
+@pytest.mark.io
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(creates, adds, adds, lists, asks, item_asks), max_size=30))
 def test_all_stores_keep_the_same_conversations(

@@ -77,6 +77,7 @@ def test_nothing_may_be_kept_at_all() -> None:
     assert opened("off") == "none"
 
 
+@pytest.mark.io
 def test_postgresql_has_two_names() -> None:
     url = postgres_server.fresh_url()
     assert opened(url) == opened(url.replace("postgresql://", "postgres://")) == "PostgresStore"

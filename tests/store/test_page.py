@@ -86,6 +86,7 @@ def test_the_settings_are_ones_that_there_are() -> None:
     assert postgres.url == "postgresql://antiphon@db.example.com/antiphon"
 
 
+@pytest.mark.io
 def test_the_user_of_the_page_may_do_all_that_is_needed() -> None:
     fresh_url()  # a server that runs
     for statement in block_of("CREATE USER").splitlines():

@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
+from tests.store.places import STORES
 
 from antiphon.store.usage import UsageRow
 from antiphon.store.usage_sums import sum_usage, total_tokens
@@ -32,7 +33,7 @@ class Run(Protocol):
     def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=STORES)
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a law on an empty store."""
 

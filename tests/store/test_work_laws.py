@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
-from tests.store.places import chain_of, chained, record, with_call, with_item
+from tests.store.places import STORES, chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
@@ -33,7 +33,7 @@ class Run(Protocol):
     def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
 
 
-@pytest.fixture(params=BENCHES)
+@pytest.fixture(params=STORES)
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a law on an empty store."""
 
@@ -153,6 +153,7 @@ CLAIMS = """
 """
 
 
+@pytest.mark.io
 def test_two_processes_never_claim_the_same(run: Run) -> None:
     """F-2, of the store: each piece of work is run by one of them."""
 
@@ -745,6 +746,7 @@ def child(code: str, place: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
 
 
+@pytest.mark.io
 def test_what_was_acknowledged_survives_kill_9_and_is_taken_up_by_another(run: Run) -> None:
     """docs/errors.md, "kill -9 with background work queued and running"."""
 
@@ -1000,6 +1002,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
         runner.run(stack.aclose())
 
 
+@pytest.mark.io
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_all_stores_do_the_same_work(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:

@@ -85,6 +85,7 @@ def test_an_end_before_the_first_byte_is_a_stale_connection() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.io
 def test_data_received_together_is_one_piece(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -98,6 +99,7 @@ def test_data_received_together_is_one_piece(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_each_piece_comes_as_soon_as_it_arrives(run: Run) -> None:
     """HTTP-7: nothing waits for something to follow it."""
     taken = asyncio.Event()
@@ -123,6 +125,7 @@ def test_each_piece_comes_as_soon_as_it_arrives(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_a_body_without_a_length_ends_with_the_connection(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -137,6 +140,7 @@ def test_a_body_without_a_length_ends_with_the_connection(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_a_body_without_a_length_that_is_reset_is_a_fault(run: Run) -> None:
     read = asyncio.Event()
 
@@ -391,6 +395,7 @@ def test_a_limit_that_is_reached_to_the_tick_is_called_by_its_name() -> None:
     with_turned_clock(work)
 
 
+@pytest.mark.io
 def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -411,6 +416,7 @@ def test_limits_of_time_hold_on_sockets_too(run: Run) -> None:
 # Slow readers, and readers that leave
 
 
+@pytest.mark.io
 def test_a_slow_reader_stops_the_upstream_and_then_gets_everything(run: Run) -> None:
     size, step = 64 * 1024 * 1024, 64 * 1024
     sent = 0
@@ -460,6 +466,7 @@ def test_an_answer_that_ends_while_it_is_paused_leaves_a_socket_that_listens() -
     asyncio.run(work())
 
 
+@pytest.mark.io
 def test_a_reader_that_leaves_hangs_up(run: Run) -> None:
     left = asyncio.Event()
 

@@ -85,6 +85,7 @@ async def answer_always(peer: Peer) -> None:
         await peer.say(OK)
 
 
+@pytest.mark.io
 def test_a_request_goes_through_the_tunnel_and_the_proxy_reads_none_of_it(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_request_goes_through_the_tunnel_and_the_proxy_reads_none_of_it(
     run(work())
 
 
+@pytest.mark.io
 def test_plain_http_does_not_go_through_it(run: Run) -> None:
     async def work() -> None:
         async with serving(answer_always) as place, network({"HTTPS_PROXY": "http://127.0.0.1:1"}) as transport:
@@ -144,6 +146,7 @@ def test_plain_http_does_not_go_through_it(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -174,6 +177,7 @@ def test_a_proxy_that_does_not_agree(run: Run, said: bytes, why: str) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_a_proxy_that_is_not_there_and_one_that_says_nothing(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

@@ -16,7 +16,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream import websocket
 from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 
 def meet(

@@ -239,6 +239,7 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
         assert db.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
 
 
+@pytest.mark.io
 def test_many_processes_may_make_the_same_file_at_once(tmp_path: Path) -> None:
     code = """
         async def go():
@@ -321,6 +322,7 @@ def test_a_chain_reads_no_heads(tmp_path: Path) -> None:
 # Writing
 
 
+@pytest.mark.io
 def test_what_waits_is_written_in_one_transaction(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -350,6 +352,7 @@ def test_more_than_fits_one_transaction_is_written_in_several(tmp_path: Path, mo
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_a_bad_entry_does_not_take_others_along(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -366,6 +369,7 @@ def test_a_bad_entry_does_not_take_others_along(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_if_sqlite_takes_everything_back_everybody_is_told(tmp_path: Path) -> None:
     path = path_of_new_store(tmp_path / "a.db")
 
@@ -386,6 +390,7 @@ def test_if_sqlite_takes_everything_back_everybody_is_told(tmp_path: Path) -> No
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -439,6 +444,7 @@ def test_somebody_who_reads_the_old_state_only_delays_the_cleaning(tmp_path: Pat
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -456,6 +462,7 @@ def test_what_a_client_continued_meanwhile_is_not_pruned(tmp_path: Path) -> None
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_a_save_is_finished_though_the_loop_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
 
@@ -486,6 +493,7 @@ def path_of_new_store(path: Path) -> Path:
 # Bad days
 
 
+@pytest.mark.io
 def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": held for a while, it waits without blocking the loop; readers go on."""
 
@@ -507,6 +515,7 @@ def test_another_process_that_holds_the_file_is_waited_for_and_nobody_else_waits
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": held for longer it is a 503, for each who asked after the same time, and it heals."""
 
@@ -530,6 +539,7 @@ def test_another_process_that_holds_the_file_too_long_is_told(tmp_path: Path) ->
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_closing_waits_for_what_another_process_keeps_waiting(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -546,6 +556,7 @@ def test_closing_waits_for_what_another_process_keeps_waiting(tmp_path: Path) ->
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_a_file_that_another_process_holds_at_the_start_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.db").touch()
     with held(tmp_path / "a.db"), pytest.raises(StorageUnavailable, match="busy"):
@@ -605,11 +616,13 @@ FULL_DISK = """
 """
 
 
+@pytest.mark.io
 def test_a_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": what was not saved is never acknowledged, and what was is there."""
     assert output_of(FULL_DISK, tmp_path / "a.db", "limit") == ["the storage cannot be read or written"]
 
 
+@pytest.mark.io
 def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -628,6 +641,7 @@ def test_a_small_disk_that_is_full_is_told_and_heals_without_a_restart(tmp_path:
     assert told == ["the storage is full" if mounted else "the storage cannot be read or written"]
 
 
+@pytest.mark.io
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     """docs/errors.md, "Storage", a few rounds; the soak has many."""
     code = """
@@ -776,6 +790,7 @@ READ_ONLY = """
 """
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(
     ("before", "words"),
     [
