@@ -22,9 +22,9 @@ from typing import Final
 import pytest
 
 SECONDS: Final = 120.0
-#: In parts of the limit: when the alarm comes again, if the exception was caught, and when the process ends.
+#: In multiples of the limit: after which time the alarm comes again, and after which the process ends.
 REPEAT: Final = 0.25
-EXIT: Final = 1.75
+EXIT: Final = 3.25
 MAX_FRAMES: Final = 20
 
 
@@ -42,6 +42,14 @@ class TimeLimit:
         self._is_exceeded = False
 
     @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        faulthandler.dump_traceback_later(self._limit_of(item) * EXIT, exit=True, file=self._stderr)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None]:
         yield from self._limit(item)
 
@@ -54,18 +62,21 @@ class TimeLimit:
         yield from self._limit(item)
 
     def pytest_enter_pdb(self) -> None:
-        _disarm()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+
+    def _limit_of(self, item: pytest.Item) -> float:
+        marker = item.get_closest_marker("time_limit")
+        return max(self._default, marker.args[0]) if marker else self._default
 
     def _limit(self, item: pytest.Item) -> Generator[None]:
-        marker = item.get_closest_marker("time_limit")
-        self._seconds = max(self._default, marker.args[0]) if marker else self._default
+        self._seconds = self._limit_of(item)
         signal.signal(signal.SIGALRM, self._stop)
         signal.setitimer(signal.ITIMER_REAL, self._seconds, self._seconds * REPEAT)
-        faulthandler.dump_traceback_later(self._seconds * EXIT, exit=True, file=self._stderr)
         try:
             yield
         finally:
-            _disarm()
+            signal.setitimer(signal.ITIMER_REAL, 0)
             is_exceeded, self._is_exceeded = self._is_exceeded, False
             if is_exceeded:  # also where another exception followed, such as that of a stopped event loop
                 raise self._exception()
@@ -89,11 +100,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(TimeLimit(config.getoption("--time-limit"), os.dup(sys.stderr.fileno())))
-
-
-def _disarm() -> None:
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    faulthandler.cancel_dump_traceback_later()
 
 
 def _stacks(frame: FrameType | None) -> str:
