@@ -85,6 +85,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.io
 def test_checked_out_commit_folder_is_removed(repository: Path) -> None:
     with checked_out("HEAD~1", repository) as other:
         assert (other.source / "file").read_text() == "old"
@@ -94,6 +95,7 @@ def test_checked_out_commit_folder_is_removed(repository: Path) -> None:
     assert (repository / "src" / "file").read_text() == "new"
 
 
+@pytest.mark.io
 def test_working_tree_says_whether_it_differs_from_its_commit(repository: Path) -> None:
     commit = git(repository, "rev-parse", "--short", "HEAD")
     assert (working_tree(repository).id, working_tree(repository).subject) == (commit, "add new")
@@ -101,6 +103,7 @@ def test_working_tree_says_whether_it_differs_from_its_commit(repository: Path) 
     assert working_tree(repository).id == f"{commit}-dirty"
 
 
+@pytest.mark.io
 def test_unknown_commit_is_refused(repository: Path) -> None:
     with pytest.raises(SystemExit, match="git rev-parse"), checked_out("no-such-commit", repository):
         pass

@@ -22,7 +22,13 @@ def _blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", sorted(set(PAGES) - ASKING), ids=lambda page: str(page.relative_to(REPO)))
+def _parameter(page: Path) -> pytest.ParameterSet:
+    """The page with its marks: Python that imports `antiphon.testing` starts servers."""
+    starts_servers = any("antiphon.testing" in block for block in _blocks(page, "python"))
+    return pytest.param(page, marks=[pytest.mark.io] if starts_servers else [], id=str(page.relative_to(REPO)))
+
+
+@pytest.mark.parametrize("page", [_parameter(page) for page in sorted(set(PAGES) - ASKING)])
 def test_page_python_examples_run(page: Path) -> None:
     exec(compile("\n".join(_blocks(page, "python")), str(page), "exec"), {"__name__": "__docs__"})
 

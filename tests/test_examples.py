@@ -16,6 +16,7 @@ from antiphon import testing
 from antiphon.config import Config, StoreConfig
 from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, turn
 
+pytestmark = pytest.mark.io
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 COUNT = ["one ", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "ten "]
 ELSEWHERE = {"agent"}  # run by the tests of `antiphon.producer`

@@ -25,6 +25,8 @@ from antiphon.api.app import PATHS
 from antiphon.ops.metrics import Metrics
 from antiphon.trace import redactor
 
+pytestmark = pytest.mark.slow
+
 
 def _exhausted(pattern: re.Pattern[Any], text: Any) -> None:
     for _ in pattern.finditer(text):

@@ -32,6 +32,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message
 from antiphon.testing import ChatServer, ResponsesServer
 
+pytestmark = pytest.mark.io
 REPO = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 ADDRESS = "127.0.0.1:8080"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tests.gateway.in_background import Client, check, config_of, replicas, scripted, told_by
 from tests.running import until
 from tests.store import postgres_server
@@ -16,6 +17,8 @@ from tests.store import postgres_server
 from antiphon import testing
 from antiphon.config import BackgroundConfig
 from antiphon.testing import Gate, Reply, turn
+
+pytestmark = pytest.mark.io
 
 
 def test_replicas_share_background_work_and_run_each_response_once() -> None:

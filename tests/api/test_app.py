@@ -22,6 +22,7 @@ from antiphon.api.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, App, Route, 
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.testing import ChatServer
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://page.example"
 OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # their errors have other forms

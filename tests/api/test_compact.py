@@ -18,6 +18,7 @@ from antiphon import testing
 from antiphon.config import CompactionConfig, Config
 from antiphon.testing import Reply, turn
 
+pytestmark = pytest.mark.io
 KEY = {"COMPACTION_KEY": "ab" * 32}
 TRIGGER = {"type": "compaction_trigger"}
 NOTES = "The launch is on Tuesday; the code word is slate."

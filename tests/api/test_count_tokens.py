@@ -22,6 +22,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.io
 PATH = "/v1/responses/input_tokens"
 ASKED = {"model": "m", "input": "Hello there, how are you today?", "instructions": "Be brief."}
 COUNTED = b'{"object":"response.input_tokens","input_tokens":23}'

@@ -13,6 +13,7 @@ from tests.running import read_all
 
 from antiphon.protocol.nesting import MAX_NESTING
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 MIB = 1024 * 1024
 WHOLE = b'{"model":"mock-1","input":"hi"}'
 OPEN = WHOLE[:-1] + b","  # a member and a brace follow

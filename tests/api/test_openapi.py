@@ -28,6 +28,7 @@ from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
+pytestmark = pytest.mark.without_coverage
 DOCUMENT: dict[str, Any] = json.loads(openapi.document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {

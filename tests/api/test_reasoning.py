@@ -22,6 +22,7 @@ from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.testing import ChatServer, ReceivedRequest, ResponsesServer, turn
 from antiphon.testing.script import ScriptedTurn
 
+pytestmark = pytest.mark.io
 SEALED = "reasoning.encrypted_content"
 CODEX: dict[str, Any] = {"model": "other-1", "store": False, "include": [SEALED], "tools": TOOLS}
 NUMBERS = itertools.count()

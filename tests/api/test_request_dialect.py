@@ -20,6 +20,7 @@ from antiphon import testing
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
 from antiphon.testing import ChatServer, Gate, turn
 
+pytestmark = pytest.mark.io
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 CALL = turn(testing.tool_call("call_1", "get_weather", '{"city":', '"Rome"}'), testing.usage(5, 2))
 KEY = "alice-key-that-nobody-may-see-0123456789"

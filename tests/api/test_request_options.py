@@ -18,6 +18,7 @@ from antiphon.errors import ClientFault
 from antiphon.http.asgi import Scope
 from antiphon.testing import turn
 
+pytestmark = pytest.mark.without_coverage
 NAMES: Final = {"default": "reasoning_text", "standard": "reasoning", "older": "reasoning_text"}
 CHOICES: Final[tuple[SelectableEventStyle | None, ...]] = (None, "standard", "older")
 AGENTS: Final = (
@@ -73,6 +74,7 @@ def with_styles(config: Config) -> Config:
     return replace(config, server=ServerConfig(style="standard"), keys=[replace(alice, style="older"), bob])
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(("key", "style"), [(ALICE, "older"), (BOB, "standard")])
 def test_style_of_key_or_server_applies_to_every_event_stream(key: str, style: str) -> None:
     """API-6: POST, a WebSocket, a stored stream and a background stream."""

@@ -13,6 +13,7 @@ from tests.store import postgres_server
 
 from antiphon.config import Config
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 LIMIT = 1024 * 1024
 LARGE = "x" * 300_000  # three of them fit
 

@@ -24,6 +24,7 @@ from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 from antiphon.testing.script import ScriptedTurn
 from antiphon.upstream.http import HttpTransport
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ASKED = {"model": "mock-1", "input": "Say hello."}
 STREAMED = {**ASKED, "stream": True}

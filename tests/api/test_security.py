@@ -20,6 +20,8 @@ from antiphon.config import Config, ServerConfig, check_config
 from antiphon.errors import ConfigError
 from antiphon.gateway.client_dialect import dialect_at_path
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Probed]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +28,6 @@ from tests.api.stateful import (
     error_in,
     events_in,
     lab,
-    lab_on,
     message,
     output,
     text_of,
@@ -44,21 +42,8 @@ from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold
 from antiphon.testing import Gate, turn
 
+pytestmark = pytest.mark.io
 NEVER = "resp_00000000ffffffffffffffffffffffffffffffff"
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway with a store; the upstream servers must have refused no request."""
-    shared.begin()
-    yield shared
-    assert shared.chat.refusals == shared.other.refusals == []
 
 
 # Continuation

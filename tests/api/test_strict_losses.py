@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
 from tests.websocket_client import open_websocket
@@ -15,6 +16,7 @@ from antiphon.config import StoreConfig
 from antiphon.protocol.losses import MAX_LISTED_LOSSES
 from antiphon.testing import ChatServer, turn
 
+pytestmark = pytest.mark.io
 ASKED: dict[str, Any] = {"model": "mock-1", "input": "Say hello.", "store": False}
 LOSSY: dict[str, Any] = {**ASKED, "tools": [{"type": "web_search"}], "metadata": {"a": "b"}}
 HELLO = turn(testing.text("Hello."), testing.usage(5, 2))

@@ -13,6 +13,8 @@ from tests.api.stateful import ALICE, BOB, TOOLS, Lab, lab_on, message, output
 from antiphon import testing
 from antiphon.testing import turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 class Hers(dict[str, str]):
     """Ids by the kind of resource."""

@@ -17,6 +17,7 @@ from antiphon import testing
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, turn
 from antiphon.testing.harness import FakeServer
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SERVERS: dict[str, Any] = {"messages": MessagesServer, "gemini": GeminiServer}
 KEY = "lab-key-that-nobody-may-see-0123456789"

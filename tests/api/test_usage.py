@@ -14,6 +14,8 @@ from tests.running import until
 from antiphon import testing
 from antiphon.testing import turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def here(request: pytest.FixtureRequest) -> Iterator[Lab]:

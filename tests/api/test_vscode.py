@@ -19,6 +19,7 @@ from antiphon.gateway.replay import replay_trace
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.trace.reader import read_trace
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 CHAT, COUNT, MODELS = "/v1/vscode/chat", "/v1/vscode/count_tokens", "/v1/vscode/models"
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 CALLING = turn(

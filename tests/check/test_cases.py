@@ -16,6 +16,7 @@ from antiphon.check.findings import level_of
 from antiphon.config import Config, KeyConfig, UpstreamConfig
 from antiphon.testing import ChatServer, ResponsesServer
 
+pytestmark = pytest.mark.io
 # What no server here does: fail in the middle of a stream, refuse or cite, store responses.
 NOT_TO_BE_SEEN = {"stream.errors", "stream.annotations", "previous.chain"}
 

@@ -4,9 +4,6 @@ A real model answers, so only cases with small requests are run."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import httpx2
 import pytest
 from tests.check.servers import check
@@ -16,6 +13,7 @@ from antiphon.check.findings import Flaw
 from antiphon.check.stream import judge_stream
 from antiphon.upstream.embedded import EmbeddedModel
 
+pytestmark = pytest.mark.io
 QUICK = (
     "http.broken-json",
     "http.no-object",
@@ -29,14 +27,6 @@ QUICK = (
     "limits.metadata-pairs",
     "limits.call-id",
 )
-
-
-@pytest.fixture(scope="module")
-def llama_cpp() -> Iterator[EmbeddedModel]:
-    model = EmbeddedModel(os.environ)
-    model.start()
-    yield model
-    model.stop()
 
 
 def test_llama_cpp_alone_fails_with_actionable_messages(llama_cpp: EmbeddedModel) -> None:

@@ -51,6 +51,7 @@ class EndlessNetwork:
     async def close(self) -> None: ...
 
 
+@pytest.mark.io
 def test_equal_requests_are_sent_once() -> None:
     with JudgedServer() as server:
         check(server.base_url, ["stream.numbers", "stream.deltas", "http.done", "stream.one-end"], model="mock-1")
@@ -58,6 +59,7 @@ def test_equal_requests_are_sent_once() -> None:
     assert len(bodies) == len(set(bodies)) == 7
 
 
+@pytest.mark.io
 def test_requests_carry_the_key_and_findings_do_not() -> None:
     def echoes_the_key(told: Told) -> None:
         if told.status == 415:

@@ -102,6 +102,7 @@ def test_bridge_line_over_the_limit_fails_the_response(monkeypatch: pytest.Monke
     assert "the turn failed: the agent wrote a line longer than 10 bytes" in err
 
 
+@pytest.mark.io
 def test_bridge_prints_events_while_the_agent_runs() -> None:
     """Live: each line is printed before the next one is read, in UTF-8 whatever the terminal's encoding is."""
     command = [sys.executable, "-m", "antiphon", "bridge", "--from", "codex", "--ndjson"]

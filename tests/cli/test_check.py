@@ -34,6 +34,7 @@ def _json(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
+@pytest.mark.io
 def test_check_of_a_good_server_exits_with_0() -> None:
     with JudgedServer(key=KEY) as server:
         code, out, err = _run(
@@ -47,6 +48,7 @@ def test_check_of_a_good_server_exits_with_0() -> None:
     assert out.endswith("\n1 passed, 1 skipped\nconformant in all cases that were run\n")
 
 
+@pytest.mark.io
 def test_check_of_a_broken_server_prints_findings_and_exits_with_1() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(
@@ -60,6 +62,7 @@ def test_check_of_a_broken_server_prints_findings_and_exits_with_1() -> None:
     assert out.endswith("\n1 failed\nnot conformant: HTTP-4\n")
 
 
+@pytest.mark.io
 def test_check_with_warnings_exits_with_0() -> None:
     """HTTP-5 is a should."""
     with JudgedServer(BROKEN["http.no-event-ids"][0]) as server:
@@ -69,6 +72,7 @@ def test_check_with_warnings_exits_with_0() -> None:
     assert out.endswith("1 warned\nconformant in all cases that were run: HTTP-5\n")
 
 
+@pytest.mark.io
 def test_check_uses_colours_only_on_terminals() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         _, painted, _ = _run(server.base_url, "--case", "http.done", out=Terminal())
@@ -77,6 +81,7 @@ def test_check_uses_colours_only_on_terminals() -> None:
     assert "\x1b" not in plain
 
 
+@pytest.mark.io
 def test_check_json_prints_one_object() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(server.base_url, "--case", "http.done", "--case", "http.stream", "--json")

@@ -25,6 +25,7 @@ from antiphon.cli import main
 from antiphon.cli.entry import COMMANDS
 from antiphon.cli.exits import EXIT_CODES
 
+pytestmark = pytest.mark.io
 ANTIPHON = [sys.executable, "-m", "antiphon"]
 LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["mock-1"]\n'
 

@@ -32,6 +32,8 @@ from antiphon.testing.faults import page
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
+pytestmark = pytest.mark.io
+
 
 def _run(*words: str, transport: Transport | None = None, **environ: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()

@@ -14,7 +14,7 @@ import apsw
 import msgspec
 import pytest
 from tests.store import postgres_server
-from tests.store.places import record
+from tests.store.places import STORES, record
 
 from antiphon.cli import store
 from antiphon.cli.entry import main, make_parser
@@ -36,7 +36,7 @@ def run(cwd: Path, *argv: str) -> tuple[int, str]:
     return code, out.getvalue()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def cwd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder with a configuration that names an empty store."""
     url = "sqlite:///kept.db" if request.param == "sqlite" else postgres_server.fresh_url()

@@ -18,6 +18,7 @@ from antiphon.protocol.response import Response
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 from antiphon.testing.harness import FakeServer
 
+pytestmark = pytest.mark.io
 SERVERS: dict[str, type[Any]] = {
     "chat": ChatServer,
     "responses": ResponsesServer,

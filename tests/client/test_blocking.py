@@ -15,6 +15,7 @@ from antiphon.client import Client, output_text
 from antiphon.errors import UpstreamFault
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
+pytestmark = pytest.mark.io
 HELLO = turn(testing.text("Hel", "lo."))
 
 

@@ -21,6 +21,7 @@ from antiphon.protocol.codec import encode
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.testing import Gate, ResponsesServer, turn
 
+pytestmark = pytest.mark.io
 GOOD = Path(__file__).resolve().parents[1] / "recordings" / "responses" / "good_text_stream.sse"
 LONG = [f"word{number} " for number in range(60)]
 

@@ -14,6 +14,7 @@ from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.testing import ResponsesServer, turn
 from antiphon.testing.script import PlainReply
 
+pytestmark = pytest.mark.io
 HELLO = turn(testing.text("Hello."))
 PAGE = PlainReply(status=200, body=b"<html>Log in</html>", headers={"content-type": "text/html"})
 

@@ -21,6 +21,7 @@ def answer(received: ReceivedRequest) -> Reply:
     return turn(testing.text("One ", "two ", "three."))
 
 
+@pytest.mark.io
 def test_page_python_examples_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.client.conversing import client_of
 
 from antiphon import testing
 from antiphon.client import as_input, function_calls, output_text
 from antiphon.testing import ResponsesServer, turn
+
+pytestmark = pytest.mark.io
 
 
 def test_response_content_is_read_and_sent_back() -> None:

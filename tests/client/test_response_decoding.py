@@ -25,6 +25,7 @@ from antiphon.sse import Frame
 from antiphon.testing import SSE_HEAD, ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 from antiphon.upstream.stream_reader import StreamReader
 
+pytestmark = pytest.mark.io
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"
 STRICT: dict[str, type[Any]] = {
     "chat": ChatServer,

@@ -14,6 +14,7 @@ from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.grammar import find_violations
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
+pytestmark = pytest.mark.io
 HELLO = turn(testing.text("Hel", "lo."))
 
 

@@ -15,6 +15,7 @@ from antiphon.errors import ClientFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
 
+pytestmark = pytest.mark.io
 SERVERS: dict[str, type[Any]] = {
     "chat": ChatServer,
     "responses": ResponsesServer,

@@ -10,6 +10,7 @@ from tests.running import one_upstream, running
 from antiphon import testing
 from antiphon.testing import ChatServer, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"name": "weather", "description": "d", "parameters": SCHEMA}
 # mistralai 1.5.0 (Python): `Mistral(...).chat.complete(model=…, messages=…, tools=[{"function": …}], tool_choice=…)`.

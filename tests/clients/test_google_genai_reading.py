@@ -27,6 +27,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.tools import FunctionToolParam
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 SAFETY = types.SafetySetting(
     category=types.HarmCategory.HARM_CATEGORY_HARASSMENT, threshold=types.HarmBlockThreshold.BLOCK_NONE
 )

@@ -4,7 +4,6 @@ A real model answers, so the requests are small and the tests do not check the t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,15 +13,8 @@ from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon.upstream.embedded import EmbeddedModel
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 ASKED: Any = {"model": "local", "input": "Say hello in one short sentence.", "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def llama_cpp() -> Iterator[EmbeddedModel]:
-    model = EmbeddedModel(os.environ)
-    model.start()
-    yield model
-    model.stop()
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from antiphon.config.model_rules import ModelRule
 from antiphon.testing import MessagesServer, ReceivedRequest, ResponsesServer, turn
 from antiphon.testing.script import ScriptedTurn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 SEALED = "reasoning.encrypted_content"

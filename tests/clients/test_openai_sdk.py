@@ -24,6 +24,7 @@ from antiphon import testing
 from antiphon.config import Config, KeyConfig, UpstreamConfig
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 ASKED: Any = {"model": "mock-1", "input": "Say hello."}
 TOOLS: Any = [

@@ -14,6 +14,7 @@ from tests.running import BOUND, one_upstream, running
 from antiphon import testing
 from antiphon.testing import ChatServer, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 
 

@@ -13,6 +13,7 @@ from tests.api.stateful import ALICE, Lab, lab
 from antiphon import testing
 from antiphon.testing import turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 SUMMARY = turn(testing.text("The code word is slate."), testing.usage(90, 9))
 TALK: list[Any] = [
     {"role": "user", "content": "The code word is slate. " * 200},

@@ -28,7 +28,11 @@ from antiphon.trace.reader import list_traces, read_trace
 from antiphon.upstream.embedded import EmbeddedModel
 
 # The SDK opens a WebSocket in a way that the newest websockets, which it accepts, deprecates.
-pytestmark = pytest.mark.filterwarnings(r"ignore:connect\(\) must be used as a context manager:DeprecationWarning")
+pytestmark = [
+    pytest.mark.io,
+    pytest.mark.without_coverage,
+    pytest.mark.filterwarnings(r"ignore:connect\(\) must be used as a context manager:DeprecationWarning"),
+]
 
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 AGAIN = turn(testing.text("Hello ", "again."))

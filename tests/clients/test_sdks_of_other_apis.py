@@ -21,6 +21,7 @@ from tests.running import BOUND, Running, one_upstream, running
 from antiphon import testing
 from antiphon.testing import ChatServer, Gate, GeminiServer, MessagesServer, ResponsesServer, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 

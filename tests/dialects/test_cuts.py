@@ -5,7 +5,10 @@ would only slow it down."""
 
 from __future__ import annotations
 
+import pytest
 from tests.dialects.test_laws import Recording, every_recording, frames_of
+
+pytestmark = pytest.mark.without_coverage
 
 
 @every_recording

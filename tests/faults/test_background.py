@@ -41,6 +41,7 @@ from antiphon.store.opening import open_store
 from antiphon.store.work import Work
 from antiphon.testing import Gate, Reply, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 SOON = 60.0  # seconds in which all responses end
 GOODBYE = "dead runner"
 

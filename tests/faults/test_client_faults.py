@@ -20,6 +20,7 @@ from antiphon.http.connection import HttpProtocol
 from antiphon.testing import SSE_HEAD, Gate, ReceivedRequest, Reply, exactly, turn
 from antiphon.testing.script import RawReply
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 KIB = 1024
 NO_LINGER = struct.pack("ii", 1, 0)
 

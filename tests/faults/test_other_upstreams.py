@@ -20,6 +20,8 @@ from antiphon.testing.gemini.errors import error_frame, retry_info
 from antiphon.testing.messages.errors import error_event
 from antiphon.testing.script import PlainReply
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 @pytest.fixture(scope="module", params=["messages", "gemini"])
 def shared_lab(request: pytest.FixtureRequest) -> Iterator[Lab]:

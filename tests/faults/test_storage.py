@@ -32,6 +32,7 @@ from antiphon.store.sqlite.store import SqliteStore
 from antiphon.testing import turn
 from soak import kills
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 COMPLETED = ("completed", None)
 UNAVAILABLE = ("failed", "storage_unavailable")
 BIG = turn(testing.text("x" * 100_000), testing.usage(5, 2))

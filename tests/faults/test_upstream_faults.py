@@ -27,6 +27,7 @@ from antiphon.sse import MAX_EVENT_LENGTH
 from antiphon.testing import SSE_HEAD, Gate, Reply, end, exactly, faults, turn
 from antiphon.testing.script import PlainReply, RawReply, ScriptedTurn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 CALLS = turn(testing.text("Wéll… 😀"), testing.tool_call("c1", "f", '{"a":', "1}"), testing.usage(7, 9))
 
 

@@ -20,6 +20,8 @@ from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
 
+pytestmark = pytest.mark.without_coverage
+
 
 @pytest.mark.parametrize("dialect", corpus.DIALECTS)
 @pytest.mark.parametrize("client", corpus.BODIES)

@@ -28,6 +28,7 @@ from antiphon import testing
 from antiphon.config import StoreConfig
 from antiphon.testing import ChatServer, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."))
 CHECKS = [
     not_a_server_error,

@@ -24,6 +24,7 @@ from antiphon.testing import ChatServer, GeminiServer, MessagesServer, Reply, Re
 from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."))
 KINDS: dict[str, Any] = {
     "chat": ChatServer,

@@ -30,6 +30,7 @@ from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 
+pytestmark = pytest.mark.without_coverage
 PLAIN = b'{"model": "m", "input": "Hi", "stream": true}'
 TOOLS = (
     b'"tools": [{"type": "function", "name": "get_weather"}, {"type": "custom", "name": "apply_patch"}, {"type": "web_search"},'

@@ -36,6 +36,7 @@ from antiphon.protocol.response import make_initial_response
 from antiphon.testing import Gate, Reply, turn
 from antiphon.trace.reader import read_trace
 
+pytestmark = pytest.mark.io
 RUNNING = 8
 
 

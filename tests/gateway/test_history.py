@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.store.places import NO_LIMIT, PLACES
+from tests.store.places import NO_LIMIT, PLACES, STORES
 
 from antiphon.errors import ApiError
 from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
@@ -81,7 +81,7 @@ class Bench:
 
 
 def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
-    @pytest.mark.parametrize("place", list(PLACES))
+    @pytest.mark.parametrize("place", STORES)
     def run(place: str) -> None:
         async def within() -> None:
             async with PLACES[place]() as store:

@@ -9,6 +9,7 @@ from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
 
+pytestmark = pytest.mark.without_coverage
 KEY = "sk-alice-0123456789"
 
 

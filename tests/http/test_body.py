@@ -10,6 +10,8 @@ import pytest
 from antiphon.errors import ApiError, ClientDisconnected
 from antiphon.http.body import check_body_headers, read_body
 
+pytestmark = pytest.mark.without_coverage
+
 
 def head(**headers: str) -> dict[str, Any]:
     return {"headers": [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()]}

@@ -23,6 +23,7 @@ from tests.api.probing import receive_json_body
 from antiphon.http.asgi import DIRECT, HEADERS_BY_NAME
 from antiphon.http.connection import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, HttpProtocol
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 BOUND = 60.0  # seconds within which anything that is waited for must have happened
 
 

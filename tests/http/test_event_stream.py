@@ -6,6 +6,7 @@ import asyncio
 import io
 from typing import Any
 
+import pytest
 from tests.gateway.scripted import ScriptedTransport
 
 from antiphon.config import Config, StoreConfig
@@ -13,6 +14,7 @@ from antiphon.http.event_stream import KEEPALIVE_COMMENT, EventStream
 from antiphon.ops.logger import Logger
 from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL, Services
 
+pytestmark = pytest.mark.without_coverage
 LONG = 1000.0
 
 

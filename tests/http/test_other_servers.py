@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
+import pytest
 import uvicorn
 from tests.api.probing import ASKED, head
 from tests.running import BOUND, Running, one_upstream, until
@@ -23,6 +24,7 @@ from antiphon.protocol.fold import fold
 from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 STREAMED = {**ASKED, "stream": True}
 
 

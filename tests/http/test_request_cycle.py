@@ -12,6 +12,8 @@ import pytest
 from antiphon.http.asgi import DIRECT, Headers
 from antiphon.http.request_cycle import BODY_HIGH, RequestCycle, encode_head
 
+pytestmark = pytest.mark.without_coverage
+
 
 class Sluice:
     """The flow of a connection."""

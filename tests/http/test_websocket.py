@@ -36,6 +36,7 @@ from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import MAX_FRAMES_PER_TURN, WebSocket, WebSocketRoutes, WebSocketTimeouts
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 MAX = 200_000
 KEY = "alice-key-that-nobody-may-see-0123456789"
 PAGE = "https://page.example"

@@ -26,6 +26,7 @@ from antiphon.http.websocket_frames import (
     text_frame,
 )
 
+pytestmark = pytest.mark.without_coverage
 MAX = 1000
 
 

@@ -28,6 +28,7 @@ from antiphon.http.websocket import (
     WebSocketTimeouts,
 )
 
+pytestmark = pytest.mark.without_coverage
 KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
 TIMES = WebSocketTimeouts()
 PING, PONG = (9, b""), 10

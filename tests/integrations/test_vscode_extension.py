@@ -25,6 +25,7 @@ from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLin
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.testing.script import ReceivedRequest
 
+pytestmark = pytest.mark.without_coverage
 REPO = Path(__file__).resolve().parents[2]
 EXTENSION = REPO / "integrations" / "vscode"
 PAGE = (REPO / "docs" / "vscode.md").read_text(encoding="utf-8")
@@ -99,6 +100,7 @@ def test_page_shows_the_screenshots_that_the_editor_tests_make() -> None:
     assert made == set(re.findall(r"!\[[^\]]+\]\(images/([\w-]+)\.png\)", PAGE))
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("has_node", [True, False])
 def test_ci_runs_the_extension_tests_if_node_is_installed_and_says_so_if_not(tmp_path: Path, *, has_node: bool) -> None:
     """A copy of .ci/run, with programs that only print their arguments."""
@@ -113,6 +115,7 @@ def test_ci_runs_the_extension_tests_if_node_is_installed_and_says_so_if_not(tmp
     assert ("make test-extension was not run: node and npm are not installed" in done.stdout) != has_node
 
 
+@pytest.mark.io
 def test_editor_tests_name_missing_debian_packages_and_stop(tmp_path: Path) -> None:
     """Nothing is installed and no test is skipped."""
     for name in ("npm", "g++", "make", "python3"):

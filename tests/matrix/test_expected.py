@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.matrix.expected import BEGIN, DIALECTS, END, PAGE, RULES, Cell, section, written
 from tests.matrix.scenarios import SCENARIOS
+
+pytestmark = pytest.mark.without_coverage
 
 
 def test_dialects_page_shows_the_tested_matrix() -> None:

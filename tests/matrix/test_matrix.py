@@ -17,6 +17,7 @@ from tests.matrix.scenarios import SCENARIOS, Scenario
 
 from antiphon import testing
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 WORKING = [scenario for scenario in SCENARIOS if not scenario.breaks]
 [BREAKING] = [scenario for scenario in SCENARIOS if scenario.breaks]
 [REASONING] = [scenario for scenario in SCENARIOS if scenario.asked.thinks]

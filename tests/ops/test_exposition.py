@@ -6,9 +6,12 @@ import multiprocessing
 import os
 from pathlib import Path
 
+import pytest
 from tests.ops import prometheus_text
 
 from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+
+pytestmark = pytest.mark.without_coverage
 
 
 def a_counter(value: float, **labels: str) -> Family:
@@ -101,6 +104,7 @@ def test_shared_metrics_contain_only_those_of_other_processes(tmp_path: Path) ->
     assert parents.read_others() == [[a_counter(2), a_gauge(2)]]
 
 
+@pytest.mark.io
 def test_shared_metrics_of_a_dead_process_keep_only_counters(tmp_path: Path) -> None:
     process = multiprocessing.get_context("spawn").Process(target=len, args=((),))
     process.start()

@@ -15,6 +15,7 @@ import pytest
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.logger import Logger
 
+pytestmark = pytest.mark.without_coverage
 NOON = 1_700_000_000.25
 KEY = "sk-abcdefghijklmnop"
 

@@ -23,6 +23,7 @@ from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.metrics import MAX_CODES, MAX_MODELS, Metrics, timed_store
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.without_coverage
 PATHS = [
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),
     *("/v1/models/{model}", "/v1/models/{model}:countTokens"),
@@ -233,6 +234,7 @@ def test_single_process_writes_no_shared_metrics() -> None:
 # Over HTTP
 
 
+@pytest.mark.io
 def test_gateway_exposes_request_and_process_metrics() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         assert gateway.post({"model": "m", "input": "Hello"}).status_code == 200
@@ -254,6 +256,7 @@ def test_gateway_exposes_request_and_process_metrics() -> None:
         assert scraped(gateway)["antiphon_requests_total"].value(endpoint="/metrics", status="2xx") == 1
 
 
+@pytest.mark.io
 def test_websocket_turns_and_open_websockets_are_counted() -> None:
     with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses") as socket:
@@ -265,6 +268,7 @@ def test_websocket_turns_and_open_websockets_are_counted() -> None:
         until(lambda: scraped(gateway)["antiphon_websockets"].value() == 0)
 
 
+@pytest.mark.io
 def test_gateway_exposes_store_metrics(tmp_path: Path) -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
@@ -276,6 +280,7 @@ def test_gateway_exposes_store_metrics(tmp_path: Path) -> None:
     assert read["antiphon_store_failures_total"].value(operation="get") == 0
 
 
+@pytest.mark.io
 def test_configured_models_are_labels_from_the_start() -> None:
     upstream = UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["far", "far-*"])
     with running(replace(one_upstream("http://127.0.0.1:1/v1"), upstreams=[upstream])) as gateway:
@@ -285,6 +290,7 @@ def test_configured_models_are_labels_from_the_start() -> None:
         assert requests.value(model="far", status="5xx") == requests.value(model="other", status="5xx") == 1
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("is_public", [False, True])
 def test_metrics_require_a_key_unless_public(is_public: bool) -> None:
     config = replace(one_upstream("http://127.0.0.1:1/v1"), keys=[KeyConfig(name="alice", env="ALICE")])
@@ -295,6 +301,7 @@ def test_metrics_require_a_key_unless_public(is_public: bool) -> None:
         assert "antiphon_errors_total" in scraped(gateway, authorization="Bearer the-key-of-alice")
 
 
+@pytest.mark.io
 def test_metrics_contain_no_content_and_no_keys() -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), keys=[KeyConfig(name="alice", env="ALICE")])

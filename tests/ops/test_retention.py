@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
-from tests.store.places import PLACES, Place, chain_of, chained, record
+from tests.store.places import PLACES, STORES, Place, chain_of, chained, record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
@@ -26,6 +26,7 @@ from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.usage import UsageRow
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.without_coverage
 DAY = 86_400
 NOW = int(time.time())
 
@@ -37,9 +38,9 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "STEP_PAUSE", 0)
 
 
-@pytest.fixture(params=PLACES.values(), ids=list(PLACES))
+@pytest.fixture(params=STORES)
 def place(request: pytest.FixtureRequest) -> Place:
-    return cast(Place, request.param)
+    return PLACES[request.param]
 
 
 async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
@@ -178,6 +179,7 @@ def test_sweep_is_retried_after_a_storage_failure(place: Place) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_gateway_sweeps_periodically(tmp_path: Path) -> None:
     async def fill() -> None:
         store = await SqliteStore.open(tmp_path / "antiphon.db")

@@ -31,6 +31,7 @@ from antiphon.errors import ConfigError
 from antiphon.ops.run import bound_listener, embedded_models, listener_url
 from antiphon.testing import ChatServer, Gate, turn
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 START = 60.0  # seconds; several processes start on a busy machine
 # A program like `antiphon serve`: prints the address, logs to standard error, and unwinds at its end.
 PROGRAM = """

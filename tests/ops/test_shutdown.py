@@ -35,6 +35,7 @@ from antiphon.store.sqlite.store import SqliteStore
 from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 START = 60.0  # seconds; several processes start on a busy machine
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Say hello."}
 CONFIG = """

@@ -32,6 +32,7 @@ from antiphon.ops.otel import OtelTelemetry, open_exporter, provider_names
 from antiphon.ops.telemetry import check_telemetry, is_telemetry_enabled, open_telemetry
 from antiphon.testing import ChatServer
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ASKED = {"model": "m", "input": "my secret plan"}
 

@@ -17,6 +17,8 @@ from antiphon.ops.usage_counter import UsageCounter
 from antiphon.store.interface import Store
 from antiphon.store.usage import UsageRow
 
+pytestmark = pytest.mark.without_coverage
+
 
 class Shelf:
     """The part of a store that a counter uses: stores rows, or raises."""

@@ -24,6 +24,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 
+pytestmark = pytest.mark.without_coverage
 DIALECTS = ("chat", "responses", "messages", "gemini")
 every_client = pytest.mark.parametrize("client", DIALECTS)
 every_server = pytest.mark.parametrize("server", DIALECTS)

@@ -33,6 +33,7 @@ from antiphon.testing.faults import page, redirect
 from antiphon.testing.improvise import improvise
 from antiphon.testing.responses.server import make_prompt
 
+pytestmark = pytest.mark.io
 SHORT = Timeouts(connect=1.0, first_byte=0.2, idle=0.2, total=0.4)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from tests.cli.network import FakeAnswer, FakeNetwork, says, stream
 from tests.probe.probing import probe, target_of
@@ -20,6 +21,8 @@ from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer
 from antiphon.testing.improvise import improvise
 from antiphon.testing.responses.server import make_prompt
 from antiphon.upstream.http import HttpTransport
+
+pytestmark = pytest.mark.io
 
 
 def test_state_and_websocket_of_a_server_are_detected(tmp_path: Path) -> None:

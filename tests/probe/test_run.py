@@ -15,6 +15,7 @@ from tests.running import one_upstream, running
 from antiphon.profiles import Dialect, load_profile
 from antiphon.testing.harness import FakeServer
 
+pytestmark = pytest.mark.io
 Server = tuple[Dialect, list[Constraint], Callable[[], FakeServer]]
 
 

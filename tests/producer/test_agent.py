@@ -22,6 +22,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus
 
+pytestmark = pytest.mark.without_coverage
 Run = Callable[[Turn], Awaitable[None]]
 
 

@@ -31,6 +31,7 @@ from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
 
+pytestmark = pytest.mark.without_coverage
 TURN: list[ThreadEvent] = [
     ThreadStarted(thread_id="thread_1"),
     TurnStarted(),

@@ -17,6 +17,7 @@ from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 RECORDING = Path(__file__).parents[1] / "recordings" / "codex" / "command_and_patch.jsonl"
 TELLER = """
 import json, sys

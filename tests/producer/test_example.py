@@ -9,6 +9,7 @@ from tests.producer.served import serving
 
 from antiphon.producer.serving import load_agent
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

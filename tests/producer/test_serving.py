@@ -22,6 +22,7 @@ from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
 from antiphon.upstream.transport import UpstreamResponse
 
+pytestmark = pytest.mark.without_coverage
 MODULE = """
 from antiphon.producer import Turn, agent
 
@@ -112,6 +113,7 @@ def test_mounted_agent_requires_the_keys_of_its_configuration() -> None:
     assert ask(app, "/v1/responses", authorization="Bearer secret").status_code == 200
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("workers", [1, 2])
 def test_serve_command_serves_an_agent(workers: int, folder: Path) -> None:
     """F-5: `antiphon serve --agent module:name`, from the folder of the module; with several processes too."""

@@ -9,6 +9,8 @@ import pytest
 from antiphon.errors import ConfigError
 from antiphon.producer import OpenResponsesConfig, load_settings
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_default_settings_are_disabled_with_all_outputs(tmp_path: Path) -> None:
     """B-8: the defaults of the document's table."""

@@ -22,6 +22,8 @@ from antiphon.testing import ChatServer, text, turn
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 @agent(model="echo")
 async def echo(turn: Turn) -> None:

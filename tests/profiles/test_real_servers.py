@@ -57,6 +57,7 @@ def test_vercel_profile_sends_strings_and_tool_history_as_text() -> None:
     ]
 
 
+@pytest.mark.io
 def test_vercel_profile_makes_a_refused_history_accepted() -> None:
     """D-1: the same history, with the profile and without."""
     body = {"model": "mock-1", "input": HISTORY, "tools": [{"type": "function", "name": "get_time"}]}

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 
 import httpx2
+import pytest
 from msgspec.structs import replace
 from soak.kills import Answer, Round, Seen
 from tests.running import one_upstream, running
@@ -14,7 +15,10 @@ from tests.running import one_upstream, running
 from antiphon.config import StoreConfig
 from antiphon.testing import ChatServer
 
+pytestmark = pytest.mark.without_coverage
 
+
+@pytest.mark.io
 def test_judge_reports_missing_changed_and_broken_responses(tmp_path: Path) -> None:
     config = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
     with ChatServer() as upstream, running(replace(one_upstream(upstream.base_url), store=config)) as gateway:

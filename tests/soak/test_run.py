@@ -7,6 +7,8 @@ from soak.run import Sample, main, slope
 
 from soak import run
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_slope_is_that_of_a_line_through_the_samples() -> None:
     steep, error = slope([Sample(at * 1000, 40 + at * 0.01, 10) for at in range(20)])
@@ -19,6 +21,7 @@ def test_slope_of_constant_samples_is_within_its_error() -> None:
     assert abs(steep) < 2 * error
 
 
+@pytest.mark.io
 def test_small_soak_passes_and_prints_a_summary(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,6 +33,7 @@ def test_small_soak_passes_and_prints_a_summary(
     assert "slope:" in told
 
 
+@pytest.mark.io
 def test_soak_fails_for_a_wrong_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The gateway does not have this key."""
     monkeypatch.setattr(run, "ROUNDS", 5)

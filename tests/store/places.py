@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from tests.store import postgres_server
 
 from antiphon.store.interface import ResponseRecord, Store, StoredTurn
@@ -76,3 +77,5 @@ async def with_call(store: Store, owner: str, call_id: str) -> StoredTurn | None
 
 NO_LIMIT = 2**62
 PLACES: dict[str, Place] = {"sqlite": in_sqlite, "postgres": in_postgres}
+#: The names of the stores as parameters of tests and fixtures. PostgreSQL is a server.
+STORES = ["sqlite", pytest.param("postgres", marks=pytest.mark.io)]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.places import NO_LIMIT, PLACES, Place, chain_of, chained, record, with_call, with_item
+from tests.store.places import NO_LIMIT, PLACES, STORES, chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.interface import Excerpt, ResponseRecord, Store, StoredTurn
@@ -37,7 +37,7 @@ class Run(Protocol):
     def __call__(self, law: Callable[[Store], Awaitable[None]]) -> None: ...
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=STORES)
 def run(request: pytest.FixtureRequest) -> Run:
     """Runs a law on an empty store."""
 
@@ -540,10 +540,10 @@ def test_stats_count_the_stored_responses(run: Run) -> None:
     run(law)
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_close_finishes_pending_saves_and_refuses_new_calls(place: Place) -> None:
+@pytest.mark.parametrize("place", STORES)
+def test_close_finishes_pending_saves_and_refuses_new_calls(place: str) -> None:
     async def law() -> None:
-        async with place() as store:
+        async with PLACES[place]() as store:
             saves = [asyncio.create_task(save(store, record(f"resp_{n}"))) for n in range(50)]
             await asyncio.sleep(0)
             await store.close()
@@ -713,6 +713,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
         runner.run(stack.aclose())
 
 
+@pytest.mark.io
 @example(
     [
         Save("anna", LARGE, ["m"], ["c"]),

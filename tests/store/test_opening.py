@@ -77,6 +77,7 @@ def test_url_off_disables_the_store() -> None:
     assert opened("off") == "none"
 
 
+@pytest.mark.io
 def test_postgresql_url_has_two_schemes() -> None:
     url = postgres_server.fresh_url()
     assert opened(url) == opened(url.replace("postgresql://", "postgres://")) == "PostgresStore"

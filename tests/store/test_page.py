@@ -86,6 +86,7 @@ def test_page_settings_are_valid() -> None:
     assert postgres.url == "postgresql://antiphon@db.example.com/antiphon"
 
 
+@pytest.mark.io
 def test_page_postgresql_user_has_the_required_rights() -> None:
     fresh_url()  # ensures a running server
     for statement in block_of("CREATE USER").splitlines():

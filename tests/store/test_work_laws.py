@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
+from tests.store.conftest import Run
 from tests.store.places import chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
@@ -27,25 +28,6 @@ from antiphon.store.work import EventsAfter, QueueStats, Work
 
 ODD = [b"", b"\n", b"\0", b"{}\n{}", b"\xff\xfe", b"12 ", b'{"a":\n"\xf0\x9f\x98\x80"}', b" " * 3]
 LONG = 600.0  # a lease that does not run out by itself
-
-
-class Run(Protocol):
-    def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
-
-
-@pytest.fixture(params=BENCHES)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a law on an empty store."""
-
-    def run(law: Callable[[Bench], Awaitable[None]]) -> None:
-        async def inside() -> None:
-            async with BENCHES[request.param]() as bench:
-                await law(bench)
-                assert await bench.store.verify() == []
-
-        asyncio.run(inside())
-
-    return run
 
 
 def queued(id: str, *, at: int = 1_700_000_000, previous: str | None = None) -> ResponseRecord:
@@ -151,6 +133,7 @@ CLAIMS = """
 """
 
 
+@pytest.mark.io
 def test_claims_of_two_processes_never_overlap(run: Run) -> None:
     """F-2, of the store: each job is run by one of them."""
 
@@ -745,6 +728,7 @@ def child(code: str, place: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
 
 
+@pytest.mark.io
 def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> None:
     """docs/errors.md, "kill -9 with background work queued and running"."""
 
@@ -1000,6 +984,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
         runner.run(stack.aclose())
 
 
+@pytest.mark.io
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_stores_agree_with_a_model_of_work(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:

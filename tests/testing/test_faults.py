@@ -9,6 +9,7 @@ from tests.testing.asking import ask, connect, post
 from antiphon.testing import SSE_HEAD, ChatServer, Reply, faults
 from antiphon.testing.script import Pause, RawReply
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 PATH = "/v1/chat/completions"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -31,6 +31,7 @@ from antiphon.testing import (
 from antiphon.testing.harness import ScriptEnded
 from antiphon.testing.script import RawReply, Step
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 PATH = "/v1/chat/completions"
 
 

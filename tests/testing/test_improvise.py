@@ -7,6 +7,7 @@ import pytest
 from antiphon.testing.improvise import OfferedTool, Prompt, improvise, schema_in_instructions
 from antiphon.testing.script import Finish, Reasoning, ScriptedTurn, Text, ToolCalls
 
+pytestmark = pytest.mark.without_coverage
 PLACE = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 WEATHER = OfferedTool("get_weather", PLACE)
 CLOCK = OfferedTool("clock", {})

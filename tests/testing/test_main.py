@@ -12,6 +12,7 @@ import pytest
 from antiphon.testing import ChatServer
 from antiphon.testing.__main__ import main
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 COMMAND = [sys.executable, "-m", "antiphon.testing"]
 SRC = Path(__file__).parents[2] / "src"
 

@@ -7,6 +7,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from antiphon.testing.sample import sample
 
+pytestmark = pytest.mark.without_coverage
 TREE: dict[str, Any] = {
     "$ref": "#/$defs/Node",
     "$defs": {

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 REPO = Path(__file__).resolve().parents[2]
 SECONDS = 600
 INTERPRETER = os.path.realpath(sys.executable)

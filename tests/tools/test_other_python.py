@@ -10,6 +10,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.io
 REPO = Path(__file__).resolve().parents[2]
 SCRIPT = REPO / "tools" / "other_python.py"
 OWN = "{}.{}".format(*sys.version_info[:2])

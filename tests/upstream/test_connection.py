@@ -10,6 +10,8 @@ from tests.upstream.scripted import Wire
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.tls import trusted_context
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_connection_closed_while_idle_fails_the_next_handshake() -> None:
     async def work() -> None:

@@ -33,6 +33,7 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.upstream import embedded
 from antiphon.upstream.embedded import EmbeddedFailed, EmbeddedMissing, EmbeddedModel, model_file, thread_count
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 REPO = Path(__file__).resolve().parents[2]
 LOCAL = load_profile("local")
 WEATHER = {

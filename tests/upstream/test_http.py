@@ -18,6 +18,8 @@ from antiphon.upstream import http
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 async def answer_always(peer: Peer) -> None:
     while True:

@@ -14,6 +14,7 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.http_response import MAX_HEADERS, HttpResponse, StaleConnection
 from antiphon.upstream.transport import UpstreamResponse
 
+pytestmark = pytest.mark.without_coverage
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n"
     b"5\r\ndata:\r\n6;name=value\r\n hello\r\n2\r\n\n\n\r\n0\r\nx-trailer: t\r\n\r\n"
@@ -84,6 +85,7 @@ def test_end_before_the_first_byte_is_a_stale_connection() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.io
 def test_data_received_together_is_one_piece(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -97,6 +99,7 @@ def test_data_received_together_is_one_piece(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_pieces_are_delivered_as_they_arrive(run: Run) -> None:
     """HTTP-7: no piece waits for a following one."""
     taken = asyncio.Event()
@@ -122,6 +125,7 @@ def test_pieces_are_delivered_as_they_arrive(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_body_without_length_ends_with_the_connection(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -136,6 +140,7 @@ def test_body_without_length_ends_with_the_connection(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_reset_during_a_body_without_length_is_a_fault(run: Run) -> None:
     read = asyncio.Event()
 
@@ -390,6 +395,7 @@ def test_timeout_reached_exactly_is_named_correctly() -> None:
     with_turned_clock(work)
 
 
+@pytest.mark.io
 def test_timeouts_apply_to_real_sockets(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -410,6 +416,7 @@ def test_timeouts_apply_to_real_sockets(run: Run) -> None:
 # Slow readers, and readers that leave
 
 
+@pytest.mark.io
 def test_slow_reader_pauses_the_upstream_and_gets_everything(run: Run) -> None:
     size, step = 64 * 1024 * 1024, 64 * 1024
     sent = 0
@@ -459,6 +466,7 @@ def test_answer_that_ends_while_paused_resumes_its_socket() -> None:
     asyncio.run(work())
 
 
+@pytest.mark.io
 def test_reader_that_stops_closes_the_connection(run: Run) -> None:
     left = asyncio.Event()
 

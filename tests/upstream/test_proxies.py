@@ -18,6 +18,7 @@ from antiphon.config import Timeouts
 from antiphon.errors import ConfigError, UpstreamFault
 from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 
+pytestmark = pytest.mark.without_coverage
 PROXY = Proxy("proxy.example", 3128)
 
 
@@ -84,6 +85,7 @@ async def answer_always(peer: Peer) -> None:
         await peer.say(OK)
 
 
+@pytest.mark.io
 def test_https_request_is_tunnelled_and_encrypted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -133,6 +135,7 @@ def test_https_request_is_tunnelled_and_encrypted(run: Run, tmp_path: Path, monk
     run(work())
 
 
+@pytest.mark.io
 def test_plain_http_does_not_use_the_proxy(run: Run) -> None:
     async def work() -> None:
         async with serving(answer_always) as place, network({"HTTPS_PROXY": "http://127.0.0.1:1"}) as transport:
@@ -141,6 +144,7 @@ def test_plain_http_does_not_use_the_proxy(run: Run) -> None:
     run(work())
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -171,6 +175,7 @@ def test_refusing_proxy_is_a_fault(run: Run, said: bytes, why: str) -> None:
     run(work())
 
 
+@pytest.mark.io
 def test_unreachable_or_silent_proxy_is_a_fault(run: Run) -> None:
     async def script(peer: Peer) -> None:
         await peer.request()

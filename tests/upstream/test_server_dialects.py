@@ -7,6 +7,7 @@ import pytest
 from antiphon.errors import InvalidValue
 from antiphon.upstream.server_dialects import SERVER_DIALECTS, model_resource_name
 
+pytestmark = pytest.mark.without_coverage
 BASE = "http://lab/v1"
 
 

@@ -14,6 +14,7 @@ from tests.upstream.scripted import OK, Peer, Serving, network, post, serving, u
 
 from antiphon.errors import UpstreamFault
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 AUTHORITY = trustme.CA()
 
 

@@ -11,6 +11,8 @@ from tests.upstream.scripted import OK, Wire
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.transport import flow_of
 
+pytestmark = pytest.mark.without_coverage
+
 
 def test_flow_of_pieces_can_stop_and_continue() -> None:
     async def work() -> None:

@@ -16,6 +16,8 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream import websocket
 from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
 
 def meet(
     run: Run, script: Callable[[Peer], Any], work: Callable[[WebSocket], Any], timeouts: Timeouts | None = None

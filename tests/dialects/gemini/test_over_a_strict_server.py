@@ -19,6 +19,7 @@ from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import FunctionToolParam
 from antiphon.testing import GeminiServer, reasoning, text, tool_call, turn
 
+pytestmark = pytest.mark.io
 WEATHER = FunctionToolParam(
     name="get_weather",
     parameters={"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},

@@ -30,6 +30,7 @@ from antiphon.store.postgres.migrations import MIGRATIONS, migrate
 from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.work import EventsAfter
 
+pytestmark = pytest.mark.io
 IMPATIENT = ConnectionLimits(reconnect_timeout=0.0)
 # No server is ever this slow, so a test that uses it ends for another reason.
 NEVER = 600.0

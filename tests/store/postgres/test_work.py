@@ -23,6 +23,7 @@ from antiphon.store.postgres.connections import ConnectionLimits, Connections
 from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.work import EventsAfter
 
+pytestmark = pytest.mark.io
 QUEUED = replace(record("resp_1"), status="queued")
 NEVER = 600.0  # so long that a test which uses it ends for another reason
 

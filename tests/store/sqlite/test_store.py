@@ -237,6 +237,7 @@ def test_failed_migration_leaves_the_file_unchanged(tmp_path: Path, monkeypatch:
         assert db.execute("SELECT count(*) FROM sqlite_schema").fetchall() == [(0,)]
 
 
+@pytest.mark.io
 def test_concurrent_processes_can_create_the_same_file(tmp_path: Path) -> None:
     code = """
         async def go():
@@ -319,6 +320,7 @@ def test_chain_query_reads_no_response_heads(tmp_path: Path) -> None:
 # Writing
 
 
+@pytest.mark.io
 def test_waiting_saves_are_written_in_one_transaction(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -350,6 +352,7 @@ def test_saves_over_the_limit_are_written_in_several_transactions(
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_invalid_entry_does_not_fail_others_of_its_transaction(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -366,6 +369,7 @@ def test_invalid_entry_does_not_fail_others_of_its_transaction(tmp_path: Path) -
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path) -> None:
     path = path_of_new_store(tmp_path / "a.db")
 
@@ -388,6 +392,7 @@ def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path)
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -441,6 +446,7 @@ def test_open_reader_only_delays_the_erasure(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_prune_keeps_a_response_that_was_continued_meanwhile(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -458,6 +464,7 @@ def test_prune_keeps_a_response_that_was_continued_meanwhile(tmp_path: Path) -> 
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
 
@@ -488,6 +495,7 @@ def path_of_new_store(path: Path) -> Path:
 # Failures
 
 
+@pytest.mark.io
 def test_short_lock_delays_writes_but_not_reads(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": a short lock delays writes without blocking the loop; readers continue."""
 
@@ -509,6 +517,7 @@ def test_short_lock_delays_writes_but_not_reads(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_long_lock_fails_writes_and_the_store_recovers(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": a longer lock is a 503, for each caller after the same time, and the store recovers."""
 
@@ -532,6 +541,7 @@ def test_long_lock_fails_writes_and_the_store_recovers(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_close_waits_for_saves_behind_a_lock(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -548,6 +558,7 @@ def test_close_waits_for_saves_behind_a_lock(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+@pytest.mark.io
 def test_locked_file_at_startup_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.db").touch()
     with held(tmp_path / "a.db"), pytest.raises(StorageUnavailable, match="busy"):
@@ -607,11 +618,13 @@ FULL_DISK = """
 """
 
 
+@pytest.mark.io
 def test_file_size_limit_is_reported_and_recovers(tmp_path: Path) -> None:
     """docs/errors.md, "Storage": a failed save is never acknowledged, and an acknowledged one is present."""
     assert output_of(FULL_DISK, tmp_path / "a.db", "limit") == ["the storage cannot be read or written"]
 
 
+@pytest.mark.io
 def test_full_disk_is_reported_and_recovers(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -630,6 +643,7 @@ def test_full_disk_is_reported_and_recovers(tmp_path: Path) -> None:
     assert told == ["the storage is full" if mounted else "the storage cannot be read or written"]
 
 
+@pytest.mark.io
 def test_acknowledged_responses_survive_kill_9(tmp_path: Path) -> None:
     """docs/errors.md, "Storage", a few rounds; the soak has many."""
     code = """
@@ -778,6 +792,7 @@ READ_ONLY = """
 """
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(
     ("before", "words"),
     [

@@ -18,6 +18,7 @@ from antiphon.rules.chat import FIELDS
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.rules import ServerLimits
 
+pytestmark = pytest.mark.without_coverage
 PNG = "data:image/png;base64,AAAA"
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -39,6 +39,7 @@ from antiphon.testing.improvise import OfferedTool, Prompt
 from antiphon.testing.rules import ServerLimits
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/chat/completions"
 USER = {"role": "user", "content": "What's the weather in Rome?"}
 TOOL = {
@@ -224,6 +225,7 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
     assert make_prompt(asked) == prompt
 
 
+@pytest.mark.io
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     with ChatServer() as server:
         first = ask(server, PATH, body(tools=[TOOL])).json["choices"][0]
@@ -235,6 +237,7 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     assert server.refusals == []
 
 
+@pytest.mark.io
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
     with (
         ChatServer([turn(text("Hel", "lo"))] * 2, key="k") as server,

@@ -22,6 +22,7 @@ from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.gemini.signatures import Signatures
 from antiphon.testing.script import PlainReply, ReceivedRequest
 
+pytestmark = pytest.mark.without_coverage
 PNG = {"mimeType": "image/png", "data": "AAAA"}
 USER = {"role": "user", "parts": [{"text": "hi"}]}
 MODEL = {"role": "model", "parts": [{"text": "ho"}]}

@@ -44,6 +44,7 @@ from antiphon.testing.gemini.server import GeminiBehavior, blocked, empty
 from antiphon.testing.improvise import OfferedTool, Prompt
 from antiphon.testing.script import End, ReceivedRequest, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1beta/models/m:generateContent"
 STREAM = "/v1beta/models/m:streamGenerateContent?alt=sse"
 ARRAY = "/v1beta/models/m:streamGenerateContent"
@@ -296,6 +297,7 @@ def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
     assert response.status == "failed"
 
 
+@pytest.mark.io
 def test_a_stream_that_nobody_wants_as_events_is_one_array() -> None:
     with GeminiServer([turn(text("a", "b"), raw(b" "))] * 2) as server:
         array, events = ask(server, ARRAY, body()), ask(server, STREAM, body())
@@ -304,6 +306,7 @@ def test_a_stream_that_nobody_wants_as_events_is_one_array() -> None:
     assert events.headers["content-type"] == "text/event-stream"
 
 
+@pytest.mark.io
 def test_a_stream_waits_where_the_script_says() -> None:
     gate = Gate()
     with GeminiServer([turn(text("a"), wait(gate), text("b"))]) as server:
@@ -311,6 +314,7 @@ def test_a_stream_waits_where_the_script_says() -> None:
         assert b'"b"' in ask(server, STREAM, body()).body
 
 
+@pytest.mark.io
 def test_errors_may_be_scripted_with_a_time_to_come_again() -> None:
     with GeminiServer([gemini_error(429, "slow down", details=[retry_info(30)])]) as server:
         answer = ask(server, PATH, body())
@@ -320,6 +324,7 @@ def test_errors_may_be_scripted_with_a_time_to_come_again() -> None:
     assert gemini_error(418).body == b'{"error":{"code":418,"message":"scripted","status":"UNKNOWN"}}'
 
 
+@pytest.mark.io
 def test_it_lists_its_models_and_counts_tokens() -> None:
     with GeminiServer(models=["a", "b/c"], key="k") as server:
         key = {"x-goog-api-key": "k"}
@@ -409,6 +414,7 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
     assert make_prompt(asked) == prompt
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("model", ["m", "gemini-3-pro"])
 @pytest.mark.parametrize("thinks", [True, False])
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thinks: bool) -> None:
@@ -430,6 +436,7 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thi
     assert ("thoughtSignature" in first["parts"][-1]) == (thinks or model != "m")
 
 
+@pytest.mark.io
 def test_signature_is_invalid_on_another_server() -> None:
     """RSN-3, as a server sees it."""
     with GeminiServer(secret=b"one") as one, GeminiServer(secret=b"other") as other:
@@ -443,6 +450,7 @@ def test_signature_is_invalid_on_another_server() -> None:
     assert len(other.refusals) == 1
 
 
+@pytest.mark.io
 def test_a_lenient_server_answers_all_the_same() -> None:
     with GeminiServer(strict=False) as server:
         assert ask(server, PATH, body({"role": "system", "parts": [{"text": "a"}]}, messages=[])).status == 200

@@ -19,6 +19,7 @@ from antiphon.testing.messages.issued_thoughts import IssuedThoughts, sealed, si
 from antiphon.testing.messages.rules import NEWEST, MessagesLimits
 from antiphon.testing.messages.server import MessagesBehavior
 
+pytestmark = pytest.mark.without_coverage
 VERSION = {"some_version": "2023-06-01"}
 USER = {"role": "user", "content": "hi"}
 SYSTEM = {"role": "system", "content": "be brief"}

@@ -42,6 +42,7 @@ from antiphon.testing.messages.rules import MessagesLimits
 from antiphon.testing.messages.server import Habit, MessagesBehavior
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/messages"
 ASKED = "What's the weather in Rome?"
 USER = {"role": "user", "content": ASKED}
@@ -351,6 +352,7 @@ def post(server: MessagesServer, asked: Any, path: str = PATH, **headers: str) -
     return ask(server, path, asked, headers={**VERSION, **headers})
 
 
+@pytest.mark.io
 def test_without_a_script_it_thinks_calls_a_tool_and_knows_its_thoughts_again() -> None:
     """RSN-1: signed thoughts come back to their server in a loop of tools, and are taken."""
     thinking = {"type": "enabled", "budget_tokens": 1024}
@@ -369,6 +371,7 @@ def test_without_a_script_it_thinks_calls_a_tool_and_knows_its_thoughts_again() 
     assert len(server.refusals) == 1
 
 
+@pytest.mark.io
 def test_signatures_and_sealed_thoughts_of_a_script_are_the_servers_own() -> None:
     with MessagesServer(
         [turn(reasoning("so", signature="own"), redacted("data"), text("a")), turn(text("b"))]
@@ -382,6 +385,7 @@ def test_signatures_and_sealed_thoughts_of_a_script_are_the_servers_own() -> Non
     assert second.status == 200
 
 
+@pytest.mark.io
 def test_tokens_are_counted_as_they_are_charged() -> None:
     with MessagesServer() as server:
         counted = post(server, {"model": "m", "messages": [USER]}, f"{PATH}/count_tokens")
@@ -391,6 +395,7 @@ def test_tokens_are_counted_as_they_are_charged() -> None:
     assert (refused.status, refused.json["error"]["message"]) == (400, "max_tokens: Extra inputs are not permitted")
 
 
+@pytest.mark.io
 def test_models_are_listed_for_who_has_the_key() -> None:
     with MessagesServer(models=["one", "two"], key="k") as server:
         listed = ask(server, "/v1/models", method="GET", headers={"x-api-key": "k"}).json
@@ -399,6 +404,7 @@ def test_models_are_listed_for_who_has_the_key() -> None:
     assert refused.json["error"] == {"type": "authentication_error", "message": "x-api-key header is required"}
 
 
+@pytest.mark.io
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", PATH, 405), ("POST", "/v1/models", 405), ("POST", "/v1/complete", 404)]
 )
@@ -408,6 +414,7 @@ def test_nothing_else_is_there(method: str, path: str, status: int) -> None:
     assert (answer.status, answer.json["type"]) == (status, "error")
 
 
+@pytest.mark.io
 def test_a_scripted_error_has_the_form_of_this_api() -> None:
     with MessagesServer([messages_error(529, "busy", headers={"retry-after": "1"}), messages_error(418)]) as server:
         answer = post(server, body())
@@ -421,6 +428,7 @@ def test_a_scripted_error_has_the_form_of_this_api() -> None:
     assert odd.json["error"] == {"type": "api_error", "message": "scripted"}
 
 
+@pytest.mark.io
 def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
     asked = body(USER, {"role": "system", "content": "be brief"}, {"role": "assistant", "content": "a"}, USER, USER)
     with MessagesServer(alternating=False, system_messages=True, max_bytes=5000) as server:
@@ -429,6 +437,7 @@ def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
     assert MessagesBehavior(MessagesLimits(strict=False)).find_refusal(received({"model": "m"})) is None
 
 
+@pytest.mark.io
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
     sdk: Any = anthropic  # what it is asked is plain JSON here
     said = turn(

@@ -12,6 +12,7 @@ from antiphon.testing.responses.rules import sealed
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.rules import ServerLimits
 
+pytestmark = pytest.mark.without_coverage
 USER = {"type": "message", "role": "user", "content": "hi"}
 CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "ok"}

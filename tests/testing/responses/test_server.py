@@ -37,6 +37,7 @@ from antiphon.testing.responses.rules import sealed
 from antiphon.testing.responses.server import ResponsesBehavior, make_prompt
 from antiphon.testing.script import End, ScriptedTurn
 
+pytestmark = pytest.mark.without_coverage
 PATH = "/v1/responses"
 ASKED = "What's the weather in Rome?"
 TOOL = {
@@ -180,6 +181,7 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
     assert make_prompt(asked) == prompt
 
 
+@pytest.mark.io
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     with ResponsesServer() as server:
         output = ask(server, PATH, body(tools=[TOOL])).json["output"]
@@ -189,6 +191,7 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     assert server.refusals == []
 
 
+@pytest.mark.io
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
     with (
         ResponsesServer([turn(text("Hel", "lo"))] * 2) as server,
@@ -199,11 +202,13 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
             assert stream.get_final_response().output_text == "Hello"
 
 
+@pytest.mark.io
 def test_models_are_listed() -> None:
     with ResponsesServer() as server:
         assert [model["id"] for model in ask(server, "/v1/models", method="GET").json["data"]] == ["mock-1"]
 
 
+@pytest.mark.io
 def test_reasoning_is_sealed_for_who_asks_for_that_and_taken_back() -> None:
     """RSN-2: each item for itself."""
     said = turn(reasoning("h", "m"), text("a"), reasoning("so"))
