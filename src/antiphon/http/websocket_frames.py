@@ -13,7 +13,6 @@ from msgspec import Struct
 from websockets.exceptions import ProtocolError
 from websockets.frames import Close, CloseCode, Frame, Opcode
 from websockets.streams import StreamReader
-from websockets.typing import BytesLike
 
 
 class TextMessage(Struct, frozen=True):
@@ -178,7 +177,7 @@ def close_frame(code: int | None, reason: str = "") -> bytes:
     return b"\x88%c%b%b" % (len(encoded_reason) + 2, code.to_bytes(2), encoded_reason)
 
 
-def _message(opcode: Opcode, payload: BytesLike) -> TextMessage | BinaryMessage:
+def _message(opcode: Opcode, payload: bytes | bytearray | memoryview) -> TextMessage | BinaryMessage:
     if opcode is Opcode.BINARY:
         return BinaryMessage()
     try:
