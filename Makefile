@@ -6,7 +6,7 @@ VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: install run test test-within test-clients test-probe test-extension test-vscode editor test-faults check fix bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
+.PHONY: install run test test-within test-clients test-probe test-extension test-vscode editor test-faults test-autobahn check fix bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams bench-store bench-client soak lock clean
 
 # tools/install.py does nothing when the virtualenv has this interpreter and these pins already.
 install:
@@ -51,6 +51,19 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 # Hostile input to a real gateway process, while another process measures `/health`: timed bounds, so nothing else runs beside it.
 test-faults: install
 	$(BIN)/python -m pytest -m timed tests/faults_outside
+
+# The Autobahn test suite against our WebSocket frames, as server and as client: a few minutes. The suite runs on Python 2.7, and is
+# installed into .autobahn: make test-autobahn PYTHON27=/path/to/python2.7
+PYTHON27 ?= python2.7
+test-autobahn: install .autobahn/installed
+	PYTHONPATH=. $(BIN)/python -m tests.autobahn .autobahn
+
+.autobahn/installed: tests/autobahn/requirements.txt
+	@$(PYTHON27) -c 'import sys; sys.version_info[:2] == (2, 7) or sys.exit(1)' || { echo "PYTHON27=$(PYTHON27) is not a Python 2.7, which the Autobahn test suite needs: name one with PYTHON27=/path/to/python2.7" >&2; exit 1; }
+	@$(PYTHON27) -m pip --version >/dev/null || { echo "$(PYTHON27) has no pip: install it with '$(PYTHON27) -m ensurepip'" >&2; exit 1; }
+	rm -rf .autobahn
+	PYTHONUSERBASE=$(CURDIR)/.autobahn $(PYTHON27) -m pip install -q --user --ignore-installed --no-warn-script-location -r $<
+	touch $@
 
 # Builds, type-checks and packs the extension for VS Code, and tests it in a stand-in for VS Code with a gateway. Needs Node and npm.
 test-extension: install integrations/vscode/node_modules/installed
@@ -178,4 +191,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
 clean:
-	rm -rf .venv .venv-* .clients .editor integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

@@ -134,12 +134,20 @@ def test_a_message_beyond_all_measure_ends_it(run: Run, monkeypatch: pytest.Monk
     ("sent", "code"),
     [
         (b"\x88\x05\x03\xe9bye", 1001),
+        (b"\x01\x01x" + b"\x88\x05\x03\xe9bye", 1001),
         (b"\x81\x82mask", 1002),
         (b"\x81\x01\xff", 1007),
         (b"\x01\x01\xc3\x80\x01x", 1007),
         (b"\x81\x7f" + (2**40).to_bytes(8), 1009),
     ],
-    ids=["close frame", "masked frame", "no UTF-8", "no UTF-8 over two frames", "too large"],
+    ids=[
+        "close frame",
+        "close frame inside a message",
+        "masked frame",
+        "no UTF-8",
+        "no UTF-8 over two frames",
+        "too large",
+    ],
 )
 def test_close_frame_names_the_reason(run: Run, sent: bytes, code: int) -> None:
     """RFC 6455, 5.5.1 and 7.1.7. The head of a frame that is too large is enough."""

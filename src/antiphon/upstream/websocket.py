@@ -1,5 +1,5 @@
-"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. websockets checks the
-upgrade, reads and makes the frames, and answers pings and close frames.
+"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. `websocket_protocol`
+reads and makes the frames.
 
 Text messages only, no extensions. Messages are queued until they are received; a long queue pauses the socket. Every
 failure is an `UpstreamFault`; a refused upgrade is `UpgradeRefused`, with the server's response.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import httptools
 
@@ -19,18 +19,14 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
 
-if TYPE_CHECKING:  # websockets is imported when a WebSocket is opened: most programs open none
-    from websockets.client import ClientProtocol
-    from websockets.frames import Frame
+if TYPE_CHECKING:  # it imports websockets, so it is imported when a WebSocket is opened
+    from antiphon.upstream.websocket_protocol import WebSocketProtocol
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 MAX_BUFFERED: Final = 256 * 1024  # bytes of queued messages; one may be larger
 MAX_REFUSAL: Final = 256 * 1024
-# RFC 6455, 5.2 and 7.4.1. `websockets` has names for them, but is not imported here.
-TEXT_OPCODE: Final = 1
-FIRST_CONTROL_OPCODE: Final = 8
+# Close codes (RFC 6455, 7.4.1)
 NORMAL_CLOSURE: Final = 1000
-INVALID_DATA: Final = 1007
 MESSAGE_TOO_BIG: Final = 1009
 
 
@@ -46,7 +42,9 @@ class UpgradeRefused(Exception):
 
 async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> WebSocket:
     """Opens a WebSocket at an http:// or https:// URL."""
-    protocol = _new_protocol()
+    from antiphon.upstream.websocket_protocol import WebSocketProtocol
+
+    protocol = WebSocketProtocol(MAX_MESSAGE)
     upgrade = {
         "connection": "Upgrade",
         "upgrade": "websocket",
@@ -70,14 +68,12 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
 class WebSocket:
     """One WebSocket. `upgraded` is done when messages can be sent."""
 
-    def __init__(self, connection: Connection, protocol: ClientProtocol, timeouts: Timeouts) -> None:
+    def __init__(self, connection: Connection, protocol: WebSocketProtocol, timeouts: Timeouts) -> None:
         self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timeouts = timeouts
         self._upgrade: _Upgrade | None = _Upgrade(protocol)
         self._protocol = protocol
-        self._is_text = False  # the incomplete message
-        self._payload = bytearray()  # of its frames so far, if it is a text
         self._messages: deque[str] = deque()
         self._buffered = 0
         self._paused = False
@@ -151,27 +147,10 @@ class WebSocket:
         self._connection.write(b"".join(self._protocol.data_to_send()))
 
     def _read(self, data: bytes) -> None:
-        self._protocol.receive_data(data)
-        try:
-            for frame in self._protocol.events_received():
-                self._receive(cast("Frame", frame))
-        except UnicodeDecodeError:
-            self._protocol.fail(INVALID_DATA, "a text message that is no UTF-8")
+        for message in self._protocol.receive_texts(data):
+            self._queue(message)
         self._write_pending()
         self._check_end()
-
-    def _receive(self, frame: Frame) -> None:
-        """Joins text messages. Binary messages are ignored, since this API does not use them."""
-        if frame.opcode >= FIRST_CONTROL_OPCODE:
-            return
-        if frame.opcode:  # the first frame of a message
-            self._is_text = frame.opcode == TEXT_OPCODE
-        if not self._is_text:
-            return
-        self._payload += frame.data
-        if frame.fin:
-            payload, self._payload = self._payload, bytearray()
-            self._queue(payload.decode())
 
     def _queue(self, message: str) -> None:
         self._messages.append(message)
@@ -214,7 +193,7 @@ class WebSocket:
 class _Upgrade:
     """Reads the response to the upgrade."""
 
-    def __init__(self, protocol: ClientProtocol) -> None:
+    def __init__(self, protocol: WebSocketProtocol) -> None:
         self._protocol = protocol
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[str, str]] = []
@@ -228,7 +207,8 @@ class _Upgrade:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as switch:
-            self._check_response()
+            if not self._protocol.is_valid_response(self._parser.get_status_code(), self._headers):
+                raise self._nonsense() from None
             return data[switch.args[0] :]
         except httptools.HttpParserError:
             raise self._nonsense() from None
@@ -241,17 +221,6 @@ class _Upgrade:
         if self._headers:
             return UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return UpstreamFault("the server closed the connection without an answer", code="upstream_disconnected")
-
-    def _check_response(self) -> None:
-        """RFC 6455, 4.1: among others, the server may select no extension and no subprotocol, since none is offered."""
-        from websockets.datastructures import Headers
-        from websockets.exceptions import InvalidHandshake
-        from websockets.http11 import Response
-
-        try:
-            self._protocol.process_response(Response(self._parser.get_status_code(), "", Headers(self._headers)))
-        except InvalidHandshake:
-            raise self._nonsense() from None
 
     def _nonsense(self) -> UpstreamFault:
         return UpstreamFault("the server's answer to the upgrade is not valid", code="upstream_invalid_response")
@@ -266,16 +235,6 @@ class _Upgrade:
 
     def on_message_complete(self) -> None:
         self._is_whole = True
-
-
-def _new_protocol() -> ClientProtocol:
-    """A protocol object for the frames of one connection. `HttpTransport` makes the request, so it needs no address."""
-    from websockets.client import ClientProtocol
-    from websockets.protocol import State
-    from websockets.uri import WebSocketURI
-
-    address = WebSocketURI(secure=False, host="", port=0, path="", query="")
-    return ClientProtocol(address, state=State.OPEN, max_size=MAX_MESSAGE)
 
 
 def _silent(seconds: float) -> UpstreamFault:
