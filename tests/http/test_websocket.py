@@ -1,6 +1,6 @@
 """WebSockets over real sockets: who may open one, what arrives, who is refused and how it ends; with an endpoint that echoes.
 
-Two clients that know nothing of each other: ours, which is strict, and the `websockets` package.
+Two clients: ours, which is strict and reads frames with wsproto, and the `websockets` package, which the server uses too.
 """
 
 from __future__ import annotations
