@@ -11,7 +11,7 @@ LONG := 900
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test test-fast test-within coverage test-clients test-probe test-faults test-extension test-vscode \
-	editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -71,6 +71,19 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 # should run at the same time.
 test-faults: install
 	$(BIN)/python -m pytest -m timed --time-limit $(LONG) tests/faults_outside
+
+# The Autobahn test suite against our WebSocket frames, as server and as client: a few minutes. The suite runs on Python 2.7, and is
+# installed into .autobahn: make test-autobahn PYTHON27=/path/to/python2.7
+PYTHON27 ?= python2.7
+test-autobahn: install .autobahn/installed
+	PYTHONPATH=. $(BIN)/python -m tests.autobahn .autobahn
+
+.autobahn/installed: tests/autobahn/requirements.txt
+	@$(PYTHON27) -c 'import sys; sys.version_info[:2] == (2, 7) or sys.exit(1)' || { echo "PYTHON27=$(PYTHON27) is not a Python 2.7, which the Autobahn test suite needs: name one with PYTHON27=/path/to/python2.7" >&2; exit 1; }
+	@$(PYTHON27) -m pip --version >/dev/null || { echo "$(PYTHON27) has no pip: install it with '$(PYTHON27) -m ensurepip'" >&2; exit 1; }
+	rm -rf .autobahn
+	PYTHONUSERBASE=$(CURDIR)/.autobahn $(PYTHON27) -m pip install -q --user --ignore-installed --no-warn-script-location -r $<
+	touch $@
 
 # Builds, type-checks and packs the extension for VS Code, and tests it with a gateway in a stand-in for VS Code. Needs
 # Node and npm.
@@ -208,4 +221,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .editor integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

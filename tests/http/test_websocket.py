@@ -1,6 +1,7 @@
 """WebSockets over real sockets: access, messages, refusals and closing; with an endpoint that echoes.
 
-Two independent clients: ours, which is strict, and the `websockets` package."""
+Two clients: ours, which is strict and reads frames with wsproto, and the `websockets` package, which the server uses too.
+"""
 
 from __future__ import annotations
 

@@ -159,6 +159,25 @@ def test_message_announced_too_large_is_refused_before_buffering(announced: int)
     assert broken(frame(1, b"x" * 10, fin=False) + b"\x80" + b"\xfe" + (MAX - 9).to_bytes(2) + b"mask") == 1009
 
 
+@pytest.mark.parametrize("announced", [126, 2**40])
+def test_control_frame_announced_too_long_is_refused_before_buffering(announced: int) -> None:
+    """RFC 6455, 5.5: the head is enough."""
+    size = b"\xfe" + announced.to_bytes(2) if announced < 65536 else b"\xff" + announced.to_bytes(8)
+    assert broken(b"\x89" + size + b"mask", max_message=2**50) == 1002
+
+
+def test_size_counts_every_byte_of_the_incomplete_message() -> None:
+    reader = FrameReader(MAX)
+    rest = frame(0, b"x" * 400)
+    reader.feed(frame(1, b"x" * 600, fin=False) + rest[:300])
+    assert reader.next_frame() == PartialMessage()
+    assert reader.next_frame() is None
+    assert 600 + 290 <= reader.size <= 600 + 300
+    reader.feed(rest[300:])
+    assert reader.next_frame() == TextMessage("x" * MAX)
+    assert reader.size == 0
+
+
 def test_ping_within_a_message_is_not_counted() -> None:
     whole = frame(1, b"x" * MAX, fin=False)
     ping = frame(9, b"y" * 100)

@@ -76,7 +76,9 @@ def test_websocket_sends_masked_whole_frames(run: Run) -> None:
     [
         (b"\x88\x05\x03\xe9bye", "upstream_disconnected", "code 1001: bye"),
         (b"\x88\x02\x03\xe8", "upstream_disconnected", "code 1000"),
+        (b"\x88\x00", "upstream_disconnected", "code 1005$"),
         (b"\xff\xff", "upstream_invalid_response", "invalid WebSocket data"),
+        (b"\x81\x01\xff", "upstream_invalid_response", "invalid WebSocket data"),
         (b"", "upstream_disconnected", "without a close frame"),
     ],
 )
@@ -131,6 +133,45 @@ def test_oversized_websocket_message_is_a_fault(run: Run, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"\x88\x05\x03\xe9bye", 1001),
+        (b"\x01\x01x" + b"\x88\x05\x03\xe9bye", 1001),
+        (b"\x81\x82mask", 1002),
+        (b"\x81\x01\xff", 1007),
+        (b"\x01\x01\xc3\x80\x01x", 1007),
+        (b"\x81\x7f" + (2**40).to_bytes(8), 1009),
+    ],
+    ids=[
+        "close frame",
+        "close frame inside a message",
+        "masked frame",
+        "no UTF-8",
+        "no UTF-8 over two frames",
+        "too large",
+    ],
+)
+def test_close_frame_names_the_reason(run: Run, sent: bytes, code: int) -> None:
+    """RFC 6455, 5.5.1 and 7.1.7. The head of a frame that is too large is enough."""
+    payloads: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        await accept(peer, sent)
+        head = await peer._reader.readexactly(6)
+        assert (head[0], head[1] & 0x80) == (0x88, 0x80)
+        masked = await peer._reader.readexactly(head[1] & 0x7F)
+        payloads.append(bytes(byte ^ head[2 + at % 4] for at, byte in enumerate(masked)))
+        await peer.gone()
+
+    async def work(socket: WebSocket) -> None:
+        with pytest.raises(UpstreamFault):
+            await socket.receive()
+
+    meet(run, script, work)
+    assert payloads[0][:2] == code.to_bytes(2)
+
+
+@pytest.mark.parametrize(
     ("answer", "status"),
     [
         (b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 2\r\n\r\nno", 426),
@@ -149,6 +190,25 @@ def test_refused_upgrade_raises_with_status_and_body(run: Run, answer: bytes, st
             with pytest.raises(UpgradeRefused) as caught:
                 await open_websocket(transport, place.url, {}, Timeouts())
             assert (caught.value.status, caught.value.body) == (status, b"no")
+
+    run(whole())
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["upgrade: h2c", "sec-websocket-extensions: permessage-deflate", "sec-websocket-protocol: chat"],
+)
+def test_response_that_selects_something_not_offered_is_a_fault(run: Run, header: str) -> None:
+    """RFC 6455, 4.1."""
+
+    async def script(peer: Peer) -> None:
+        await accept(peer, headers=header.encode() + b"\r\n")
+        await peer.gone()
+
+    async def whole() -> None:
+        async with serving(script) as place, network() as transport:
+            with pytest.raises(UpstreamFault, match="not valid"):
+                await open_websocket(transport, place.url, {}, Timeouts())
 
     run(whole())
 

@@ -15,12 +15,12 @@ def text(message: str, *, fin: bool = True, opcode: int = 1) -> bytes:
     return bytes([opcode | (0x80 if fin else 0)]) + size + data
 
 
-async def accept(peer: Peer, behind: bytes = b"") -> bytes:
-    """Upgrades; `behind` comes in one piece with the answer."""
+async def accept(peer: Peer, behind: bytes = b"", headers: bytes = b"") -> bytes:
+    """Upgrades; `behind` comes in one piece with the answer, which has more `headers`."""
     request = await peer.request()
     key = re.search(rb"sec-websocket-key: (\S+)", request)
     assert key is not None
     token = generate_accept_token(key[1])
     lines = b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: " + token
-    await peer.say(b"HTTP/1.1 101 Switching Protocols\r\n" + lines + b"\r\n\r\n" + behind)
+    await peer.say(b"HTTP/1.1 101 Switching Protocols\r\n" + headers + lines + b"\r\n\r\n" + behind)
     return request

@@ -1,15 +1,18 @@
-"""WebSocket frames (RFC 6455): bytes in, whole messages out, and the frames that a server sends. Pure; wsproto reads
-the frames.
+"""WebSocket frames (RFC 6455): bytes in, whole messages out, and the frames that a server sends. Pure; websockets
+parses the frames.
 
 No extensions. A message that is announced as too large is refused before it is buffered.
 """
 
 from __future__ import annotations
 
-from typing import Final, cast
+from collections.abc import Generator
+from typing import Final
 
 from msgspec import Struct
-from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, Opcode, ParseFailed
+from websockets.exceptions import ProtocolError
+from websockets.frames import Close, CloseCode, Frame, Opcode
+from websockets.streams import StreamReader
 
 
 class TextMessage(Struct, frozen=True):
@@ -55,19 +58,25 @@ class InvalidFrame(Exception):
 class FrameReader:
     """Reads the frames of a client."""
 
-    __slots__ = ("_decoder", "_max", "_opcode", "_payload", "size")
+    __slots__ = ("_frame", "_max", "_opcode", "_payload", "_size", "_stream")
 
     def __init__(self, max_message: int) -> None:
-        self._decoder = FrameDecoder(client=False)
-        self._payload = bytearray()
+        self._stream = StreamReader()
+        self._frame: Generator[None, None, Frame] | None = None  # parses the frame whose head was checked
         self._max = max_message
         self._opcode: Opcode | None = None  # of the incomplete message
-        self.size = 0  # bytes of that message so far
+        self._payload = bytearray()  # of its frames so far, if it is a text
+        self._size = 0  # bytes in its frames so far
 
     @property
     def buffered_bytes(self) -> int:
         """Bytes that were fed but not processed."""
-        return len(self._decoder.buffer)
+        return len(self._stream.buffer)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the incomplete message so far."""
+        return self._size + self.buffered_bytes
 
     @property
     def in_message(self) -> bool:
@@ -76,52 +85,74 @@ class FrameReader:
     @property
     def has_partial_input(self) -> bool:
         """Whether a message, a frame or a frame head is incomplete."""
-        return self.in_message or self._decoder.header is not None or self.buffered_bytes > 0
+        return self.in_message or self._frame is not None or self.buffered_bytes > 0
 
     def feed(self, data: bytes) -> None:
-        self._decoder.receive_bytes(data)
+        self._stream.feed_data(data)
 
     def next_frame(self) -> ReceivedFrame | None:
-        """The next frame, or the available part of it; None if there is none. Raises `InvalidFrame`."""
+        """The next whole frame; None if there is none. Raises `InvalidFrame`."""
+        if self._frame is None and self._has_valid_head():
+            self._frame = Frame.parse(self._stream.read_exact, mask=True)
+        if self._frame is None:
+            return None
         try:
-            frame = self._decoder.process_buffer()
-        except ParseFailed as error:
-            raise InvalidFrame(error.code, str(error)) from None
-        if frame is not None and frame.opcode.iscontrol():
-            return _control(frame.opcode, cast(bytes, frame.payload))
-        self._check_size(frame)
-        return None if frame is None else self._join(frame)
+            next(self._frame)
+        except StopIteration as end:
+            self._frame = None
+            return self._receive(end.value)
+        except ProtocolError as error:
+            raise InvalidFrame(CloseCode.PROTOCOL_ERROR, str(error)) from None
+        return None
 
-    def _check_size(self, frame: Frame | None) -> None:
-        if frame is not None:
-            self.size += len(cast(bytes, frame.payload))
-        header = self._decoder.header
-        announced = (
-            0 if header is None or header.opcode.iscontrol() else header.payload_len - self._decoder.payload_consumed
-        )
-        if self.size + announced > self._max:
-            raise InvalidFrame(
-                CloseReason.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes"
-            )
+    def _has_valid_head(self) -> bool:
+        """Whether the next frame has announced its length. RFC 6455, 5.2 and 5.5: checks it before any of the payload
+        is buffered. websockets checks control frames after their payload, and does not require the shortest form."""
+        head = self._stream.buffer
+        if len(head) < 2:
+            return False
+        length = head[1] & 0x7F
+        if length > MAX_SHORT_LENGTH:
+            end, min_length = (4, MAX_SHORT_LENGTH + 1) if length == 126 else (10, 2**16)
+            if len(head) < end:
+                return False
+            length = int.from_bytes(head[2:end])
+            if not min_length <= length < 2**63:
+                raise InvalidFrame(CloseCode.PROTOCOL_ERROR, "the length of a frame is not in its shortest form")
+        if head[0] & CONTROL_BIT:
+            if length > MAX_SHORT_LENGTH:
+                raise InvalidFrame(CloseCode.PROTOCOL_ERROR, "a control frame is too long")
+        elif self._size + length > self._max:
+            raise InvalidFrame(CloseCode.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes")
+        return True
+
+    def _receive(self, frame: Frame) -> ReceivedFrame:
+        match frame.opcode:
+            case Opcode.PING:
+                return PingFrame(bytes(frame.data))
+            case Opcode.PONG:
+                return PongFrame()
+            case Opcode.CLOSE:
+                return _close(bytes(frame.data))
+            case _:
+                return self._join(frame)
 
     def _join(self, frame: Frame) -> ReceivedFrame:
-        if (frame.opcode is Opcode.CONTINUATION) != self.in_message:
+        if (frame.opcode is Opcode.CONT) != self.in_message:
             raise InvalidFrame(
-                CloseReason.PROTOCOL_ERROR, "unexpected continuation frame, or a new message inside another"
+                CloseCode.PROTOCOL_ERROR, "unexpected continuation frame, or a new message inside another"
             )
+        if frame.fin and not self.in_message:
+            return _message(frame.opcode, frame.data)
         opcode = self._opcode = self._opcode or frame.opcode
+        self._size += len(frame.data)
         if opcode is Opcode.TEXT:
             # A bytearray, not a list: a message in one-byte frames must not need one object per byte.
-            self._payload += cast(bytes, frame.payload)
-        if not (frame.frame_finished and frame.message_finished):
+            self._payload += frame.data
+        if not frame.fin:
             return PartialMessage()
-        payload, self._payload, self._opcode, self.size = self._payload, bytearray(), None, 0
-        if opcode is Opcode.BINARY:
-            return BinaryMessage()
-        try:
-            return TextMessage(payload.decode())
-        except UnicodeDecodeError:
-            raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "a text message is not valid UTF-8") from None
+        payload, self._payload, self._opcode, self._size = self._payload, bytearray(), None, 0
+        return _message(opcode, payload)
 
 
 def text_frame(text: bytes) -> bytes:
@@ -146,29 +177,26 @@ def close_frame(code: int | None, reason: str = "") -> bytes:
     return b"\x88%c%b%b" % (len(encoded_reason) + 2, code.to_bytes(2), encoded_reason)
 
 
-def _control(opcode: Opcode, payload: bytes) -> ReceivedFrame:
-    match opcode:
-        case Opcode.PING:
-            return PingFrame(payload)
-        case Opcode.PONG:
-            return PongFrame()
-        case _:
-            return _close(payload)
+def _message(opcode: Opcode, payload: bytes | bytearray | memoryview) -> TextMessage | BinaryMessage:
+    if opcode is Opcode.BINARY:
+        return BinaryMessage()
+    try:
+        return TextMessage(str(payload, "utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidFrame(CloseCode.INVALID_DATA, "a text message is not valid UTF-8") from None
 
 
 def _close(payload: bytes) -> CloseFrame:
     """RFC 6455, 7.4: checks the close code."""
-    if not payload:
-        return CloseFrame(None)
-    code = int.from_bytes(payload[:2])
-    if len(payload) == 1 or not (code in CODES or 3000 <= code < 5000):
-        raise InvalidFrame(CloseReason.PROTOCOL_ERROR, "a close frame has an invalid code")
     try:
-        payload[2:].decode()
+        close = Close.parse(payload)
+    except ProtocolError:
+        raise InvalidFrame(CloseCode.PROTOCOL_ERROR, "a close frame has an invalid code") from None
     except UnicodeDecodeError:
-        raise InvalidFrame(CloseReason.INVALID_FRAME_PAYLOAD_DATA, "the reason of a close frame is not UTF-8") from None
-    return CloseFrame(code)
+        raise InvalidFrame(CloseCode.INVALID_DATA, "the reason of a close frame is not UTF-8") from None
+    return CloseFrame(close.code if payload else None)
 
 
 PING: Final = b"\x89\x00"
-CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
+CONTROL_BIT: Final = 0x08  # of an opcode
+MAX_SHORT_LENGTH: Final = 125  # a longer length has its own bytes, and a control frame has none longer

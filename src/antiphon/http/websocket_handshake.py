@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
-from wsproto.utilities import generate_accept_token
+from websockets.utils import accept_key
 
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import Headers, Scope, header_values
@@ -51,7 +51,7 @@ def switching_protocols(scope: Scope, headers: Headers) -> bytes:
     lines = [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),
-        (b"sec-websocket-accept", generate_accept_token(key)),
+        (b"sec-websocket-accept", accept_key(key.decode()).encode()),
         *headers,
     ]
     return STATUS_LINE[101] + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"

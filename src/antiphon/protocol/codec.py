@@ -55,7 +55,7 @@ def decode_create_message(message: bytes) -> Request | None:
     fields or a fault, which `decode_request` reports."""
     _check_nesting(message)
     try:
-        return _request_of(_decode_create_message(message))
+        return _request_with_tools(_decode_create_message(message))
     except DECODE_ERRORS:
         return None
 
@@ -154,7 +154,7 @@ class _RawToolsRequest(Request, frozen=True, kw_only=True):
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
 
-class _CreateMessage(_AroundTools, frozen=True, kw_only=True, tag_field="type", tag="response.create"):
+class _CreateMessage(_RawToolsRequest, frozen=True, kw_only=True, tag_field="type", tag="response.create"):
     """The same as a message of a WebSocket."""
 
 

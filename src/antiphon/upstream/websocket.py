@@ -1,4 +1,5 @@
-"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. wsproto reads frames.
+"""A WebSocket client (RFC 6455) on the connections of `http`, with the same TLS and proxies. `websocket_protocol`
+reads and makes the frames.
 
 Text messages only, no extensions. Messages are queued until they are received; a long queue pauses the socket. Every
 failure is an `UpstreamFault`; a refused upgrade is `UpgradeRefused`, with the server's response.
@@ -7,24 +8,26 @@ failure is an `UpstreamFault`; a refused upgrade is `UpgradeRefused`, with the s
 from __future__ import annotations
 
 import asyncio
-import os
-from base64 import b64encode
 from collections import deque
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final
 
 import httptools
-from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode, ParseFailed
-from wsproto.utilities import generate_accept_token
 
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.connection import Connection
 from antiphon.upstream.http import HttpTransport
 
+if TYPE_CHECKING:  # it imports websockets, so it is imported when a WebSocket is opened
+    from antiphon.upstream.websocket_protocol import WebSocketProtocol
+
 MAX_MESSAGE: Final = 64 * 1024 * 1024
 MAX_BUFFERED: Final = 256 * 1024  # bytes of queued messages; one may be larger
 MAX_REFUSAL: Final = 256 * 1024
+# Close codes (RFC 6455, 7.4.1)
+NORMAL_CLOSURE: Final = 1000
+MESSAGE_TOO_BIG: Final = 1009
 
 
 class UpgradeRefused(Exception):
@@ -39,15 +42,17 @@ class UpgradeRefused(Exception):
 
 async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> WebSocket:
     """Opens a WebSocket at an http:// or https:// URL."""
-    key = b64encode(os.urandom(16))
+    from antiphon.upstream.websocket_protocol import WebSocketProtocol
+
+    protocol = WebSocketProtocol(MAX_MESSAGE)
     upgrade = {
         "connection": "Upgrade",
         "upgrade": "websocket",
         "sec-websocket-version": "13",
-        "sec-websocket-key": key.decode(),
+        "sec-websocket-key": protocol.key,
     }
     connection, request = await network.open_connection(url, {**headers, **upgrade}, timeouts)
-    socket = WebSocket(connection, key, timeouts)
+    socket = WebSocket(connection, protocol, timeouts)
     connection.write(request)
     try:
         async with asyncio.timeout(timeouts.first_byte):
@@ -63,14 +68,12 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
 class WebSocket:
     """One WebSocket. `upgraded` is done when messages can be sent."""
 
-    def __init__(self, connection: Connection, key: bytes, timeouts: Timeouts) -> None:
+    def __init__(self, connection: Connection, protocol: WebSocketProtocol, timeouts: Timeouts) -> None:
         self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timeouts = timeouts
-        self._upgrade: _Upgrade | None = _Upgrade(generate_accept_token(key).decode())
-        self._frames = FrameProtocol(client=True, extensions=[])
-        self._parts: list[str] = []
-        self._length = 0  # of the incomplete message
+        self._upgrade: _Upgrade | None = _Upgrade(protocol)
+        self._protocol = protocol
         self._messages: deque[str] = deque()
         self._buffered = 0
         self._paused = False
@@ -86,7 +89,8 @@ class WebSocket:
         """Sends one message."""
         if self._fault is not None:
             raise self._fault.without_traceback()
-        self._write(self._frames.send_data(text, fin=True))
+        self._protocol.send_text(text.encode())
+        self._write_pending()
 
     async def receive(self) -> str:
         """The next message. Messages received before the end of the connection can still be read."""
@@ -109,7 +113,8 @@ class WebSocket:
     def close(self) -> None:
         """Sends a close frame and closes the connection. Can be called at any time."""
         if self._fault is None:
-            self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
+            self._protocol.send_close(NORMAL_CLOSURE)
+            self._write_pending()
             self._break(UpstreamFault("the WebSocket is closed", code="upstream_disconnected"))
 
     # The socket's side
@@ -127,10 +132,7 @@ class WebSocket:
             self._upgrade = None
             self.upgraded.set_result(None)
             received = rest
-        try:
-            self._read(received)
-        except ParseFailed:
-            self._break(UpstreamFault("the server sent invalid WebSocket data", code="upstream_invalid_response"))
+        self._read(received)
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
@@ -141,43 +143,35 @@ class WebSocket:
 
     # Inside
 
-    def _write(self, frame: bytes | bytearray) -> None:
-        self._connection.write(bytes(frame))
+    def _write_pending(self) -> None:
+        self._connection.write(b"".join(self._protocol.data_to_send()))
 
     def _read(self, data: bytes) -> None:
-        self._frames.receive_bytes(data)
-        for frame in self._frames.received_frames():
-            match frame.opcode:
-                case Opcode.TEXT:
-                    self._take(cast(str, frame.payload), frame.message_finished)
-                case Opcode.PING:
-                    self._write(self._frames.pong(cast(bytes, frame.payload)))
-                case Opcode.CLOSE:
-                    code, reason = cast(tuple[int, str], frame.payload)
-                    self._write(self._frames.close(CloseReason.NORMAL_CLOSURE))
-                    message = f"the server closed the WebSocket with code {int(code)}" + (
-                        f": {reason}" if reason else ""
-                    )
-                    self._break(UpstreamFault(message, code="upstream_disconnected"))
-                    return
-                case _:
-                    pass  # pongs, and binary messages, which this API does not use
+        for message in self._protocol.receive_texts(data):
+            self._queue(message)
+        self._write_pending()
+        self._check_end()
 
-    def _take(self, piece: str, is_last: bool) -> None:
-        self._parts.append(piece)
-        self._length += len(piece)
-        if self._length > MAX_MESSAGE:
-            message = f"the server sent a message of more than {MAX_MESSAGE} characters"
+    def _queue(self, message: str) -> None:
+        self._messages.append(message)
+        self._buffered += len(message)
+        if self._buffered >= MAX_BUFFERED and not self._paused:
+            self._paused = True
+            self._connection.pause()
+        self._wake()
+
+    def _check_end(self) -> None:
+        """RFC 6455, 7.1.7 and 5.5.1: the protocol object has sent a close frame, for invalid data or as an answer."""
+        received, sent = self._protocol.close_rcvd, self._protocol.close_sent
+        if received is not None:
+            message = f"the server closed the WebSocket with code {int(received.code)}"
+            reason = f": {received.reason}" if received.reason else ""
+            self._break(UpstreamFault(message + reason, code="upstream_disconnected"))
+        elif sent is not None:
+            message = "the server sent invalid WebSocket data"
+            if sent.code == MESSAGE_TOO_BIG:
+                message = f"the server sent a message of more than {MAX_MESSAGE} bytes"
             self._break(UpstreamFault(message, code="upstream_invalid_response"))
-        elif is_last:
-            self._messages.append("".join(self._parts))
-            self._buffered += self._length
-            self._parts.clear()
-            self._length = 0
-            if self._buffered >= MAX_BUFFERED and not self._paused:
-                self._paused = True
-                self._connection.pause()
-            self._wake()
 
     def _refuse(self, why: Exception) -> None:
         if not self.upgraded.done():
@@ -199,10 +193,10 @@ class WebSocket:
 class _Upgrade:
     """Reads the response to the upgrade."""
 
-    def __init__(self, accept: str) -> None:
-        self._accept = accept
+    def __init__(self, protocol: WebSocketProtocol) -> None:
+        self._protocol = protocol
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
+        self._headers: list[tuple[str, str]] = []
         self._body = bytearray()
         self._length = 0
         self._is_whole = False
@@ -213,19 +207,19 @@ class _Upgrade:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as switch:
-            if self._parser.get_status_code() != 101 or self._headers.get("sec-websocket-accept") != self._accept:
+            if not self._protocol.is_valid_response(self._parser.get_status_code(), self._headers):
                 raise self._nonsense() from None
             return data[switch.args[0] :]
         except httptools.HttpParserError:
             raise self._nonsense() from None
         if self._is_whole or self._length > MAX_REFUSAL:
-            raise UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
+            raise UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return None
 
     def cut_off(self) -> Exception:
         """The error if the connection ends here."""
         if self._headers:
-            return UpgradeRefused(self._parser.get_status_code(), self._headers, bytes(self._body))
+            return UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return UpstreamFault("the server closed the connection without a response", code="upstream_disconnected")
 
     def _nonsense(self) -> UpstreamFault:
@@ -234,7 +228,7 @@ class _Upgrade:
     # The parser's side
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
 
     def on_body(self, body: bytes) -> None:
         self._body += body
