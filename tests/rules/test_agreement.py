@@ -67,7 +67,7 @@ def test_server_and_diagnosis_agree_on_listed_bodies(dialect: Dialect, body: dic
     agree(dialect, body)
 
 
-def written(dialect: Dialect) -> st.SearchStrategy[dict[str, Any]]:
+def written(dialect: Dialect) -> st.SearchStrategy[dict[str, Any] | None]:
     """Bodies that the gateway writes."""
 
     def write(request: Any) -> dict[str, Any] | None:

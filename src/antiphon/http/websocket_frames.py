@@ -123,7 +123,9 @@ class FrameReader:
             if length > MAX_SHORT_LENGTH:
                 raise InvalidFrame(CloseCode.PROTOCOL_ERROR, "a control frame is too long")
         elif self._size + length > self._max:
-            raise InvalidFrame(CloseCode.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes")
+            raise InvalidFrame(
+                CloseCode.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes"
+            )
         return True
 
     def _receive(self, frame: Frame) -> ReceivedFrame:

@@ -329,10 +329,10 @@ def test_thoughts_are_sent_only_on_request() -> None:
 def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
     """RSN-2."""
     text, call = thinking(sealed="seal"), thinking(sealed="seal")
-    text.text("t", "Do")
-    text.text("t", "ne")
+    text.add_text("t", "Do")
+    text.add_text("t", "ne")
     text.complete()
-    call.call("c", name="look", call_id="c_a")
+    call.open_call("c", name="look", call_id="c_a")
     call.complete()
     assert text.client_stream(Request(model="m")).parts == [
         {"text": "Do", "thoughtSignature": signed("seal")},
@@ -598,9 +598,9 @@ def test_arguments_of_white_space_that_is_not_json_are_a_loss() -> None:
 def test_citation_after_an_unknown_annotation_is_sent() -> None:
     """STR-11."""
     life = RecordingWriter()
-    life.text("t", "A letter")
-    life.annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
-    life.annotation("t", UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A"))
+    life.add_text("t", "A letter")
+    life.add_annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
+    life.add_annotation("t", UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A"))
     life.complete()
     stream = life.client_stream()
     assert stream.answers[-1]["candidates"][0]["citationMetadata"] == {

@@ -609,7 +609,7 @@ def test_model_has_the_name_of_the_request() -> None:
 
 def test_block_is_opened_by_the_first_delta_that_is_not_empty() -> None:
     life = RecordingWriter()
-    life.text(1, "x")
+    life.add_text(1, "x")
     life.complete()
     events = life.collector.events
     at, first = next((at, event) for at, event in enumerate(events) if isinstance(event, OutputTextDelta))
