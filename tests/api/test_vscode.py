@@ -188,7 +188,7 @@ def test_models_are_listed_with_all_that_the_editor_shows() -> None:
         "name": "mock-large-2026-01-31",
         "family": "mock-large",
         "version": "2026-01-31",
-        "tooltip": "mock-large-2026-01-31, which is mock-large-2026-01-31 at big",
+        "tooltip": "mock-large-2026-01-31: model mock-large-2026-01-31 of upstream big",
         "detail": "big",
         "maxInputTokens": 183_616,
         "maxOutputTokens": 16_384,

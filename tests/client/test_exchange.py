@@ -102,7 +102,7 @@ def test_a_silent_server_is_not_tried_again() -> None:
 
 
 def test_a_page_and_a_packed_answer_are_no_answers() -> None:
-    assert "a page of HTML" in refused(PAGE).message
+    assert "an HTML page" in refused(PAGE).message
     packed = {"content-type": "application/json", "content-encoding": "gzip"}
     assert "compressed" in refused(PlainReply(status=200, body=b"\x1f\x8b", headers=packed)).message
     assert refused(PlainReply(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
@@ -121,7 +121,7 @@ def test_an_answer_that_breaks_off_is_told_as_such() -> None:
 
 def test_an_answer_beyond_all_measure_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
-    assert "longer than 10 bytes" in refused(HELLO).message
+    assert "expected at most 10 bytes" in refused(HELLO).message
 
 
 def test_nonsense_is_no_answer() -> None:
