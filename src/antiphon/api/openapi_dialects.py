@@ -32,7 +32,9 @@ def dialect_paths() -> dict[str, dict[str, Schema]]:
     }
     for version, name in (("v1", "V1"), ("v1beta", "")):
         model_path = f"/{version}/models/{{model}}"
-        paths[f"{model_path}:generateContent"] = {"post": _generate(f"generateContent{name}", "Without streaming.", JSON)}
+        paths[f"{model_path}:generateContent"] = {
+            "post": _generate(f"generateContent{name}", "Without streaming.", JSON)
+        }
         paths[f"{model_path}:streamGenerateContent"] = {
             "post": _generate(f"streamGenerateContent{name}", STREAMED, STREAM)
         }
