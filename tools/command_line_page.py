@@ -13,8 +13,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "command-line.md"
 WIDTH = "100"
 HEAD = """# Command line
 
-This page lists the commands of `antiphon` with their options and exit codes. `tools/command_line_page.py` generates it from
-`--help`.
+This page lists the commands of `antiphon` with their options and exit codes. `tools/command_line_page.py` generates
+it from `--help`.
 
 ```console
 $ antiphon serve

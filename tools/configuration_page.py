@@ -1,4 +1,4 @@
-"""Generates docs/configuration.md from the schema of the configuration: every setting with its type, default and meaning.
+"""Generates docs/configuration.md from the schema of the configuration: settings, types, defaults and meanings.
 
 Usage: `PYTHONPATH=src python tools/configuration_page.py`. A test fails if the page is out of date.
 """
@@ -97,9 +97,9 @@ dialect = "chat"
 base_url = "http://127.0.0.1:9001/v1"
 ```
 
-`antiphon serve` reads the file that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else `antiphon.toml` in the
-current folder. [Without a file](#without-a-file) it serves the embedded model, and every provider whose usual key variable is set.
-`antiphon config check FILE` validates a file and prints a summary of it.
+`antiphon serve` reads the file that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else
+`antiphon.toml` in the current folder. [Without a file](#without-a-file) it serves the embedded model, and every
+provider whose usual key variable is set. `antiphon config check FILE` validates a file and prints a summary of it.
 
 An example with all settings:"""
 
@@ -189,29 +189,29 @@ propagate = false                              # true: send traceparent to upstr
 """
 
 RULES = """\
-- An unknown setting, a value of the wrong type and a named variable that is not set are errors. The message has the file, the line
-  and what was expected.
+- An unknown setting, a value of the wrong type and a named variable that is not set are errors. The message has the
+  file, the line and what was expected.
 - Keys are never in the file. The file names environment variables; the keys of clients may also be in it as hashes:
   `printf %s "$KEY" | sha256sum`.
-- Paths (`trace.dir`, the file of a profile, the file of `store.url`) are relative to the folder of the configuration file. A
-  [profile](profiles.md) in the folder `profiles` beside the configuration file needs no path.
-- In model names `*` matches any characters; it is the only wildcard. The first upstream with a matching rule gets the request, and
-  its first matching rule decides the name.
-- `losses = "strict"` refuses a turn that cannot be translated without loss, before anything is sent to the upstream: 400
-  `lossy_translation`, with what would be lost, where and why. Losses in the translation of the answer are reported and counted
-  under both settings, because the answer already exists. A request overrides the setting with the header
-  `Antiphon-Losses: strict` or `warn`.
-- Your own profile can define how its server is called. `key_header = "api-key"` sends the key alone in that header instead of
-  `Authorization: Bearer`. The headers of a `[headers]` table are sent with every request. `pass_headers` names client headers that
-  are forwarded unchanged to a server of the same dialect.
+- Paths (`trace.dir`, the file of a profile, the file of `store.url`) are relative to the folder of the configuration
+  file. A [profile](profiles.md) in the folder `profiles` beside the configuration file needs no path.
+- In model names `*` matches any characters; it is the only wildcard. The first upstream with a matching rule gets the
+  request, and its first matching rule decides the name.
+- `losses = "strict"` refuses a turn that cannot be translated without loss, before anything is sent to the upstream:
+  400 `lossy_translation`, with what would be lost, where and why. Losses in the translation of the answer are
+  reported and counted under both settings, because the answer already exists. A request overrides the setting with
+  the header `Antiphon-Losses: strict` or `warn`.
+- Your own profile can define how its server is called. `key_header = "api-key"` sends the key alone in that header
+  instead of `Authorization: Bearer`. The headers of a `[headers]` table are sent with every request. `pass_headers`
+  names client headers that are forwarded unchanged to a server of the same dialect.
 - The URL of a Gemini server ends in its version, `…/v1beta`; that of a Messages server ends in `…/v1`.
 - A file without `[[upstreams]]` has the upstreams that are used without a file."""
 
 DEFAULTS = """\
 ## Without a file
 
-The embedded model is served as `local`. Every provider whose key variable is set is an upstream too. `name/model` selects any
-model of that provider; model names that clearly belong to one provider need no prefix:"""
+The embedded model is served as `local`. Every provider whose key variable is set is an upstream too. `name/model`
+selects any model of that provider; model names that clearly belong to one provider need no prefix:"""
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def test_model_list_has_the_fields_of_the_editor() -> None:
         "name": "mock-large-2026-01-31",
         "family": "mock-large",
         "version": "2026-01-31",
-        "tooltip": "mock-large-2026-01-31, which is mock-large-2026-01-31 at big",
+        "tooltip": "mock-large-2026-01-31: model mock-large-2026-01-31 of upstream big",
         "detail": "big",
         "maxInputTokens": 183_616,
         "maxOutputTokens": 16_384,

@@ -123,4 +123,4 @@ def test_explain_rejects_invalid_usage(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(InvalidUsage, match="nothing to explain"):
         explain.run(make_parser().parse_args(["explain"]), io.StringIO(), io.StringIO(), stdin=Typed())
     assert main(["explain", str(tmp_path / "missing.json")]) == INVALID_USAGE
-    assert "cannot be read" in capsys.readouterr().err
+    assert "cannot read" in capsys.readouterr().err

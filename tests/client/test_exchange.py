@@ -103,7 +103,7 @@ def test_timeout_is_not_retried() -> None:
 
 
 def test_html_and_compressed_answers_are_refused() -> None:
-    assert "a page of HTML" in refused(PAGE).message
+    assert "an HTML page" in refused(PAGE).message
     packed = {"content-type": "application/json", "content-encoding": "gzip"}
     assert "compressed" in refused(PlainReply(status=200, body=b"\x1f\x8b", headers=packed)).message
     assert refused(PlainReply(status=500, body=b"\x1f\x8b", headers=packed)).status == 500
@@ -122,7 +122,7 @@ def test_truncated_answer_raises_disconnected() -> None:
 
 def test_oversized_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
-    assert "longer than 10 bytes" in refused(HELLO).message
+    assert "expected at most 10 bytes" in refused(HELLO).message
 
 
 def test_invalid_json_answer_is_refused() -> None:

@@ -21,7 +21,8 @@ def test_agent_upstream_needs_no_base_url() -> None:
     [
         (
             {"agent": "my_agents"},
-            "upstreams[0].agent: expected a module and the name of an agent in it, such as 'my_agents:run', got 'my_agents'",
+            "upstreams[0].agent: expected a module and the name of an agent in it, such as 'my_agents:run', "
+            "got 'my_agents'",
         ),
         (
             {"base_url": "http://127.0.0.1:9001/v1"},

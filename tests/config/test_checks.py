@@ -168,7 +168,8 @@ def test_second_embedded_model_is_refused() -> None:
 @pytest.mark.parametrize("variable", ["MISSING_KEY", "EMPTY_KEY"])
 def test_unset_key_variable_is_reported_with_its_upstream(variable: str) -> None:
     assert said_of(upstream(api_key_env=variable)) == [
-        f"upstreams[0].api_key_env: the environment variable {variable} is not set: it must hold the key of upstream 'lab'"
+        f"upstreams[0].api_key_env: the environment variable {variable} is not set: "
+        "it must hold the key of upstream 'lab'"
     ]
 
 

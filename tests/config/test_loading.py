@@ -43,7 +43,8 @@ def refusal(text: str, environ: dict[str, str] | None = None) -> str:
 
 def test_removed_setting_is_refused_with_line_and_remedy() -> None:
     assert refusal("[server]\nport = 1\nrecall_mib = 0\n") == (
-        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: conversations are no longer cached; delete the line"
+        "antiphon.toml, line 3: server.recall_mib was removed in 0.1: "
+        "conversations are no longer cached; delete the line"
     )
 
 

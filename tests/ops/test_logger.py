@@ -145,8 +145,8 @@ def test_pretty_line_has_all_fields_in_order() -> None:
     )
     assert re.fullmatch(r"\d\d:\d\d:\d\d .*\n", line)
     assert line[9:-1] == (
-        "POST /v1/responses 200 · 1.23 s · first event 0.30 s · mock-1 → lab · 12 tokens in, 34 out · 2 losses · the client left"
-        " · alice · resp_1 · req_1"
+        "POST /v1/responses 200 · 1.23 s · first event 0.30 s · mock-1 → lab · 12 tokens in, 34 out · 2 losses"
+        " · the client disconnected · alice · resp_1 · req_1"
     )
 
 

@@ -105,7 +105,8 @@ CREATE_ERRORS: Final[ErrorCodes] = {
         "json_too_deep": "the body is nested too deeply",
         "invalid_unicode": "the body is not valid UTF-8",
         "missing_field": "input[0].content: it is missing",
-        "unsupported_parameter": "background: expected false, because store is false; a background response must be stored",
+        "unsupported_parameter": "background: expected false, because store is false; "
+        "a background response must be stored",
         "context_length_exceeded": "the input is longer than the model's context, "
         "or refers to more than this gateway resolves",
         "previous_response_not_found": "no response with this id is stored here",

@@ -796,7 +796,7 @@ READ_ONLY = """
 @pytest.mark.parametrize(
     ("before", "words"),
     [
-        ("pass", "cannot be made: Permission denied; name another file in [store] url"),
+        ("pass", "cannot create the file: Permission denied; name another file in [store] url"),
         (
             "path.touch(); path.chmod(0o444)",
             "cannot be opened for writing; the file and its folder must belong to the user that runs Antiphon",
