@@ -10,7 +10,18 @@ import pytest
 
 from antiphon.probe.finding import LONG_TEXT, Body, Choice, Experiment
 from antiphon.probe.run import STEPS
-from antiphon.probe.samples import CALL_AS_TEXT, CITY, EFFORTS, HELLO, LONG_ID, PDF, PERSON, PNG, RESULT_AS_TEXT
+from antiphon.probe.samples import (
+    CALL_AS_TEXT,
+    CITY,
+    EFFORTS,
+    HELLO,
+    LONG_ID,
+    PDF,
+    PERSON,
+    PNG,
+    RESULT_AS_TEXT,
+    TextForm,
+)
 from antiphon.profiles import Dialect
 
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
@@ -292,7 +303,7 @@ PATHS: Final[dict[Dialect, dict[str, str]]] = {
 
 
 def experiments(dialect: Dialect) -> dict[str, Experiment]:
-    form = "parts" if dialect == "responses" else "string"
+    form: TextForm = "parts" if dialect == "responses" else "string"
     return {step.id: step for step in STEPS[dialect].steps(form) if isinstance(step, Experiment)}
 
 
