@@ -113,11 +113,13 @@ def listed_bodies(dialect: Dialect) -> list[tuple[str, dict[str, Any], dict[str,
 
 SMALL_JSON = st.recursive(
     st.sampled_from([None, True, False, 0, 1, -1, 3.5, "", "a", " ", "auto", "user", "text", "object", "c1", "f"]),
-    lambda inner: st.lists(inner, max_size=2)
-    | st.dictionaries(
-        st.sampled_from(["type", "text", "role", "content", "name", "id", "input", "parts", "properties", "url"]),
-        inner,
-        max_size=2,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["type", "text", "role", "content", "name", "id", "input", "parts", "properties", "url"]),
+            inner,
+            max_size=2,
+        )
     ),
     max_leaves=4,
 )
