@@ -18,7 +18,6 @@ from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, pat
 from antiphon.diagnosis.traits import TRAIT_KINDS
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
-from antiphon.rules.report import as_json
 from antiphon.rules.settings import MAX_UNKNOWN_FIELDS
 
 USER = {"role": "user", "content": "hi"}
@@ -515,9 +514,3 @@ def test_paths_are_near_where_one_leads_to_the_other() -> None:
     assert paths_overlap("a", "a")
     assert not paths_overlap("ab", "a")
     assert not paths_overlap("", "a")
-
-
-def test_values_are_shown_in_part() -> None:
-    assert as_json({"a": 1}) == '{"a":1}'
-    assert as_json("x" * 100).endswith("…")
-    assert as_json("\ud800") == "something"

@@ -76,13 +76,6 @@ class BoundsExceeded(Exception):
     """A body has more findings or values than are checked."""
 
 
-def iter_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The members of a list that are objects, each with its path; of anything else, none."""
-    for at, member in enumerate(value if isinstance(value, list) else ()):
-        if isinstance(member, dict):
-            yield f"{path}[{at}]", member
-
-
 def paths_overlap(one: str, other: str) -> bool:
     """Whether one path leads to the other, or through it."""
     short, long = sorted((one, other), key=len)

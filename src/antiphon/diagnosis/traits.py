@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.diagnosis.finding import Finding, iter_objects
+from antiphon.diagnosis.finding import MAX_VALUES, Finding
 from antiphon.profiles import Dialect
 from antiphon.rules import Rule
 
@@ -32,10 +32,26 @@ class Trait(Struct, frozen=True, kw_only=True):
     finding: Finding
 
 
+class ObjectIterator:
+    """Iterates over the objects in lists, over so many values in total. The gateway looks for traits on its event loop."""
+
+    def __init__(self, values_left: int) -> None:
+        self._values_left = values_left
+
+    def __call__(self, values: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the members of a list that are objects, each with its path; nothing for any other value."""
+        for at, value in enumerate(values if isinstance(values, list) else ()):
+            self._values_left -= 1
+            if self._values_left < 0:
+                return
+            if isinstance(value, dict):
+                yield f"{path}[{at}]", value
+
+
 def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
     """Return the first value of each kind in a body."""
     traits: dict[str, Trait] = {}
-    for name, path in TRAIT_FINDERS[dialect](body):
+    for name, path in TRAIT_FINDERS[dialect](body, ObjectIterator(MAX_VALUES)):
         kind = TRAIT_KINDS[name]
         if name not in traits:
             finding = Finding(rule=kind.rule, path=path, problem=kind.problem, settings=kind.settings, certain=False)
@@ -43,11 +59,11 @@ def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
     return list(traits.values())
 
 
-def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _responses(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, item in iter_objects(body.get("input"), "input"):
         kind = item.get("type", "message")
         if kind == "message":
-            yield from _message(item, path)
+            yield from _message(item, path, iter_objects)
             if item.get("role") == "assistant" and isinstance(item.get("content"), list):
                 yield "assistant_parts", f"{path}.content"
         elif kind in CALLS:
@@ -64,9 +80,9 @@ def _responses(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message(message, path)
+        yield from _message(message, path, iter_objects)
         if isinstance(message.get("content"), list):
             yield "parts", f"{path}.content"
         if message.get("role") == "system" and path != "messages[0]":
@@ -96,9 +112,9 @@ def _chat(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _messages(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message(message, path)
+        yield from _message(message, path, iter_objects)
         for place, block in iter_objects(message.get("content"), f"{path}.content"):
             if block.get("type") in ("thinking", "redacted_thinking"):
                 yield "reasoning", place
@@ -110,7 +126,7 @@ def _messages(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, name
 
 
-def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _gemini(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, content in iter_objects(body.get("contents"), "contents"):
         for place, part in iter_objects(content.get("parts"), f"{path}.parts"):
             if "inlineData" in part or "fileData" in part:
@@ -120,9 +136,10 @@ def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
                     yield "call_ids", f"{place}.{name}.id"
             if "thoughtSignature" in part:
                 yield "reasoning", f"{place}.thoughtSignature"
+    has_hosted = any(name != "functionDeclarations" for _, tool in iter_objects(body.get("tools"), "") for name in tool)
     for path, tool in iter_objects(body.get("tools"), "tools"):
         for place, function in iter_objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
-            if any(name != "functionDeclarations" for _, other in iter_objects(body["tools"], "") for name in other):
+            if has_hosted:
                 yield "hosted_and_functions", path
             if "parametersJsonSchema" in function:
                 yield "json_schema", f"{place}.parametersJsonSchema"
@@ -135,7 +152,7 @@ def _gemini(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "json_and_functions", "generationConfig.responseMimeType"
 
 
-def _message(message: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+def _message(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     """Yield the traits that messages of several dialects share."""
     if message.get("role") == "developer":
         yield "developer", f"{path}.role"
@@ -153,7 +170,7 @@ def _kind(rule: Rule, problem: str, words: str, *settings: str) -> TraitKind:
 
 
 CALLS: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
-TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any]], Iterator[tuple[str, str]]]]] = {
+TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any], ObjectIterator], Iterator[tuple[str, str]]]]] = {
     "chat": _chat,
     "responses": _responses,
     "messages": _messages,

@@ -93,7 +93,7 @@ class Report:
         yield from values
 
     def may_check_schema(self, path: str) -> bool:  # noqa: ARG002
-        """Return whether the schema at this path may be checked."""
+        """Return whether the schema at this path may be checked. If not, the rest of the whole schema is not checked."""
         return True
 
 

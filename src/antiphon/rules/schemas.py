@@ -5,7 +5,7 @@ The schemas inside a schema are checked one after the other, without recursion, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from antiphon.rules.report import Report, as_json
@@ -33,33 +33,40 @@ def check_schema(schema: Any, path: str, report: Report, *, strict: Any) -> None
         message, place = f"strict is {strict!r}, not a boolean", f"{path.rpartition('.')[0]}.strict"
         report.add("value", place, message, f"{as_json(strict)} is not a boolean", param=path, code="invalid_type")
     if schema is not None:
-        for place, part in iter_schemas(schema, path, report):
+        for place, part in iter_schemas(schema, path, report, children_of):
             _check_part(part, place, path, report, strict=strict is True)
 
 
-def iter_schemas(schema: Any, path: str, report: Report) -> Iterator[tuple[str, Any]]:
-    """Yield a schema and all schemas inside it, each before its own, as far as the report allows."""
-    waiting = [(path, schema)]
+def iter_schemas(
+    schema: Any, path: str, report: Report, children: Callable[[Any], Iterator[tuple[str, Any]]]
+) -> Iterator[tuple[str, Any]]:
+    """Yield a schema and all schemas inside it, each before its own. Stop at a schema that the report does not allow."""
+    waiting: list[tuple[str, Iterator[tuple[str, Any]]]] = [(path, iter([("", schema)]))]
     while waiting:
-        place, part = waiting.pop()
-        if report.may_check_schema(place):
-            yield place, part
-            if isinstance(part, dict):
-                waiting += [(f"{place}{step}", child) for step, child in reversed(children_of(part))]
+        parent, parts = waiting[-1]
+        step, part = next(parts, (None, None))
+        if step is None:
+            waiting.pop()
+            continue
+        place = f"{parent}{step}"
+        if not report.may_check_schema(place):
+            return
+        yield place, part
+        waiting.append((place, children(part)))
 
 
-def children_of(schema: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the schemas directly inside a schema, each with its step of the path."""
-    children: list[tuple[str, Any]] = []
+def children_of(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas directly inside a schema, each with its step of the path."""
+    if not isinstance(schema, dict):
+        return
     if "items" in schema and not isinstance(schema["items"], list):
-        children.append((".items", schema["items"]))
+        yield ".items", schema["items"]
     for group in ("properties", "$defs", "definitions"):
         if isinstance(schema.get(group), dict):
-            children += [(f".{group}.{name}", child) for name, child in schema[group].items()]
+            yield from ((f".{group}.{name}", child) for name, child in schema[group].items())
     for group in ("anyOf", "allOf", "oneOf"):
         if isinstance(schema.get(group), list):
-            children += [(f".{group}[{at}]", child) for at, child in enumerate(schema[group])]
-    return children
+            yield from ((f".{group}[{at}]", child) for at, child in enumerate(schema[group]))
 
 
 def unknown_type_of(schema: dict[str, Any]) -> Any:

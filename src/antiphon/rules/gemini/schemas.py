@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from antiphon.rules.gemini.refusing import refuse
 from antiphon.rules.report import Report, as_json
+from antiphon.rules.schemas import iter_schemas
 
 
 def check_schema(schema: dict[str, Any] | None, path: str, report: Report, *, empty_objects: bool) -> None:
     """Check a schema of the server's own kind. Its shape has been checked: unknown keywords, types and lists of types."""
-    for place, part in _iter_schemas(schema, path, report):
-        _check_part(part, place, report, empty_objects=empty_objects)
+    for place, part in iter_schemas(schema, path, report, _children):
+        if part is not None:
+            _check_part(part, place, report, empty_objects=empty_objects)
 
 
 def check_parameters(schema: dict[str, Any] | None, path: str, report: Report, *, empty_objects: bool) -> None:
@@ -38,16 +40,9 @@ def check_json_schema(schema: Any, path: str, report: Report) -> None:
         message = f"* GenerateContentRequest.{path}: must be a JSON schema object."
         report.add("schema", path, message, f"{as_json(schema)} is no JSON schema: expected an object")
         return
-    waiting: list[tuple[str, Any]] = [(path, schema)]
-    while waiting:
-        place, part = waiting.pop()
-        if not report.may_check_schema(place):
-            continue
-        if isinstance(part, list):
-            waiting += [(f"{place}[{at}]", member) for at, member in enumerate(part) if isinstance(member, dict | list)]
-        else:
+    for place, part in iter_schemas(schema, path, report, _members):
+        if isinstance(part, dict):
             _check_reference(part, schema, place, path, report)
-            waiting += [(f"{place}.{name}", member) for name, member in part.items() if isinstance(member, dict | list)]
 
 
 def _check_part(schema: dict[str, Any], path: str, report: Report, *, empty_objects: bool) -> None:
@@ -93,20 +88,24 @@ def _check_words(schema: dict[str, Any], path: str, report: Report) -> None:
         refuse(report, "schema", f"{path}.format", wrong)
 
 
-def _iter_schemas(schema: dict[str, Any] | None, path: str, report: Report) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a schema and all schemas inside it, each before its own. A schema that was not read is None."""
-    waiting = [(path, schema)]
-    while waiting:
-        place, part = waiting.pop()
-        if part is not None and report.may_check_schema(place):
-            yield place, part
-            waiting += [(f"{place}.{field}", child) for field, child in reversed(_children(part))]
+def _children(schema: dict[str, Any] | None) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield the schemas directly inside a schema, each with its step of the path."""
+    if schema is None:  # it was not read
+        return
+    yield from ((f".properties[{name}]", child) for name, child in schema.get("properties", {}).items())
+    yield from ((f".any_of[{at}]", child) for at, child in enumerate(schema.get("anyOf", ())))
+    if "items" in schema:
+        yield ".items", schema["items"]
 
 
-def _children(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any] | None]]:
-    children = [(f"properties[{name}]", child) for name, child in schema.get("properties", {}).items()]
-    children += [(f"any_of[{at}]", child) for at, child in enumerate(schema.get("anyOf", ()))]
-    return [*children, ("items", schema["items"])] if "items" in schema else children
+def _members(value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the objects and lists in an object or list, each with its step of the path."""
+    steps = (
+        ((f".{name}", member) for name, member in value.items())
+        if isinstance(value, dict)
+        else ((f"[{at}]", member) for at, member in enumerate(value))
+    )
+    return ((step, member) for step, member in steps if isinstance(member, dict | list))
 
 
 def _check_reference(schema: dict[str, Any], root: dict[str, Any], place: str, path: str, report: Report) -> None:

@@ -76,7 +76,7 @@ class _Reader:
                 return self._wrong(value, path, "an object")
             return {
                 name: self.value(member, kind.of, f"{path}[{at}].value")
-                for at, (name, member) in enumerate(value.items())
+                for at, (name, member) in enumerate(self._report.walk(value.items()))
             }
         if isinstance(kind, Words):
             word = value.upper() if isinstance(value, str) else None

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from antiphon.rules.messages.members import refuse
 from antiphon.rules.report import Report, as_json
-from antiphon.rules.schemas import TYPES, unknown_type_of
+from antiphon.rules.schemas import TYPES, iter_schemas, unknown_type_of
 
 
 def check_input_schema(schema: dict[str, Any], path: str, report: Report) -> None:
@@ -29,7 +29,7 @@ def check_input_schema(schema: dict[str, Any], path: str, report: Report) -> Non
     if not isinstance(properties, dict) or not isinstance(schema.get("required") or [], list):
         refuse(report, "schema", path, INVALID, "`properties` is an object and `required` a list of names")
         return
-    for place, part in _iter_schemas(schema, path, report):
+    for place, part in iter_schemas(schema, path, report, _children):
         wrong = unknown_type_of(part) if isinstance(part, dict) else None
         if wrong is not None:
             problem = f"{as_json(wrong)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
@@ -43,7 +43,7 @@ def check_input_schema(schema: dict[str, Any], path: str, report: Report) -> Non
 
 def check_enforced_schema(schema: dict[str, Any], path: str, report: Report) -> None:
     """Check a schema that the server enforces."""
-    for place, part in _iter_schemas(schema, path, report):
+    for place, part in iter_schemas(schema, path, report, _children):
         _check_part(part, place, report)
     _check_references(schema, path, report)
 
@@ -91,27 +91,18 @@ def _check_form(schema: dict[str, Any], path: str, report: Report) -> None:
                 refuse(report, "schema", f"{path}.{word}", INVALID, problem)
 
 
-def _iter_schemas(schema: Any, path: str, report: Report) -> Iterator[tuple[str, Any]]:
-    """Yield a schema and all schemas inside it, each before its own, as far as the report allows."""
-    waiting = [(path, schema)]
-    while waiting:
-        place, part = waiting.pop()
-        if report.may_check_schema(place):
-            yield place, part
-            waiting += [(f"{place}.{step}", child) for step, child in reversed(_children(part))]
-
-
-def _children(schema: Any) -> list[tuple[str, Any]]:
+def _children(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the schemas directly inside a schema, each with its step of the path."""
     if not isinstance(schema, dict):
-        return []
-    children: list[tuple[str, Any]] = [("items", schema["items"])] if "items" in schema else []
+        return
+    if "items" in schema:
+        yield ".items", schema["items"]
     for group in ("properties", "$defs", "definitions"):
-        members = schema.get(group)
-        children += [(f"{group}.{name}", child) for name, child in members.items()] if isinstance(members, dict) else []
+        if isinstance(schema.get(group), dict):
+            yield from ((f".{group}.{name}", child) for name, child in schema[group].items())
     for group in ("anyOf", "allOf"):
-        members = schema.get(group)
-        children += [(f"{group}.{at}", child) for at, child in enumerate(members)] if isinstance(members, list) else []
-    return children
+        if isinstance(schema.get(group), list):
+            yield from ((f".{group}.{at}", child) for at, child in enumerate(schema[group]))
 
 
 def _check_references(root: dict[str, Any], path: str, report: Report) -> None:
@@ -126,13 +117,15 @@ def _check_references(root: dict[str, Any], path: str, report: Report) -> None:
             left.add(step)
             continue
         place, schema = step
-        if not isinstance(schema, dict) or not report.may_check_schema(place):
+        if not isinstance(schema, dict):
             continue
+        if not report.may_check_schema(place):
+            return
         # Definitions are entered from their references.
         waiting += [
-            (f"{place}.{name}", child)
+            (f"{place}{name}", child)
             for name, child in _children(schema)
-            if not name.startswith(("$defs.", "definitions."))
+            if not name.startswith((".$defs.", ".definitions."))
         ]
         ref = schema.get("$ref")
         if ref is None:

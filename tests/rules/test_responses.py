@@ -1,0 +1,128 @@
+"""`rules/responses`: every violation of a body is reported with its path, and whether all servers refuse it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.rules.judging import Collected, findings_of, refusal_of
+from tests.testing.responses.test_rules import CALL, RESULT, THOUGHT, TOOL, USER, chosen, content, full, says
+
+from antiphon.rules import responses
+
+
+def violations(change: dict[str, Any], **known: Any) -> list[tuple[str, str, bool]]:
+    report = Collected()
+    responses.check(full(change), report, **known)
+    return [(violation.rule, violation.path, violation.certain) for violation in report.violations]
+
+
+# (what is wrong, the violations of the body).
+WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
+    "several faults in one call": (
+        says({"type": "function_call", "id": 1, "arguments": {}}),
+        [
+            ("value", "input[0].id", True),
+            ("missing_field", "input[0].call_id", True),
+            ("value", "input[0].arguments", True),
+            ("missing_field", "input[0].name", True),
+        ],
+    ),
+    "an empty call_id": (
+        says({**CALL, "call_id": ""}, {**RESULT, "call_id": 1}),
+        [("value", "input[0].call_id", True), ("value", "input[1].call_id", True)],
+    ),
+    "a call without arguments": (
+        says({**CALL, "arguments": ...}, RESULT),
+        [("missing_field", "input[0].arguments", True)],
+    ),
+    "a type that is no string": (says({"type": 1}), [("discriminator", "input[0].type", True)]),
+    "a compaction without content": (says({"type": "compaction"}), [("reasoning", "input[0].encrypted_content", True)]),
+    "a compaction": (says({"type": "compaction", "encrypted_content": "x"}), []),
+    "reasoning of wrong types": (
+        says({**THOUGHT, "summary": 1, "content": [1, {"type": "text"}]}),
+        [
+            ("value", "input[0].summary", True),
+            ("content_type", "input[0].content[0]", True),
+            ("content_type", "input[0].content[1]", True),
+        ],
+    ),
+    "a tool that is no object": ({"tools": [1]}, [("value", "tools[0]", True)]),
+    "a tool without a type": ({"tools": [{"type": 1}]}, [("discriminator", "tools[0].type", True)]),
+    "too many tools": ({"tools": [{**TOOL, "name": f"f{at}"} for at in range(129)]}, [("value", "tools", False)]),
+    "tools that are no list, and a choice": (
+        {"tools": 1, "tool_choice": {"type": "function", "name": "f"}},
+        [("value", "tools", True)],
+    ),
+    "a choice that is a number": ({"tool_choice": 1}, [("discriminator", "tool_choice", True)]),
+    "settings of wrong types": (
+        {"include": 1, "reasoning": 1, "text": 1},
+        [("value", "reasoning", True), ("value", "text", True), ("value", "include", True)],
+    ),
+    "a schema that is nested, with a name": (
+        {"text": {"format": {"type": "json_schema", "name": "n", "json_schema": {}}}},
+        [("schema", "text.format.schema", True)],
+    ),
+    "a format without a type": ({"text": {"format": {}}}, [("discriminator", "text.format", True)]),
+    "a reference to a stored item": (says({"type": "item_reference", "id": "msg_1"}), []),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_all_violations_are_reported(case: str) -> None:
+    change, expected = WRONG[case]
+    assert violations(change) == expected
+
+
+def test_tools_and_models_of_a_server_are_known_to_it() -> None:
+    change = {"tools": [{"type": "web_search"}], "include": ["reasoning.encrypted_content"]}
+    assert violations(change, own_tools=("web_search",)) == []
+    assert violations(change, own_tools=("web_search",), plain_models=("m",)) == [("unsupported", "include", False)]
+
+
+# Diagnosis and the fake server disagreed on these bodies.
+
+
+def test_audio_is_refused_by_some_servers() -> None:
+    """Diagnosis allowed it; the API's maker and others refuse it."""
+    audio = {"type": "input_audio", "input_audio": {"data": "", "format": "wav"}}
+    assert violations(content("user", audio)) == [("discriminator", "input[0].content[0].type", False)]
+    assert violations(content("system", audio)) == [("discriminator", "input[0].content[0].type", True)]
+
+
+@pytest.mark.parametrize("kind", ["web_search_call", "acme:thing"])
+def test_items_of_some_servers_are_not_certain_to_be_refused(kind: str) -> None:
+    """Diagnosis allowed them, and the fake server knows none of them."""
+    assert refusal_of("responses", full(says({"type": kind}))) == f"{kind!r} is no known type of item"
+    assert violations(says({"type": kind})) == [("discriminator", "input[0].type", False)]
+
+
+def test_unknown_item_is_certain_to_be_refused() -> None:
+    assert violations(says({"type": "mesage"})) == [("discriminator", "input[0].type", True)]
+
+
+def test_empty_list_of_tools_is_accepted() -> None:
+    """Diagnosis took it for a suspect; the API accepts it, and clients send it."""
+    body = full({"tools": []})
+    assert refusal_of("responses", body) is None
+    assert findings_of("responses", body) == []
+
+
+def test_unknown_members_of_items_are_refused_by_strict_servers() -> None:
+    """Diagnosis passed over them."""
+    assert violations(says({**USER, "cache_control": {}})) == [("unknown_field", "input[0].cache_control", False)]
+
+
+def test_unknown_values_of_include_are_refused_by_strict_servers() -> None:
+    assert violations({"include": ["web_search_call.action.sources", 1]}) == [
+        ("value", "include[0]", False),
+        ("value", "include[1]", True),
+    ]
+
+
+def test_choice_of_a_tool_of_the_server_is_not_certain_to_be_refused() -> None:
+    assert violations(chosen({"type": "web_search"})) == [("discriminator", "tool_choice", False)]
+
+
+def test_least_number_of_tokens_is_a_limit_of_one_provider() -> None:
+    assert violations({"max_output_tokens": 1}) == [("value", "max_output_tokens", False)]
