@@ -177,7 +177,7 @@ async def _serve() -> None:
                     await asyncio.sleep(0)
                 writer.write(b"0\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close_item()
+            writer.close()
 
     server = await asyncio.start_server(meet, "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)

@@ -69,7 +69,7 @@ def test_a_turn_adds_what_it_was_asked_and_then_what_it_said(status: str) -> Non
     said = [message("assistant", "Hello.", id="msg_b", status="completed"), {"type": "acme:thing", "size": 5}]
     added = make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], said), stamps())
     assert added is not None
-    assert added.conversation == "conv_1"
+    assert added.conversation_id == "conv_1"
     assert [entry.id for entry in added.entries] == ["msg_a", "msg_b", "item_1"]
     assert msgspec.json.decode(added.entries[2].item) == {"type": "acme:thing", "size": 5, "id": "item_1"}
 

@@ -117,9 +117,9 @@ def lives(draw: st.DrawFn) -> list[StreamEvent]:
         elif write.is_open(key) and draw(st.booleans()):
             go_on(life, key, draw)
         elif write.is_open(key):
-            write.close(key)
+            write.close_item(key)
         if draw(st.integers(0, 5)) == 0:
-            write.unknown_event("acme:tick", {"step": step}, key=draw(st.sampled_from([None, key])))
+            write.emit_unknown_event("acme:tick", {"step": step}, key=draw(st.sampled_from([None, key])))
     draw(st.sampled_from(OWN_ENDINGS))(life)
     padding = draw(st.sampled_from([UNSET, UNSET, "…"]))
     return [replace(e, obfuscation=padding) if isinstance(e, DeltaEvent) and padding else e for e in life.events]

@@ -572,7 +572,7 @@ def test_nothing_comes_after_the_end_STR_7(status: str, move: str) -> None:
 def test_a_response_has_its_times_and_its_details_B_4() -> None:
     completed, _ = fresh()
     assert (completed.has_started, completed.has_ended) == (False, False)
-    completed.update(service_tier="flex")
+    completed.update_response(service_tier="flex")
     completed.complete(USED)
     assert (completed.has_started, completed.has_ended) == (True, True)
     made = completed.response

@@ -80,6 +80,6 @@ def test_one_who_leaves_takes_nobody_along_and_leaves_nothing_behind() -> None:
         told.notify("a")
         await asyncio.wait_for(staying, 60)
         await told.wait("a", 0.001, None)
-        assert not told._waiting
+        assert not told._waiters
 
     asyncio.run(go())

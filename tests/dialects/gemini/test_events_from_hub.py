@@ -330,10 +330,10 @@ def test_thoughts_go_to_a_client_that_asked_for_them_and_to_nobody_else() -> Non
 def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
     """RSN-2."""
     text, call = thinking(sealed="seal"), thinking(sealed="seal")
-    text.text("t", "Do")
-    text.text("t", "ne")
+    text.add_text("t", "Do")
+    text.add_text("t", "ne")
     text.complete()
-    call.call("c", name="look", call_id="c_a")
+    call.open_call("c", name="look", call_id="c_a")
     call.complete()
     assert text.client_stream(Request(model="m")).parts == [
         {"text": "Do", "thoughtSignature": signed("seal")},

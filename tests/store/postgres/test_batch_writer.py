@@ -14,7 +14,7 @@ from antiphon.store.postgres.batch_writer import MAX_BATCH_BYTES, MAX_BATCH_ENTR
 
 
 class Entry(Struct, frozen=True):
-    name: str
+    row_key: str
     size: int = 1
 
 
@@ -27,11 +27,11 @@ class Database:
         self.failure: Exception | None = None
 
     async def write(self, entries: Sequence[Entry]) -> list[str]:
-        self.batches.append([entry.name for entry in entries])
+        self.batches.append([entry.row_key for entry in entries])
         await self.open.wait()
-        if self.failure and any(entry.name == "bad" for entry in entries):
+        if self.failure and any(entry.row_key == "bad" for entry in entries):
             raise self.failure
-        return [f"{entry.name} is kept" for entry in entries]
+        return [f"{entry.row_key} is kept" for entry in entries]
 
 
 def test_what_comes_meanwhile_is_the_next_batch() -> None:
@@ -47,7 +47,7 @@ def test_what_comes_meanwhile_is_the_next_batch() -> None:
             MAX_BATCH_ENTRIES,
             4,
         ]  # all of them asked before the first was written
-        await batches.stop()
+        await batches.drain()
         assert await batches.submit(Entry("later")) == "later is kept"
 
     asyncio.run(go())

@@ -124,7 +124,7 @@ def test_a_server_that_was_restarted_is_listened_to_again() -> None:
             await listening(there, url)
             moment = there.change_counter
             async with postgres_server.stopped_aside():
-                await asyncio.sleep(3 * postgres_listener.PAUSE)  # an attempt or two in vain
+                await asyncio.sleep(3 * postgres_listener.RECONNECT_INTERVAL)  # an attempt or two in vain
             await asyncio.wait_for(there.wait_for_change("resp_1", NEVER, moment), 60)
             waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
             assert await here.append("one", "resp_1", 0, [b"{}"], "in_progress")
@@ -179,8 +179,8 @@ def test_what_is_asked_twice_because_a_connection_died_is_done_once() -> None:
     class Forgetful(Connections):
         forgets = False
 
-        async def _run_once(self, question: Any) -> Any:
-            answer = await super()._run_once(question)
+        async def _run_query_once(self, question: Any) -> Any:
+            answer = await super()._run_query_once(question)
             if self.forgets:
                 self.forgets = False
                 raise ConnectionResetError
