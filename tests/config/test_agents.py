@@ -17,7 +17,7 @@ def test_agent_upstream_needs_no_base_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         ({"agent": "my_agents"}, "upstreams[0].agent: got 'my_agents', wanted a module and the name of an agent in it"),
         ({"base_url": "http://127.0.0.1:9001/v1"}, "upstreams[0].base_url: an agent has no address"),
@@ -25,8 +25,8 @@ def test_agent_upstream_needs_no_base_url() -> None:
         ({"dialect": "chat"}, "upstreams[0].dialect: got 'chat', wanted \"responses\", which agents speak"),
     ],
 )
-def test_agent_upstream_rejects_settings_of_servers(change: dict[str, str], said: str) -> None:
+def test_agent_upstream_rejects_settings_of_servers(change: dict[str, str], expected: str) -> None:
     settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
     with pytest.raises(ConfigError) as raised:
         check_config(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]
-    assert said.replace("'", '"') in str(raised.value).replace("'", '"')
+    assert expected.replace("'", '"') in str(raised.value).replace("'", '"')

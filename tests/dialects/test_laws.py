@@ -60,8 +60,8 @@ def frames_of(*pieces: bytes) -> list[sse.Frame]:
 
 
 def events_of(dialect: str, frames: list[sse.Frame]) -> list[StreamEvent]:
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
-    to_hub = DIALECTS[dialect].EventsToHub(REQUEST, begun, counting_stamps())
+    opening = initial_response(REQUEST, id="resp_1", created_at=1)
+    to_hub = DIALECTS[dialect].EventsToHub(REQUEST, opening, counting_stamps())
     events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)]
     return events + list(to_hub.finish())
 

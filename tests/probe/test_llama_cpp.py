@@ -30,10 +30,10 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
 
 
 def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
-    report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
+    report, findings = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
     assert {
-        id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"
+        id: each.detail for id, each in findings.items() if id.startswith("proof.") and each.verdict != "accepted"
     } == {}
     file = folder / "probed.toml"
     file.write_text(report.profile, encoding="utf-8")

@@ -83,7 +83,7 @@ def test_postgresql_url_has_two_schemes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "came"),
+    ("url", "received"),
     [
         ("mysql://anna:sesame@db/antiphon", "begins with mysql://;"),
         ("anna:sesame@db/antiphon", "is no URL that is known here;"),
@@ -98,8 +98,8 @@ def test_postgresql_url_has_two_schemes() -> None:
         ("sqlite:a.db", "is no URL that is known here;"),
     ],
 )
-def test_unknown_url_is_refused_without_showing_a_password(url: str, came: str) -> None:
+def test_unknown_url_is_refused_without_showing_a_password(url: str, received: str) -> None:
     with pytest.raises(ConfigError) as caught:
         opened(url)
-    assert str(caught.value).startswith(f"[store] url {came} wanted sqlite:///relative.db, ")
+    assert str(caught.value).startswith(f"[store] url {received} wanted sqlite:///relative.db, ")
     assert "sesame" not in str(caught.value)

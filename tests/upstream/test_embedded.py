@@ -95,11 +95,11 @@ def is_running(pid: int | None) -> bool:
 
 def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
     """The key is no argument and not in the environment; keys of other upstreams are not passed."""
-    told = tmp_path / "told.json"
-    model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(told)))
+    recorded = tmp_path / "told.json"
+    model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(recorded)))
     model.start()
     model.stop()
-    orders, arguments, environment = json.loads(told.read_text())
+    orders, arguments, environment = json.loads(recorded.read_text())
     assert orders["key"] == model.key
     assert orders["threads"] == thread_count() == max(1, len(os.sched_getaffinity(0)) - 1)
     assert orders["model_file"] == str(model_file())
@@ -314,18 +314,18 @@ class Turn:
         status, data = post(model, sent)
         if status != 200:
             raise chat.error_to_hub(status, {}, data)
-        begun = initial_response(request, id="resp_1", created_at=1)
+        opening = initial_response(request, id="resp_1", created_at=1)
         self.events: list[StreamEvent] = []
         self.response: Response
         if body.get("stream"):
-            reader = chat.EventsToHub(request, begun, stamps, LOCAL.wire)  # type: ignore[arg-type]
+            reader = chat.EventsToHub(request, opening, stamps, LOCAL.wire)  # type: ignore[arg-type]
             for frame in sse.Decoder().feed(data):
                 self.events += reader.feed(frame)
             self.events += reader.finish()
             assert find_violations(self.events) == []
             self.response = fold(self.events)
         else:
-            self.response, _ = chat.response_to_hub(data, request, begun, stamps, LOCAL.wire)  # type: ignore[arg-type]
+            self.response, _ = chat.response_to_hub(data, request, opening, stamps, LOCAL.wire)  # type: ignore[arg-type]
 
 
 def post(model: EmbeddedModel, body: bytes, key: str | None = None) -> tuple[int, bytes]:

@@ -278,8 +278,8 @@ def test_forced_arguments_are_unchanged_for_any_split(
     body = json.dumps(
         {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
     )
-    begun = initial_response(answer.request, id="resp_1", created_at=1)
-    whole, _ = response_to_hub(body.encode(), answer.request, begun, counting_stamps(), BY_SCHEMA)
+    opening = initial_response(answer.request, id="resp_1", created_at=1)
+    whole, _ = response_to_hub(body.encode(), answer.request, opening, counting_stamps(), BY_SCHEMA)
     assert whole == answer.response
 
 
@@ -335,8 +335,8 @@ def test_log_probabilities_of_a_forced_call_are_a_loss() -> None:
     logprobs = {"content": [{"token": "{", "logprob": -1.0, "bytes": [123], "top_logprobs": []}]}
     body = {"choices": [{"index": 0, "message": {"content": "{}"}, "logprobs": logprobs, "finish_reason": "stop"}]}
     asked = request(WEATHER)
-    begun = initial_response(asked, id="resp_1", created_at=1)
-    response, losses = response_to_hub(json.dumps(body).encode(), asked, begun, counting_stamps(), BY_SCHEMA)
+    opening = initial_response(asked, id="resp_1", created_at=1)
+    response, losses = response_to_hub(json.dumps(body).encode(), asked, opening, counting_stamps(), BY_SCHEMA)
     assert summary_of(response)[0].endswith("get_weather({})")
     assert [loss.path for loss in losses] == ["logprobs"]
 

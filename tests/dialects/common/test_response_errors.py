@@ -53,12 +53,12 @@ def test_status_of_an_error_event_comes_from_code_then_type(type: str, code: str
 
 def test_unfinished_and_failed_responses_raise() -> None:
     """STR-14: an incomplete response is one, too."""
-    begun = initial_response(Request(model="m"), id="resp_1", created_at=1)
+    opening = initial_response(Request(model="m"), id="resp_1", created_at=1)
     for status in (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE):
-        raise_unless_ended(replace(begun, status=status))
+        raise_unless_ended(replace(opening, status=status))
     with pytest.raises(ApiError, match="the response is in_progress"):
-        raise_unless_ended(replace(begun, status=ResponseStatus.IN_PROGRESS))
+        raise_unless_ended(replace(opening, status=ResponseStatus.IN_PROGRESS))
     with pytest.raises(ApiError, match="slow down"):
         raise_unless_ended(
-            replace(begun, status=ResponseStatus.FAILED, error=Error(code="rate_limit_exceeded", message="slow down"))
+            replace(opening, status=ResponseStatus.FAILED, error=Error(code="rate_limit_exceeded", message="slow down"))
         )

@@ -282,8 +282,8 @@ def test_unusual_frame_outside_a_delta_is_decoded_leniently() -> None:
 
 
 def test_body_that_is_no_response_is_an_upstream_fault() -> None:
-    begun = initial_response(REQUEST, id="resp_1", created_at=1)
+    opening = initial_response(REQUEST, id="resp_1", created_at=1)
     for body in (b"", b"<html>", b"[]", b"null"):
         with pytest.raises(UpstreamFault) as caught:
-            response_to_hub(body, REQUEST, begun, counting_stamps())
+            response_to_hub(body, REQUEST, opening, counting_stamps())
         assert caught.value.code == "upstream_invalid_response"
