@@ -81,22 +81,22 @@ def test_stream(gateway: Running) -> None:
 
 def test_tools(gateway: Running) -> None:
     """B-9: including a function's error for invalid arguments."""
-    told = run("tools", url=gateway.url)
-    assert '{"city":"Lima","sky":"clear","temperature":21}' in told
-    assert "ValueError: there is no time zone 'Nowhere'" in told
-    assert told.endswith("It is 21 degrees in Lima.\n")
+    output = run("tools", url=gateway.url)
+    assert '{"city":"Lima","sky":"clear","temperature":21}' in output
+    assert "ValueError: there is no time zone 'Nowhere'" in output
+    assert output.endswith("It is 21 degrees in Lima.\n")
 
 
 def test_background_resume(gateway: Running) -> None:
     """B-9: no event missing, no event twice."""
-    told = run("background_resume", url=gateway.url)
-    assert told.startswith("left after event ")
-    assert told.endswith("\ncompleted\n")
+    output = run("background_resume", url=gateway.url)
+    assert output.startswith("left after event ")
+    assert output.endswith("\ncompleted\n")
 
 
 def test_conversation(gateway: Running) -> None:
-    told = run("conversation", url=gateway.url, stdin="My name is Ada.\nWho am I?\n")
-    assert told == "Hello, there.\nYou are Ada.\n"
+    output = run("conversation", url=gateway.url, stdin="My name is Ada.\nWho am I?\n")
+    assert output == "Hello, there.\nYou are Ada.\n"
 
 
 def test_websocket_turns(gateway: Running) -> None:
@@ -115,14 +115,14 @@ def test_any_server() -> None:
 
 
 def test_translate_dialects() -> None:
-    told = run("translate_dialects")
-    assert [line.partition(":")[0] for line in told.splitlines() if not line.startswith(" ")] == [
+    output = run("translate_dialects")
+    assert [line.partition(":")[0] for line in output.splitlines() if not line.startswith(" ")] == [
         "chat",
         "messages",
         "gemini",
         "responses",
     ]
-    assert "  lost: tools[1]" in told
+    assert "  lost: tools[1]" in output
 
 
 def test_every_example_has_a_test_and_is_short() -> None:

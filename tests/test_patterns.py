@@ -87,7 +87,7 @@ BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
 }
 
 
-class Found(NamedTuple):
+class UsedPattern(NamedTuple):
     """A pattern, and one way in which it is used."""
 
     name: str
@@ -108,7 +108,7 @@ def trees() -> dict[str, ast.Module]:
 def uses() -> dict[tuple[str, str], frozenset[str]]:
     """How each global of each module is used, there and where it is imported: `KEY.sub(…)`, `map(VISIBLE.fullmatch,
     …)`."""
-    found: dict[tuple[str, str], set[str]] = {}
+    uses_by_name: dict[tuple[str, str], set[str]] = {}
     for module, tree in trees().items():
         origins = {
             alias.asname or alias.name: (node.module, alias.name)
@@ -119,18 +119,18 @@ def uses() -> dict[tuple[str, str], frozenset[str]]:
         for node in ast.walk(tree):
             match node:
                 case ast.Attribute(value=ast.Name(id=name), attr=method) if method in METHODS:
-                    found.setdefault(origins.get(name, (module, name)), set()).add(METHODS[method])
-    return {name: frozenset(ways - ({"match"} if "scan" in ways else set())) for name, ways in found.items()}
+                    uses_by_name.setdefault(origins.get(name, (module, name)), set()).add(METHODS[method])
+    return {name: frozenset(ways - ({"match"} if "scan" in ways else set())) for name, ways in uses_by_name.items()}
 
 
-def patterns() -> list[Found]:
+def patterns() -> list[UsedPattern]:
     """Every pattern of the package, once for each way in which it is used."""
-    found: dict[tuple[Any, int, str], Found] = {}
+    discovered: dict[tuple[Any, int, str], UsedPattern] = {}
     for name, pattern in [*_of_modules(), *_of_annotations(), *_made_at_run_time()]:
         module, _, last = name.rpartition(".")
         for way in sorted(uses().get((module, last)) or WAY_OF.get(name, ANY_WAY)):
-            found.setdefault((pattern.pattern, pattern.flags, way), Found(name, pattern, way))
-    return list(found.values())
+            discovered.setdefault((pattern.pattern, pattern.flags, way), UsedPattern(name, pattern, way))
+    return list(discovered.values())
 
 
 Held = tuple[str, re.Pattern[Any]]  # the place, and the value
@@ -183,16 +183,18 @@ def _made_at_run_time() -> Iterator[Held]:
         yield "antiphon.trace.redactor._key_pattern", redactor._key_pattern(secrets)
 
 
-@pytest.mark.parametrize("found", patterns(), ids=lambda found: f"{found.name.removeprefix('antiphon.')}-{found.way}")
-def test_pattern_takes_time_in_proportion_to_its_text(found: Found) -> None:
+@pytest.mark.parametrize(
+    "pattern", patterns(), ids=lambda pattern: f"{pattern.name.removeprefix('antiphon.')}-{pattern.way}"
+)
+def test_pattern_takes_time_in_proportion_to_its_text(pattern: UsedPattern) -> None:
     """Four times the text costs at most eight times as much; a quadratic pattern costs sixteen times as much."""
-    assert slow_text(found) is None
+    assert slow_text(pattern) is None
 
 
-def slow_text(found: Found) -> Text | None:
+def slow_text(pattern: UsedPattern) -> Text | None:
     """The first text that takes longer."""
-    texts = [*texts_for(found.pattern), *BY_HAND.get(found.name, ())]
-    return next((text for text in texts if not is_proportional(WAYS[found.way], found.pattern, text)), None)
+    texts = [*texts_for(pattern.pattern), *BY_HAND.get(pattern.name, ())]
+    return next((text for text in texts if not is_proportional(WAYS[pattern.way], pattern.pattern, text)), None)
 
 
 def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.Pattern[Any], text: Text) -> bool:
@@ -201,9 +203,9 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
 
     def cost(size: int) -> float:
         whole = sized(text, size, pattern)
-        begun = time.thread_time()
+        start = time.thread_time()
         run(pattern, whole)
-        return time.thread_time() - begun
+        return time.thread_time() - start
 
     def is_within(size: int, larger: int) -> bool:
         """Best of five, three times: other work on the machine disturbs some measurements, but not all."""
@@ -238,18 +240,18 @@ def is_proportional(run: Callable[[re.Pattern[Any], Any], object], pattern: re.P
 )
 def test_slow_pattern_is_detected(pattern: str, way: str) -> None:
     """A test of the measurement itself."""
-    assert slow_text(Found("example", re.compile(pattern), way)) is not None
+    assert slow_text(UsedPattern("example", re.compile(pattern), way)) is not None
 
 
 @pytest.mark.parametrize(
     ("pattern", "way"), [(r"[a-z]++key", "match"), (r"\s*+\}?+\s*+", "fullmatch"), (r'"(?:[^"\\]++|\\.)*+"', "match")]
 )
 def test_linear_pattern_passes(pattern: str, way: str) -> None:
-    assert slow_text(Found("example", re.compile(pattern), way)) is None
+    assert slow_text(UsedPattern("example", re.compile(pattern), way)) is None
 
 
 def test_patterns_of_every_kind_of_place_are_discovered() -> None:
-    names = {found.name for found in patterns()}
+    names = {pattern.name for pattern in patterns()}
     assert {
         "antiphon.redaction.KEY",  # a global
         "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple

@@ -47,15 +47,15 @@ class Block(NamedTuple):
 
 def _blocks(page: Path) -> list[Block]:
     """Every fenced block, with its section."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     section = ""
     for heading, language, text in re.findall(
         r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
     ):
         section = heading or section
         if not heading:
-            found.append(Block(section, language, text))
-    return found
+            blocks.append(Block(section, language, text))
+    return blocks
 
 
 BLOCKS = _blocks(REPO / "README.md")
@@ -152,11 +152,11 @@ def _served(command: Sequence[str], folder: Path) -> Iterator[Gateway]:
 
 def _greeting(process: subprocess.Popen[str], log: Path) -> str:
     assert process.stdout is not None
-    said: list[str] = []
+    printed: list[str] = []
     for line in process.stdout:
-        said.append(line)
+        printed.append(line)
         if line.startswith("Press Ctrl-C"):
-            return "".join(said)
+            return "".join(printed)
     raise AssertionError(f"antiphon serve ended with {process.wait(BOUND)}: {log.read_text(encoding='utf-8')}")
 
 
@@ -214,9 +214,9 @@ def test_curl_stand_in_sends_the_request_of_curl(flags: list[str], gateway: Gate
     body = '{"model":"local","input":"Say hello.","stream":true,"max_output_tokens":16}'
     command = [str(gateway.folder / "stand-ins" / "curl"), *flags, f"{gateway.url}/v1/responses"]
     command += ["-H", "Content-Type: application/json", "-d", body]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
-    assert told.rstrip().endswith("data: [DONE]")
-    assert ("x-request-id: req_" in told) == (flags == ["-si"])
+    output = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    assert output.rstrip().endswith("data: [DONE]")
+    assert ("x-request-id: req_" in output) == (flags == ["-si"])
 
 
 @pytest.fixture(scope="module")

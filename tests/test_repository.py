@@ -51,7 +51,9 @@ def test_named_pages_are_in_the_repository() -> None:
     }
     assert len(named) > 50
     assert [
-        (name, page) for name, page in sorted(named) if not any(f"/{known}".endswith(f"/{page}") for known in pages)
+        (name, page)
+        for name, page in sorted(named)
+        if not any(f"/{existing}".endswith(f"/{page}") for existing in pages)
     ] == []
 
 

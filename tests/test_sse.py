@@ -218,9 +218,9 @@ def test_truncated_stream_gives_only_whole_frames(frames: list[Frame], ending: b
         for frame in frames
     )
     for end in range(len(wire) + 1):
-        found = fed([wire[:end]])
-        assert found == frames[: len(found)]
-        assert len(found) >= wire[:end].count(ending * 2)
+        decoded = fed([wire[:end]])
+        assert decoded == frames[: len(decoded)]
+        assert len(decoded) >= wire[:end].count(ending * 2)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ CONVERSATION = [
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Lab]:
-    with lab_on("sqlite") as found:
-        yield found
+    with lab_on("sqlite") as running:
+        yield running
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def compacted(place: Lab, input: Any = CONVERSATION, **fields: Any) -> dict[str,
     answer = place.call("POST", "/v1/responses/compact", json={"model": "mock-1", "input": input, **fields})
     assert answer.status_code == 200, answer.text
     assert answer.headers["x-request-id"]
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
 def refused(place: Lab, body: dict[str, Any], key: str = ALICE) -> dict[str, Any]:
@@ -73,13 +73,13 @@ def managed(threshold: int) -> dict[str, Any]:
 
 def test_compact_returns_one_compaction_item_with_usage(place: Lab) -> None:
     """CMP-1: `response.compaction` whose output ends in a compaction item, with usage."""
-    told = compacted(place, prompt_cache_key="k")
+    response = compacted(place, prompt_cache_key="k")
     schema = {"$ref": "#/components/schemas/CompactResource", "components": {"schemas": published()}}
-    assert [error.message for error in Draft202012Validator(schema).iter_errors(told)] == []
-    assert told["object"] == "response.compaction"
-    assert [item["type"] for item in told["output"]] == ["compaction"]
-    assert (told["usage"]["input_tokens"], told["usage"]["output_tokens"]) == (120, 30)
-    assert NOTES not in str(told)
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(response)] == []
+    assert response["object"] == "response.compaction"
+    assert [item["type"] for item in response["output"]] == ["compaction"]
+    assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (120, 30)
+    assert NOTES not in str(response)
     line = place.gateway.requests(1)[-1]
     assert (line["path"], line["model"], line["upstream"], line["input_tokens"]) == (
         "/v1/responses/compact",
@@ -123,9 +123,9 @@ def test_compaction_starts_a_new_chain_on_a_websocket(place: Lab) -> None:
 def test_compact_accepts_a_stored_chain_and_its_output_can_be_continued(place: Lab) -> None:
     """CMP-1: `previous_response_id`. The part of the chain before the compaction is sent only once."""
     first = place.told("The code word is slate.")
-    told = compacted(place, None, previous_response_id=first["id"])
+    response = compacted(place, None, previous_response_id=first["id"])
     assert "[user]\nThe code word is slate.\n\n[assistant]\nHello." in place.messages[1][1]
-    second = place.told([*told["output"], message("user", "Go on.")])
+    second = place.told([*response["output"], message("user", "Go on.")])
     third = place.told("And on.", previous_response_id=second["id"])
     assert [words for _, words in place.messages][1:] == [
         "The code word is slate.",
@@ -158,7 +158,7 @@ def test_compact_preserves_open_tool_calls(place: Lab) -> None:
     base = compacted(place, [message("user", "Look."), call])["output"]
     assert text_of(place.told([*base, output("call_7", "42")])) == "Hello."
     sent = place.chat.received[-1].json["messages"]
-    assert [said["role"] for said in sent] == ["user", "user", "assistant", "tool"]
+    assert [entry["role"] for entry in sent] == ["user", "user", "assistant", "tool"]
     assert sent[2]["tool_calls"][0]["id"] == sent[3]["tool_call_id"] == "call_7"
 
 
@@ -177,8 +177,8 @@ def test_compact_refuses_invalid_bodies_without_an_upstream_call(
     place: Lab, body: dict[str, Any], code: str, param: str
 ) -> None:
     """CMP-1: `model` is required."""
-    told = refused(place, body)
-    assert (told["code"], told["param"]) == (code, param)
+    error = refused(place, body)
+    assert (error["code"], error["param"]) == (code, param)
     assert place.chat.received == []
 
 
@@ -191,8 +191,8 @@ def test_compact_reports_upstream_errors(place: Lab) -> None:
 
 def test_compact_treats_the_chain_of_another_owner_as_unknown(place: Lab) -> None:
     first = place.told("A secret.")
-    told = refused(place, {"model": "mock-1", "previous_response_id": first["id"]}, key=BOB)
-    assert told["code"] == "previous_response_not_found"
+    error = refused(place, {"model": "mock-1", "previous_response_id": first["id"]}, key=BOB)
+    assert error["code"] == "previous_response_not_found"
 
 
 # Compactions that cannot be opened
@@ -219,12 +219,12 @@ def test_unreadable_compaction_is_refused_on_every_endpoint(place: Lab) -> None:
         place.chat.received.clear()
         input = [message("user", "Hi"), item]
         bodies = [{"model": "mock-1", "input": input}, {"model": "mock-1", "input": input, "stream": True}]
-        told = [error_in(place.call("POST", "/v1/responses", json=body, key=key)) for body in bodies]
-        told.append(refused(place, {"model": "mock-1", "input": input}, key=key))
+        errors = [error_in(place.call("POST", "/v1/responses", json=body, key=key)) for body in bodies]
+        errors.append(refused(place, {"model": "mock-1", "input": input}, key=key))
         with place.socket(key=key) as talk:
-            told.append(talk.refused(input))
+            errors.append(talk.refused(input))
             talk.settle()
-        for error in told:
+        for error in errors:
             assert (error["status"], error["code"]) == (400, "invalid_compaction"), name
             assert error["param"] == "input[1].encrypted_content"
         assert len(place.chat.received) == 1  # the request that shows that the socket still works
@@ -248,7 +248,7 @@ def test_trigger_yields_one_compaction_on_every_transport(place: Lab) -> None:
     place.says += [SUMMARY, SUMMARY, SUMMARY]
     input = [*CONVERSATION, TRIGGER]
     whole = place.told(input)
-    told = events_in(place.ask(input, stream=True))
+    events = events_in(place.ask(input, stream=True))
     with place.socket() as talk:
         on_socket = talk.ask(input, store=False)
     kinds = [
@@ -258,11 +258,11 @@ def test_trigger_yields_one_compaction_on_every_transport(place: Lab) -> None:
         "response.output_item.done",
         "response.completed",
     ]
-    assert [event["type"] for event in told] == [event["type"] for event in on_socket] == kinds
-    for response in (whole, told[-1]["response"], on_socket[-1]["response"]):
+    assert [event["type"] for event in events] == [event["type"] for event in on_socket] == kinds
+    for response in (whole, events[-1]["response"], on_socket[-1]["response"]):
         assert [item["type"] for item in response["output"]] == ["compaction"]
         assert response["usage"]["total_tokens"] == 150
-    assert told[3]["item"] == told[-1]["response"]["output"][0]
+    assert events[3]["item"] == events[-1]["response"]["output"][0]
 
 
 def test_trigger_response_is_stored_and_can_be_continued(place: Lab) -> None:
@@ -272,7 +272,7 @@ def test_trigger_response_is_stored_and_can_be_continued(place: Lab) -> None:
     assert place.kept(made["id"])["output"] == made["output"]
     place.told("When?", previous_response_id=made["id"])
     chained = place.messages
-    retained = [said for said in CONVERSATION if said["role"] == "user"]
+    retained = [entry for entry in CONVERSATION if entry["role"] == "user"]
     place.told([*retained, message("developer", "New rules."), *made["output"], message("user", "When?")])
     assert [words for _, words in place.messages if words != "New rules."] == [words for _, words in chained]
     assert chained[0] == ("system", "Be brief.")
@@ -296,8 +296,8 @@ def test_trigger_compacts_the_unstored_chain_of_a_websocket(place: Lab) -> None:
 
 
 def test_trigger_before_the_last_item_is_refused(place: Lab) -> None:
-    told = place.refused([TRIGGER, message("user", "Hi")])
-    assert (told["code"], told["param"]) == ("invalid_value", "input[0]")
+    error = place.refused([TRIGGER, message("user", "Hi")])
+    assert (error["code"], error["param"]) == ("invalid_value", "input[0]")
     assert place.refused([TRIGGER])["code"] == "missing_field"
 
 
@@ -305,8 +305,8 @@ def test_summary_failure_after_stream_start_is_an_error_event() -> None:
     """STR-8."""
     with lab(first_byte_timeout=0.01) as place:
         place.says.append(turn(testing.text("Not"), testing.pause(0.3), testing.end("fin")))
-        told = events_in(place.ask([*CONVERSATION, TRIGGER], stream=True))
-        assert [event["type"] for event in told[-2:]] == ["error", "response.failed"]
+        events = events_in(place.ask([*CONVERSATION, TRIGGER], stream=True))
+        assert [event["type"] for event in events[-2:]] == ["error", "response.failed"]
 
 
 # The threshold
@@ -316,12 +316,12 @@ def test_threshold_compacts_the_history_before_the_turn(place: Lab) -> None:
     """CMP-3: the compaction is the first item of the output."""
     place.says += [SUMMARY, HELLO, SUMMARY, HELLO]
     whole = place.told(long_talk(), **managed(1000))
-    told = events_in(place.ask(long_talk(), stream=True, **managed(1000)))
-    for response in (whole, told[-1]["response"]):
+    events = events_in(place.ask(long_talk(), stream=True, **managed(1000)))
+    for response in (whole, events[-1]["response"]):
         assert [item["type"] for item in response["output"]] == ["compaction", "message"]
         assert text_of(response) == "Hello."
         assert response["usage"]["total_tokens"] == 157
-    assert [event["output_index"] for event in told if "output_index" in event] == [0, 0, *[1] * 7]
+    assert [event["output_index"] for event in events if "output_index" in event] == [0, 0, *[1] * 7]
     assert [words for _, words in place.messages][1:] == ["And now?"]
     assert NOTES in place.messages[0][1]
 
@@ -344,8 +344,8 @@ def test_threshold_does_not_compact_a_compacted_chain_again(place: Lab) -> None:
 
 def test_threshold_not_reached_changes_nothing_and_is_not_forwarded(place: Lab) -> None:
     for model in ("mock-1", "other-1"):
-        told = place.told(long_talk(), model=model, **managed(100_000))
-        assert [item["type"] for item in told["output"]] == ["message"]
+        response = place.told(long_talk(), model=model, **managed(100_000))
+        assert [item["type"] for item in response["output"]] == ["message"]
     assert b"context_management" not in place.chat.received[-1].body + place.other.received[-1].body
     assert place.refused("Hi", context_management=[{"type": "forget"}])["param"] == "context_management[0].type"
 
@@ -380,8 +380,8 @@ def test_context_overflow_is_an_error_unless_truncation_can_drop_more(place: Lab
     """REQ-2: with `auto` the upstream is called once more, before the client receives anything."""
     overflow = testing.error(400, "maximum context length is 10 tokens", code="context_length_exceeded")
     place.says += [overflow, overflow, HELLO]
-    told = place.refused(long_talk(), stream=stream)
-    assert (told["status"], told["code"]) == (400, "context_length_exceeded")
+    error = place.refused(long_talk(), stream=stream)
+    assert (error["status"], error["code"]) == (400, "context_length_exceeded")
     answer = place.ask(long_talk(), stream=stream, truncation="auto")
     assert answer.status_code == 200
     assert answer.headers["antiphon-losses"] == "1; input[0]"
@@ -411,9 +411,9 @@ def test_replicas_with_the_same_keys_open_each_others_compactions() -> None:
 
 def test_compact_on_postgresql_without_a_key_is_refused() -> None:
     with lab(postgres_server.fresh_url()) as place:
-        told = refused(place, {"model": "mock-1", "input": "Hi"})
-        assert told["code"] == "unsupported_parameter"
-        assert "keys_env" in told["message"]
+        error = refused(place, {"model": "mock-1", "input": "Hi"})
+        assert error["code"] == "unsupported_parameter"
+        assert "keys_env" in error["message"]
         assert place.refused([message("user", "Hi"), TRIGGER])["code"] == "unsupported_parameter"
         assert text_of(place.told("Hi")) == "Hello."
         assert len(place.chat.received) == 1

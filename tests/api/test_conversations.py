@@ -54,7 +54,7 @@ def items_in(here: Lab, id: str, query: str = "order=asc&limit=100", key: str = 
     return items
 
 
-def said_in(here: Lab, id: str) -> list[str]:
+def texts_in(here: Lab, id: str) -> list[str]:
     """The texts of its messages, and the types of all other items."""
     return [
         "".join(part["text"] for part in item["content"]) if item["type"] == "message" else item["type"]
@@ -119,7 +119,7 @@ def test_sdk_creates_responses_in_a_conversation(client: openai.OpenAI, here: La
         second = stream.get_final_response()
     assert second.conversation == first.conversation
     assert here.messages == [("system", "Be brief."), ("user", "One"), ("assistant", "Hello."), ("user", "Two")]
-    assert said_in(here, conversation.id) == ["Be brief.", "One", "Hello.", "Two", "Hello."]
+    assert texts_in(here, conversation.id) == ["Be brief.", "One", "Hello.", "Two", "Hello."]
     assert client.responses.retrieve(second.id).conversation == second.conversation
 
 
@@ -133,12 +133,12 @@ def test_turn_reads_the_conversation_and_appends_to_it(here: Lab, how: str, stor
     id = made(here)
     for number in range(3):
         here.says.append(turn(testing.text(f"answer {number}")))
-        told = getattr(here, how)(f"question {number}", conversation=id, store=store)
-        assert told["conversation"] == {"id": id}
-        assert here.get(told["id"]).status_code == (200 if store else 404)
-    said = ["question 0", "answer 0", "question 1", "answer 1", "question 2", "answer 2"]
-    assert said_in(here, id) == said
-    assert [text for _, text in here.messages] == said[:-1]
+        response = getattr(here, how)(f"question {number}", conversation=id, store=store)
+        assert response["conversation"] == {"id": id}
+        assert here.get(response["id"]).status_code == (200 if store else 404)
+    texts = ["question 0", "answer 0", "question 1", "answer 1", "question 2", "answer 2"]
+    assert texts_in(here, id) == texts
+    assert [text for _, text in here.messages] == texts[:-1]
     assert "conversation" not in here.chat.received[-1].json
 
 
@@ -152,7 +152,7 @@ def test_websocket_turn_reads_the_conversation_and_appends_to_it(here: Lab) -> N
         talk.settle()
     here.told("Four", conversation=id)
     assert [text for _, text in here.messages] == ["One", "Two", "Hello.", "Three", "Hello.", "Four"]
-    assert said_in(here, id) == ["One", "Two", "Hello.", "Three", "Hello.", "Four", "Hello."]
+    assert texts_in(here, id) == ["One", "Two", "Hello.", "Three", "Hello.", "Four", "Hello."]
 
 
 def test_conversation_field_is_not_forwarded_upstream(here: Lab) -> None:
@@ -167,12 +167,15 @@ def test_conversation_field_is_not_forwarded_upstream(here: Lab) -> None:
 def test_background_turn_is_appended_when_it_ends(here: Lab) -> None:
     """API-4, API-2."""
     id = made(here)
-    told = here.told("One", conversation=id, background=True)
-    assert (told["status"], told["conversation"]) == ("queued", {"id": id})
-    until(lambda: here.kept(told["id"])["status"] == "completed")
-    assert said_in(here, id) == ["One", "Hello."]
-    listed = here.get(f"{told['id']}/input_items").json()["data"]
-    assert [item["id"] for item in items_in(here, id)] == [listed[0]["id"], here.kept(told["id"])["output"][0]["id"]]
+    response = here.told("One", conversation=id, background=True)
+    assert (response["status"], response["conversation"]) == ("queued", {"id": id})
+    until(lambda: here.kept(response["id"])["status"] == "completed")
+    assert texts_in(here, id) == ["One", "Hello."]
+    listed = here.get(f"{response['id']}/input_items").json()["data"]
+    assert [item["id"] for item in items_in(here, id)] == [
+        listed[0]["id"],
+        here.kept(response["id"])["output"][0]["id"],
+    ]
 
 
 def test_tool_outputs_match_calls_of_the_conversation(here: Lab) -> None:
@@ -182,7 +185,7 @@ def test_tool_outputs_match_calls_of_the_conversation(here: Lab) -> None:
     here.told("Go.", conversation=id, tools=TOOLS)
     here.told([output("c1")], conversation=id, tools=TOOLS)
     assert [role for role, _ in here.messages] == ["user", "assistant", "tool"]
-    assert said_in(here, id) == ["Go.", "function_call", "function_call_output", "Hello."]
+    assert texts_in(here, id) == ["Go.", "function_call", "function_call_output", "Hello."]
     other = made(here)
     error = here.refused([output("c1")], conversation=other, tools=TOOLS)
     assert (error["status"], error["code"]) == (400, "orphan_tool_output")
@@ -194,7 +197,7 @@ def test_incomplete_call_is_left_out_of_history_and_reported(here: Lab) -> None:
     id = made(here)
     here.says.append(turn(testing.text("Let me"), testing.tool_call("c1", "f", '{"a'), testing.finish("length")))
     assert here.told("Go.", conversation=id, tools=TOOLS)["status"] == "incomplete"
-    assert said_in(here, id) == ["Go.", "Let me", "function_call"]
+    assert texts_in(here, id) == ["Go.", "Let me", "function_call"]
     answer = here.ask("Once more.", conversation=id, tools=TOOLS)
     assert answer.headers["antiphon-losses"] == "1; conversation"
     assert here.messages == [("user", "Go."), ("assistant", "Let me"), ("user", "Once more.")]
@@ -206,7 +209,7 @@ def test_failed_turn_is_not_appended(here: Lab) -> None:
     here.says.append(turn(testing.text("Hel"), testing.end("rst")))
     assert events_in(here.ask("Two", conversation=id, stream=True))[-1]["type"] == "response.failed"
     assert here.refused("Two", conversation=id, model="away-1")["code"] == "upstream_unavailable"
-    assert said_in(here, id) == ["One"]
+    assert texts_in(here, id) == ["One"]
 
 
 @pytest.mark.parametrize("store", [True, False])
@@ -235,9 +238,9 @@ def test_cancelled_background_turn_is_not_appended(here: Lab) -> None:
     id = made(here)
     gate = testing.Gate()
     here.says.append(turn(testing.text("Hel"), testing.wait(gate), testing.text("lo.")))
-    told = here.told("One", conversation=id, background=True)
+    response = here.told("One", conversation=id, background=True)
     gate.wait_reached()
-    assert here.call("POST", f"/v1/responses/{told['id']}/cancel").json()["status"] == "cancelled"
+    assert here.call("POST", f"/v1/responses/{response['id']}/cancel").json()["status"] == "cancelled"
     gate.open()
     assert items_in(here, id) == []
 
@@ -259,22 +262,22 @@ def test_websocket_continues_an_unstored_turn_of_a_conversation(here: Lab) -> No
     """API-4, WS-5."""
     id = made(here, message("user", "One"))
     with here.socket() as talk:
-        told = talk.told("Two", conversation=id, store=False)
-        talk.told("Three", previous_response_id=told["id"], store=False)
+        response = talk.told("Two", conversation=id, store=False)
+        talk.told("Three", previous_response_id=response["id"], store=False)
     assert [text for _, text in here.messages] == ["One", "Two", "Hello.", "Three"]
-    assert said_in(here, id) == ["One", "Two", "Hello."]
+    assert texts_in(here, id) == ["One", "Two", "Hello."]
 
 
 def test_items_already_in_the_conversation_are_not_appended_again(here: Lab) -> None:
     """API-4: items that the client sends again or references are not added twice."""
     id = made(here)
     first = here.told("One", conversation=id)
-    known = items_in(here, id)
+    existing = items_in(here, id)
     here.told(
-        [*known, {"type": "item_reference", "id": first["output"][0]["id"]}, message("user", "Two")], conversation=id
+        [*existing, {"type": "item_reference", "id": first["output"][0]["id"]}, message("user", "Two")], conversation=id
     )
     assert [text for _, text in here.messages] == ["One", "Hello.", "Two"]
-    assert said_in(here, id) == ["One", "Hello.", "Two", "Hello."]
+    assert texts_in(here, id) == ["One", "Hello.", "Two", "Hello."]
 
 
 def test_concurrent_turns_are_each_appended_as_a_unit(here: Lab) -> None:
@@ -283,11 +286,11 @@ def test_concurrent_turns_are_each_appended_as_a_unit(here: Lab) -> None:
     count = 8
     here.says.extend(turn(testing.text(f"answer {number}")) for number in range(count))
     with ThreadPoolExecutor(count) as pool:
-        told = list(pool.map(lambda number: here.told(f"question {number}", conversation=id), range(count)))
-    said = said_in(here, id)
-    assert len(said) == 2 * count
-    assert {(said[at], said[at + 1]) for at in range(0, len(said), 2)} == {
-        (f"question {number}", text_of(response)) for number, response in enumerate(told)
+        responses = list(pool.map(lambda number: here.told(f"question {number}", conversation=id), range(count)))
+    texts = texts_in(here, id)
+    assert len(texts) == 2 * count
+    assert {(texts[at], texts[at + 1]) for at in range(0, len(texts), 2)} == {
+        (f"question {number}", text_of(response)) for number, response in enumerate(responses)
     }
 
 
@@ -310,9 +313,9 @@ def test_conversation_deleted_during_a_turn_stays_deleted(here: Lab) -> None:
 def test_conversation_and_responses_are_deleted_independently(here: Lab) -> None:
     """API-4."""
     id = made(here)
-    told = here.told("One", conversation=id)
-    assert here.delete(told["id"]).status_code == 200
-    assert said_in(here, id) == ["One", "Hello."]
+    response = here.told("One", conversation=id)
+    assert here.delete(response["id"]).status_code == 200
+    assert texts_in(here, id) == ["One", "Hello."]
     other = here.told("Two", conversation=id)
     assert here.call("DELETE", f"/v1/conversations/{id}").status_code == 200
     assert here.kept(other["id"]) == other
@@ -400,10 +403,10 @@ def test_items_of_every_type_are_stored_unchanged(here: Lab) -> None:
 
 def test_item_reference_is_resolved_when_items_are_added(here: Lab) -> None:
     """API-4, ITEM-6."""
-    told = here.told("One")
-    id = made(here, {"type": "item_reference", "id": told["output"][0]["id"]})
+    response = here.told("One")
+    id = made(here, {"type": "item_reference", "id": response["output"][0]["id"]})
     [item] = items_in(here, id)
-    assert (item["type"], item["id"]) == ("message", told["output"][0]["id"])
+    assert (item["type"], item["id"]) == ("message", response["output"][0]["id"])
     unknown = {"items": [message("user", "x"), {"type": "item_reference", "id": "msg_never"}]}
     assert refused(here, "POST", f"/{id}/items", json=unknown) == (400, "invalid_value", "items[1].id")
     assert len(items_in(here, id)) == 1
@@ -496,12 +499,13 @@ def test_conversation_of_another_owner_is_answered_as_unknown(here: Lab) -> None
     ]
     for method, tail, body in asked:
         answers = [
-            told(here.call(method, f"/v1/conversations/{id}{tail}", key=BOB, json=body), id) for id in (hers, NEVER)
+            comparable(here.call(method, f"/v1/conversations/{id}{tail}", key=BOB, json=body), id)
+            for id in (hers, NEVER)
         ]
         assert answers[0] == answers[1]
         assert answers[0][0] == 404
     for settings in ({}, {"stream": True}, {"store": False}, {"background": True}):
-        answers = [told(here.ask("Go on.", key=BOB, conversation=id, **settings), id) for id in (hers, NEVER)]
+        answers = [comparable(here.ask("Go on.", key=BOB, conversation=id, **settings), id) for id in (hers, NEVER)]
         assert answers[0] == answers[1]
         assert answers[0][0] == 404
     with here.socket(key=BOB) as talk:
@@ -512,11 +516,11 @@ def test_conversation_of_another_owner_is_answered_as_unknown(here: Lab) -> None
     reference = {"items": [{"type": "item_reference", "id": "msg_of_alice"}]}
     assert refused(here, "POST", f"/{mine}/items", key=BOB, json=reference)[2] == "items[0].id"
     assert refused(here, "GET", f"/{mine}/items/msg_of_alice", key=BOB)[2] == "item_id"
-    assert said_in(here, hers) == ["A secret."]
+    assert texts_in(here, hers) == ["A secret."]
     assert here.call("GET", f"/v1/conversations/{hers}").json()["metadata"] == {"a": "secret"}
 
 
-def told(answer: httpx2.Response, id: str) -> Any:
+def comparable(answer: httpx2.Response, id: str) -> Any:
     """Every part of an answer that could reveal something."""
     headers = sorted((name, value) for name, value in answer.headers.items() if name != "x-request-id")
     return answer.status_code, headers, answer.text.replace(id, "ID")
@@ -533,11 +537,11 @@ def test_turn_completes_only_after_it_is_appended() -> None:
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(here.streamed, "One", conversation=id)
             assert store.asked.wait(BOUND)
-            assert said_in(here, id) == []
+            assert texts_in(here, id) == []
             assert not asked.done()
             store.let()
             assert asked.result(BOUND)["status"] == "completed"
-        assert said_in(here, id) == ["One", "Hello."]
+        assert texts_in(here, id) == ["One", "Hello."]
 
 
 def test_turn_that_cannot_be_stored_is_not_appended() -> None:
@@ -546,7 +550,7 @@ def test_turn_that_cannot_be_stored_is_not_appended() -> None:
         id = made(here)
         events = events_in(here.ask("One", conversation=id, stream=True))
         assert events[-1]["response"]["error"]["code"] == "storage_unavailable"
-        assert said_in(here, id) == []
+        assert texts_in(here, id) == []
 
 
 def test_gateway_without_store_refuses_conversations() -> None:

@@ -39,9 +39,9 @@ def asked_with(
     """The gateway's answer, and the request it sent upstream."""
     transport = ScriptedTransport(answer)
     with running(counting(dialect), transport=transport) as gateway:
-        told = gateway.post(body, PATH)
+        response = gateway.post(body, PATH)
     [asked] = transport.asked
-    return told, asked
+    return response, asked
 
 
 def whole(body: bytes, status: int = 200) -> ScriptedAnswer:
@@ -53,9 +53,9 @@ def whole(body: bytes, status: int = 200) -> ScriptedAnswer:
 
 def test_upstream_count_is_returned() -> None:
     """API-3."""
-    told, asked = asked_with(whole(COUNTED), ASKED)
-    assert (told.status_code, told.content) == (200, COUNTED)
-    assert "antiphon-estimated" not in told.headers
+    response, asked = asked_with(whole(COUNTED), ASKED)
+    assert (response.status_code, response.content) == (200, COUNTED)
+    assert "antiphon-estimated" not in response.headers
     assert (asked.method, asked.url) == ("POST", "http://lab/v1/chat/completions/input_tokens")
     assert [message["role"] for message in msgspec.json.decode(asked.body)["messages"]] == ["system", "user"]
 
@@ -69,8 +69,8 @@ def test_responses_upstream_receives_only_prompt_fields() -> None:
         "max_output_tokens": 100,
         "reasoning": {"effort": "low"},
     }
-    told, asked = asked_with(whole(COUNTED), {**ASKED, **more}, "responses")
-    assert told.json()["input_tokens"] == 23
+    response, asked = asked_with(whole(COUNTED), {**ASKED, **more}, "responses")
+    assert response.json()["input_tokens"] == 23
     assert asked.url == "http://lab/v1/responses/input_tokens"
     assert set(msgspec.json.decode(asked.body)) == {"model", "input", "instructions", "reasoning"}
 
@@ -91,10 +91,10 @@ def test_responses_upstream_receives_only_prompt_fields() -> None:
 )
 def test_estimate_is_returned_when_upstream_cannot_count(answer: ScriptedAnswer | ApiError) -> None:
     """API-3."""
-    told, _ = asked_with(answer, ASKED)
-    assert told.status_code == 200
-    assert told.json()["antiphon:estimated"] is True
-    assert told.headers["antiphon-estimated"] == "true"
+    response, _ = asked_with(answer, ASKED)
+    assert response.status_code == 200
+    assert response.json()["antiphon:estimated"] is True
+    assert response.headers["antiphon-estimated"] == "true"
 
 
 class _Silent(ScriptedTransport):
@@ -155,9 +155,9 @@ def test_count_request_is_traced(tmp_path: Path) -> None:
 def estimated(gateway: Running, body: Mapping[str, Any]) -> int:
     answer = gateway.post(body, PATH)
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert (told["object"], told["antiphon:estimated"]) == ("response.input_tokens", True)
-    tokens: int = told["input_tokens"]
+    response = answer.json()
+    assert (response["object"], response["antiphon:estimated"]) == ("response.input_tokens", True)
+    tokens: int = response["input_tokens"]
     return tokens
 
 
@@ -191,8 +191,8 @@ def test_estimate_includes_the_previous_response(tmp_path: Path) -> None:
             alice, bob = {"authorization": "Bearer key-of-alice"}, {"authorization": "Bearer key-of-bob"}
             long = gateway.post({**ASKED, "input": "A word after a word. " * 100}, **alice).json()
             body = {**ASKED, "previous_response_id": long["id"]}
-            told = gateway.post(body, PATH, **alice).json()
-            assert told["input_tokens"] > 500
+            response = gateway.post(body, PATH, **alice).json()
+            assert response["input_tokens"] > 500
             refused = gateway.post(body, PATH, **bob)
             assert (refused.status_code, refused.json()["error"]["code"]) == (400, "previous_response_not_found")
             line = gateway.requests(3)[1]

@@ -314,14 +314,14 @@ def test_surrogate_pair_is_decoded_to_one_character(place: Probed) -> None:
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\u2028", "\u0085", "\ufeff", "\ufffe", "\U0010ffff"])
 def test_character_reaches_the_upstream_and_returns_unchanged(place: Probed, character: str) -> None:
     """Input: `\u0000` in text. The test server echoes, so the text comes back as well."""
-    said = f"a{character}b"
+    text = f"a{character}b"
     for stream in (False, True):
-        answer = place.post({**ASKED, "input": said, "metadata": {"k": said}, "stream": stream})
+        answer = place.post({**ASKED, "input": text, "metadata": {"k": text}, "stream": stream})
         assert answer.status == 200
-        told = _completed(answer) if stream else answer.json
-        assert told["metadata"]["k"] == said
-        assert said in told["output"][0]["content"][0]["text"]
-        assert place.seen[-1].json["messages"][0]["content"] == said
+        response = _completed(answer) if stream else answer.json
+        assert response["metadata"]["k"] == text
+        assert text in response["output"][0]["content"][0]["text"]
+        assert place.seen[-1].json["messages"][0]["content"] == text
 
 
 def _completed(answer: Answer) -> Any:

@@ -65,10 +65,10 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 def pointed_at(reference: str) -> Any:
     assert reference.startswith("#/")
-    found = DOCUMENT
+    node = DOCUMENT
     for name in reference[2:].split("/"):
-        found = found[name]
-    return found
+        node = node[name]
+    return node
 
 
 # Validity
@@ -245,8 +245,8 @@ def test_errors_models_and_losses_match_their_schemas() -> None:
 
 def test_every_path_documents_every_status() -> None:
     """ERR-2."""
-    told = {where: {int(status) for status in operation["responses"]} for where, operation in OPERATIONS.items()}
-    assert told == {
+    documented = {where: {int(status) for status in operation["responses"]} for where, operation in OPERATIONS.items()}
+    assert documented == {
         ("/v1/responses", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/responses/compact", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/responses/{id}", "get"): {200, 401, 404} | COMMON_ERRORS,

@@ -60,17 +60,17 @@ def pair() -> Iterator[tuple[Lab, ChatServer, ResponsesServer]]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[tuple[Lab, ChatServer, ResponsesServer]]:
-    with pair() as found:
-        yield found
+    with pair() as running:
+        yield running
 
 
 @pytest.fixture
 def here(shared: tuple[Lab, ChatServer, ResponsesServer]) -> Lab:
-    found, chat, other = shared
+    running, chat, other = shared
     for server in (chat, other):
         server.received.clear()
         server.refusals.clear()
-    return found
+    return running
 
 
 @pytest.fixture
@@ -214,22 +214,24 @@ def test_chat_client_returns_the_signatures_of_a_responses_server(here: Lab, oth
     """RSN-2: in the details that it echoes."""
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     body: dict[str, Any] = {"model": "other-1", "tools": tools, "messages": [{"role": "user", "content": "Go."}]}
-    said = here.call("POST", "/v1/chat/completions", json=body).json()["choices"][0]["message"]
-    call_id = said["tool_calls"][0]["id"]
-    assert said["reasoning_details"][0]["id"] == call_id
+    reply = here.call("POST", "/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    call_id = reply["tool_calls"][0]["id"]
+    assert reply["reasoning_details"][0]["id"] == call_id
     result = {"role": "tool", "tool_call_id": call_id, "content": "42"}
-    again = here.call("POST", "/v1/chat/completions", json={**body, "messages": [*body["messages"], said, result]})
+    again = here.call("POST", "/v1/chat/completions", json={**body, "messages": [*body["messages"], reply, result]})
     assert again.json()["choices"][0]["message"]["content"] == "42."
     assert other.refusals == []
     assert len(reasoning_in(other)) == 1
 
 
-@pytest.mark.parametrize(("model", "asked", "told"), [("mock-1", "xhigh", "xhigh"), ("other-1", "max", "xhigh")])
-def test_effort_reaches_each_server_in_its_own_form(shared: Any, here: Lab, model: str, asked: str, told: str) -> None:
+@pytest.mark.parametrize(("model", "asked", "expected"), [("mock-1", "xhigh", "xhigh"), ("other-1", "max", "xhigh")])
+def test_effort_reaches_each_server_in_its_own_form(
+    shared: Any, here: Lab, model: str, asked: str, expected: str
+) -> None:
     """RSN-4: a server that knows fewer levels gets the nearest."""
     here.told("Go.", model=model, reasoning={"effort": asked, "summary": "auto"}, tools=TOOLS)
     _, chat, other = shared
     if model == "mock-1":
-        assert chat.received[-1].json["reasoning_effort"] == told
+        assert chat.received[-1].json["reasoning_effort"] == expected
     else:
-        assert other.received[-1].json["reasoning"] == {"effort": told, "summary": "auto"}
+        assert other.received[-1].json["reasoning"] == {"effort": expected, "summary": "auto"}

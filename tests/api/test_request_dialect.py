@@ -79,8 +79,8 @@ def test_response_is_stored_only_on_request(asker: Asker, tmp_path: Path) -> Non
             ids = [line["response_id"] for line in gateway.requests(2)]
             assert [gateway.get(f"/v1/responses/{id}").status_code for id in ids] == [404, 404]
             gateway.post({**CHAT.asked, "store": True}, CHAT.path)
-            kept = gateway.requests(5)[-1]["response_id"]
-            assert gateway.get(f"/v1/responses/{kept}").status_code == 200
+            stored_id = gateway.requests(5)[-1]["response_id"]
+            assert gateway.get(f"/v1/responses/{stored_id}").status_code == 200
 
 
 def test_gemini_stream_without_sse_is_one_json_array() -> None:
@@ -104,14 +104,14 @@ def test_keepalive_has_a_form_that_the_client_ignores(asker: Asker, path: str) -
             )
             with gateway.connect() as connection:
                 connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-                told = connection.recv(65536)
-                while told.count(b"\r\n") < 14:
-                    told += connection.recv(65536)
+                data = connection.recv(65536)
+                while data.count(b"\r\n") < 14:
+                    data += connection.recv(65536)
                 gate.open()
-                told += read_all(connection)
-    assert b"200 OK" in told
-    assert b"Hello." in told
-    assert (b": waiting" in told) == (asker is MESSAGES)
+                data += read_all(connection)
+    assert b"200 OK" in data
+    assert b"Hello." in data
+    assert (b": waiting" in data) == (asker is MESSAGES)
 
 
 def test_model_in_the_path_may_contain_slashes_and_colons() -> None:
@@ -162,8 +162,8 @@ def test_http_parser_errors_have_the_form_of_the_client_api(asker: Asker) -> Non
     """ERR-1."""
     with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
         path = asker.path.partition("?")[0]
-        told = gateway.raw(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n".encode())
-        head, _, body = told.partition(b"\r\n\r\n")
+        data = gateway.raw(f"POST {path} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n".encode())
+        head, _, body = data.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 ")
         assert asker.error_of(msgspec.json.decode(body), 400)["code"] == "invalid_value"
 
@@ -330,9 +330,9 @@ def test_model_list_has_the_form_of_the_client_api() -> None:
         assert gateway.get("/v1/models/mock-1", **of_messages).json() == listed["data"][0]
         assert listed["data"][0]["type"] == "model"
         for path, headers in (("/v1beta/models", {}), ("/v1/models", {"x-goog-api-key": "any"})):
-            found = gateway.get(path, **headers).json()
-            assert [model["name"] for model in found["models"]] == ["models/mock-1", "models/lab/mock-2"]
-            assert gateway.get(f"{path}/mock-1", **headers).json() == found["models"][0]
+            models = gateway.get(path, **headers).json()
+            assert [model["name"] for model in models["models"]] == ["models/mock-1", "models/lab/mock-2"]
+            assert gateway.get(f"{path}/mock-1", **headers).json() == models["models"][0]
         missing = gateway.get("/v1/models/mock-9", **of_messages)
         assert (missing.status_code, MESSAGES.error_in(missing)["type"]) == (404, "not_found_error")
 
@@ -355,9 +355,9 @@ def test_client_disconnect_cancels_the_upstream_call(asker: Asker) -> None:
             head = f"POST {asker.stream_path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
             with socket.create_connection(("127.0.0.1", gateway.port), timeout=BOUND) as connection:
                 connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-                told = b""
-                while b"Hel" not in told:
-                    told += connection.recv(65536)
+                data = b""
+                while b"Hel" not in data:
+                    data += connection.recv(65536)
             [line] = gateway.requests(1)
             assert line["client_left"] is True
             upstream.wait_idle()
@@ -377,14 +377,14 @@ def test_stream_cut_by_shutdown_ends_with_an_error(asker: Asker) -> None:
             connection.close()
             connection = gateway.connect()
             connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-            told = b""
-            while b"Hel" not in told:
-                told += connection.recv(65536)
+            data = b""
+            while b"Hel" not in data:
+                data += connection.recv(65536)
             until(lambda: gateway.services.requests_in_flight == 1)
         with connection:
-            told += read_all(connection)
+            data += read_all(connection)
         gate.open()
-    assert b"the gateway is shutting down" in told
+    assert b"the gateway is shutting down" in data
 
 
 # Availability probes
@@ -392,6 +392,6 @@ def test_stream_cut_by_shutdown_ends_with_an_error(asker: Asker) -> None:
 
 def test_root_path_answers_availability_probes() -> None:
     with running(with_key(one_upstream("http://127.0.0.1:1/v1")), environ={"ALICE": KEY}) as gateway:
-        told = gateway.raw(b"HEAD / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-        assert told.startswith(b"HTTP/1.1 200 ")
+        data = gateway.raw(b"HEAD / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert data.startswith(b"HTTP/1.1 200 ")
         assert gateway.get("/").json()["status"] == "ok"

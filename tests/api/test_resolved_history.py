@@ -24,8 +24,8 @@ def small(config: Config) -> Config:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab(postgres_server.fresh_url() if request.param == "postgres" else None, config=small) as found:
-        yield found
+    with lab(postgres_server.fresh_url() if request.param == "postgres" else None, config=small) as running:
+        yield running
 
 
 @pytest.fixture

@@ -81,9 +81,9 @@ def test_stream_has_the_form_of_the_specification() -> None:
 def test_stream_and_plain_answer_give_the_same_response() -> None:
     """STR-14: times and ids aside."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
-    said = turn(testing.reasoning("Well", "…"), testing.text("Hi"), calls, testing.usage(7, 9, reasoning=3))
+    reply = turn(testing.reasoning("Well", "…"), testing.text("Hi"), calls, testing.usage(7, 9, reasoning=3))
     tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in "fg"]
-    with ChatServer([said, said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with ChatServer([reply, reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         streamed = fold(events_of(gateway.post({**STREAMED, "tools": tools})))
         plain = decode_response(gateway.post({**ASKED, "tools": tools}).content)
     assert [_bare(item) for item in streamed.output] == [_bare(item) for item in plain.output]
@@ -100,8 +100,8 @@ def _bare(item: object) -> Any:
 def test_events_are_flushed_one_by_one() -> None:
     """HTTP-7: events arrive while the upstream is still silent about the rest."""
     gate = Gate()
-    said = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
-    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    reply = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
+    with ChatServer([reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with (
             httpx2.Client(timeout=60) as client,
             client.stream("POST", gateway.url + "/v1/responses", json=STREAMED) as answer,
@@ -178,9 +178,9 @@ def test_silent_upstream_is_504() -> None:
 @pytest.mark.parametrize("how", ["fin", "mid-chunk", "rst", "hang"])
 def test_broken_upstream_stream_ends_with_a_failed_event(how: Any) -> None:
     """STR-8: `error`, then `response.failed`, then `[DONE]`."""
-    said = turn(testing.text("Hel"), testing.end(how))
+    reply = turn(testing.text("Hel"), testing.end(how))
     with (
-        ChatServer([said]) as upstream,
+        ChatServer([reply]) as upstream,
         running(one_upstream(upstream.base_url, timeouts=Timeouts(idle=0.3))) as gateway,
     ):
         answer = gateway.post(STREAMED)
@@ -255,11 +255,11 @@ def test_losses_are_reported_in_a_header_and_on_request_in_an_event() -> None:
     with ChatServer([HELLO, HELLO, HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         plain = gateway.post({**ASKED, "tools": tools})
         streamed = gateway.post({**STREAMED, "tools": tools})
-        told = gateway.post({**STREAMED, "tools": tools}, antiphon_extensions="losses")
+        response = gateway.post({**STREAMED, "tools": tools}, antiphon_extensions="losses")
         lines = gateway.requests(3)
     assert plain.headers["antiphon-losses"] == streamed.headers["antiphon-losses"] == "1; tools[0]"
     assert "antiphon:losses" not in streamed.text
-    events = events_of(told)
+    events = events_of(response)
     assert find_violations(events) == []
     assert b"web_search" in msgspec.json.encode(events[-2])
     assert [line["losses"] for line in lines] == [1, 1, 1]
@@ -315,12 +315,12 @@ def test_style_is_chosen_by_header_key_and_server(server: SelectableEventStyle |
 
 def published_events() -> dict[str, Schema]:
     """The specification's events by their type."""
-    found = [schema for name, schema in published().items() if name.endswith("StreamingEvent")]
-    return {schema["properties"]["type"]["enum"][0]: schema for schema in found}
+    schemas = [schema for name, schema in published().items() if name.endswith("StreamingEvent")]
+    return {schema["properties"]["type"]["enum"][0]: schema for schema in schemas}
 
 
 @pytest.mark.parametrize(
-    ("said", "style"),
+    ("reply", "style"),
     [
         (turn(testing.text("Hi"), testing.tool_call("c1", "f", "{}")), None),
         (turn(testing.text("Hel"), testing.end("fin")), None),
@@ -328,16 +328,16 @@ def published_events() -> dict[str, Schema]:
         (FAILS, "standard"),
     ],
 )
-def test_stream_has_only_events_of_the_specification(said: ScriptedTurn, style: str | None) -> None:
+def test_stream_has_only_events_of_the_specification(reply: ScriptedTurn, style: str | None) -> None:
     """STR-8, STR-10, API-6: by default unless a model streams its reasoning, and then in the style `standard`. The official
     compliance suite refuses every other event, and sends no header that chooses a style."""
     asked = {**STREAMED, "tools": [{"type": "function", "name": "f"}]}
-    with ChatServer([said]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with ChatServer([reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(asked, **({"antiphon_style": style} if style else {}))
     events = [msgspec.json.decode(frame.data) for frame in sse.Decoder().feed(answer.content) if frame.data != sse.DONE]
-    known = published_events()
+    schemas = published_events()
     for event in events:
-        assert set(event) >= set(known[event["type"]]["required"])
+        assert set(event) >= set(schemas[event["type"]]["required"])
 
 
 def test_log_has_one_line_per_request_without_prompt_and_key() -> None:
@@ -359,8 +359,8 @@ def test_log_has_one_line_per_request_without_prompt_and_key() -> None:
 
 
 def test_stream_in_one_piece_has_a_first_event_time() -> None:
-    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    with ChatServer([testing.exactly(testing.SSE_HEAD + said, testing.end("fin"))]) as upstream:
+    data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    with ChatServer([testing.exactly(testing.SSE_HEAD + data, testing.end("fin"))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             assert fold(events_of(gateway.post(STREAMED))).status == "completed"
             [line] = gateway.requests(1)
@@ -370,7 +370,7 @@ def test_stream_in_one_piece_has_a_first_event_time() -> None:
 def test_debug_mode_checks_our_output_against_the_grammar() -> None:
     """`serve --debug`: a violation of the grammar is logged. Unknown types are passed through unchanged (ITEM-5)."""
     item = b'{"type":"thing","id":"t_1","status":"completed"}'
-    said = b"".join(
+    body = b"".join(
         b"data: " + data + b"\n\n"
         for data in (
             b'{"type":"response.output_item.added","output_index":0,"item":' + item + b"}",
@@ -378,15 +378,15 @@ def test_debug_mode_checks_our_output_against_the_grammar() -> None:
             b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
         )
     )
-    reply = testing.exactly(testing.SSE_HEAD, said, testing.end("fin"))
+    reply = testing.exactly(testing.SSE_HEAD, body, testing.end("fin"))
     with ResponsesServer(lambda _: reply) as upstream:
         with running(one_upstream(upstream.base_url, dialect="responses"), condoned={"ITEM-5"}) as gateway:
             answer = gateway.post(STREAMED)
             gateway.requests(1)
-            found = [line for line in gateway.log if line["event"] == "grammar_violation"]
+            violations = [line for line in gateway.log if line["event"] == "grammar_violation"]
     assert b'"type":"thing"' in answer.content
-    assert {line["row"] for line in found} == {"ITEM-5"}
-    assert {line["request_id"] for line in found} == {answer.headers["x-request-id"]}
+    assert {line["row"] for line in violations} == {"ITEM-5"}
+    assert {line["request_id"] for line in violations} == {answer.headers["x-request-id"]}
 
 
 # Clients that disconnect or do not read
@@ -410,8 +410,8 @@ def test_disconnect_during_the_stream_cancels_the_upstream() -> None:
     """Client: disconnects in the middle, and during arguments."""
     tools = [{"type": "function", "name": "f"}]
     gate = Gate()
-    for said in (testing.text("Hel"), testing.tool_call("c", "f", '{"a":')):
-        with ChatServer([turn(said, testing.wait(gate), testing.text("never"))]) as upstream:
+    for element in (testing.text("Hel"), testing.tool_call("c", "f", '{"a":')):
+        with ChatServer([turn(element, testing.wait(gate), testing.text("never"))]) as upstream:
             with running(one_upstream(upstream.base_url)) as gateway:
                 leave_after(gateway, {**STREAMED, "tools": tools}, b".delta")
                 upstream.wait_disconnected(1)
@@ -431,9 +431,9 @@ def leave_after(gateway: Running, asked: Any, seen: bytes, reached: Any = None) 
         connection.sendall(head + body)
         if reached is not None:
             reached()
-        came = b""
-        while seen not in came:
-            came += connection.recv(65536)
+        data = b""
+        while seen not in data:
+            data += connection.recv(65536)
 
 
 def test_disconnect_during_the_request_body_makes_no_upstream_call() -> None:
@@ -451,8 +451,8 @@ def test_disconnect_during_the_request_body_makes_no_upstream_call() -> None:
 def test_slow_client_pauses_reading_from_the_upstream() -> None:
     """Client: at most 256 KiB are buffered in user space, so the upstream cannot have sent everything."""
     big = "x" * 65536
-    said = turn(*[testing.text(big)] * 300)
-    with ChatServer([said, *[HELLO] * 5]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    reply = turn(*[testing.text(big)] * 300)
+    with ChatServer([reply, *[HELLO] * 5]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         body = msgspec.json.encode(STREAMED)
         head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         head += b"connection: close\r\ncontent-length: %d\r\n\r\n"
@@ -488,9 +488,9 @@ def test_internal_error_is_a_500_without_details_and_is_logged() -> None:
         lines = gateway.log
     assert (answer.status_code, error_of(answer)["code"]) == (500, "internal_error")
     assert "Zero" not in answer.text
-    told = next(line for line in lines if "exception" in line)
-    assert told["request_id"] == answer.headers["x-request-id"]
-    assert "ZeroDivisionError" in told["exception"]
+    fault_line = next(line for line in lines if "exception" in line)
+    assert fault_line["request_id"] == answer.headers["x-request-id"]
+    assert "ZeroDivisionError" in fault_line["exception"]
     assert "sk-secret" not in str(lines)
 
 
@@ -526,8 +526,8 @@ def test_internal_error_during_a_stream_ends_it_with_a_failed_event() -> None:
 
 def test_answer_does_not_wait_for_the_end_of_the_upstream_body() -> None:
     gate = Gate()
-    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    with ChatServer([testing.exactly(testing.SSE_HEAD, said, testing.wait(gate))]) as upstream:
+    data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    with ChatServer([testing.exactly(testing.SSE_HEAD, data, testing.wait(gate))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
             assert fold(events_of(gateway.post(STREAMED))).status == "completed"
             upstream.wait_disconnected(1)
@@ -546,7 +546,7 @@ def test_transport_fault_is_reported_with_its_code() -> None:
 def test_shutdown_ends_running_answers_with_an_error() -> None:
     """Invariant 1: when the grace period for running answers ends, they fail with a terminal event."""
     gates = Gate(), Gate()
-    said = [
+    reply = [
         turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo.")),
         turn(testing.wait(gates[1]), testing.text("Hello.")),
     ]
@@ -559,7 +559,7 @@ def test_shutdown_ends_running_answers_with_an_error() -> None:
             answer.read()
             answers.append(answer)
 
-    with ChatServer(said) as upstream:
+    with ChatServer(reply) as upstream:
         config = one_upstream(upstream.base_url)
         config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, grace=0.2))
         with running(config) as gateway:

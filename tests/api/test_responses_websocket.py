@@ -25,7 +25,7 @@ from tests.api.stateful import (
     output,
     text_of,
 )
-from tests.api.test_state import everything_in
+from tests.api.test_state import storage_snapshot
 from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
 from tests.running import BOUND, until
@@ -59,8 +59,8 @@ def here(shared: Lab) -> Iterator[Lab]:
 def test_websocket_turn_has_the_same_events_as_sse(here: Lab) -> None:
     """WS-1, WS-3: the same objects in the same order with the same numbers, one message each; `Talk` checks them."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
-    said = turn(testing.reasoning("Hm", "."), testing.text("A\nb", "\u2028c"), calls, testing.usage(7, 9))
-    here.says += [said, said]
+    reply = turn(testing.reasoning("Hm", "."), testing.text("A\nb", "\u2028c"), calls, testing.usage(7, 9))
+    here.says += [reply, reply]
     with here.socket() as talk:
         events = talk.ask("Go.", tools=TOOLS)
     answer = here.ask("Go.", tools=TOOLS, stream=True)
@@ -248,11 +248,11 @@ def test_failure_after_the_first_event_is_response_failed_alone(here: Lab, endin
     here.says.append(turn(testing.text("Hel"), testing.wait(gate), ending, omit=["finish", "usage", "done"]))
     with here.socket() as talk:
         talk.send("Go.")
-        begun = talk.until("response.output_text.delta")
+        first_delta = talk.until("response.output_text.delta")
         gate.open()
         events = talk.events_to_end()
         assert [event["sequence_number"] for event in events] == [
-            begun["sequence_number"] + 1 + at for at in range(len(events))
+            first_delta["sequence_number"] + 1 + at for at in range(len(events))
         ]
         assert events[-1]["type"] == "response.failed"
         assert "error" not in {event["type"] for event in events}
@@ -344,7 +344,11 @@ def test_queued_turns_are_limited_in_bytes() -> None:
 
 def conversations() -> list[ResponsesConnection]:
     """The connections that are open in this process."""
-    return [found for found in gc.get_objects() if isinstance(found, ResponsesConnection) and not found.is_closed]
+    return [
+        candidate
+        for candidate in gc.get_objects()
+        if isinstance(candidate, ResponsesConnection) and not candidate.is_closed
+    ]
 
 
 # Connection memory
@@ -354,7 +358,7 @@ def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
     """WS-5, PREV-4: storage is not written: file, log and every row are unchanged."""
     with lab() as here:
         here.told("Something that is stored.")
-        before = everything_in(here)
+        before = storage_snapshot(here)
         with here.socket() as talk:
             here.says += [turn(testing.text("Yes."), testing.tool_call("c1", "f", "{}")), turn(testing.text("42."))]
             first = talk.told("One", store=False, tools=TOOLS)
@@ -364,7 +368,7 @@ def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
             assert [role for role, _ in here.messages] == ["user", "assistant", "tool", "assistant", "user"]
             assert (third["store"], third["previous_response_id"]) == (False, second["id"])
         until(lambda: conversations() == [])
-        assert everything_in(here) == before
+        assert storage_snapshot(here) == before
         for id in (first["id"], second["id"], third["id"]):
             assert here.get(id).status_code == 404
         assert here.chat.refusals == []
@@ -486,9 +490,11 @@ def test_warm_up_stores_the_input_without_an_upstream_call(here: Lab) -> None:
             warm = events[-1]["response"]
             assert (warm["status"], warm["output"]) == ("completed", [])
             assert here.chat.received == []
-            told = talk.told("Now.", previous_response_id=warm["id"], instructions="Be brief.", tools=TOOLS, **settings)
+            response = talk.told(
+                "Now.", previous_response_id=warm["id"], instructions="Be brief.", tools=TOOLS, **settings
+            )
             assert here.messages == [("system", "Be brief."), ("user", "A long prompt."), ("user", "Now.")]
-            talk.told("On.", previous_response_id=told["id"], **settings)
+            talk.told("On.", previous_response_id=response["id"], **settings)
             assert [text for role, text in here.messages if role == "user"] == ["A long prompt.", "Now.", "On."]
 
 
@@ -627,9 +633,13 @@ def test_shutdown_fails_running_turns_and_closes_connections(store: bool) -> Non
 
 def stop(here: Lab) -> None:
     """Stop the server as a signal would."""
-    sockets = [found for found in gc.get_objects() if isinstance(found, WebSocket) and found._state == "open"]
-    for found in sockets:
-        here.opened.loop.call_soon_threadsafe(found.shutdown)
+    sockets = [
+        server_socket
+        for server_socket in gc.get_objects()
+        if isinstance(server_socket, WebSocket) and server_socket._state == "open"
+    ]
+    for server_socket in sockets:
+        here.opened.loop.call_soon_threadsafe(server_socket.shutdown)
 
 
 def leave_politely(talk: Talk) -> None:
@@ -653,7 +663,7 @@ def break_the_protocol(talk: Talk) -> None:
 
 @pytest.mark.parametrize("go", [leave_politely, leave, reset, break_the_protocol])
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("element", "seen"),
     [
         (None, None),
         (testing.text("Hel"), "response.output_text.delta"),
@@ -662,11 +672,11 @@ def break_the_protocol(talk: Talk) -> None:
     ids=["before the first byte", "in the middle", "during arguments"],
 )
 def test_disconnect_cancels_the_upstream_and_stores_one_record(
-    here: Lab, go: Callable[[Talk], None], said: Any, seen: str | None
+    here: Lab, go: Callable[[Talk], None], element: Any, seen: str | None
 ) -> None:
     """WS-12; one record with a terminal status, and no waiting turn is started."""
     gate = Gate()
-    here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never")))
+    here.says.append(turn(*([element] if element else []), testing.wait(gate), testing.text("never")))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
     with here.socket() as talk:
         talk.send("Go.", tools=TOOLS)
@@ -679,11 +689,11 @@ def test_disconnect_cancels_the_upstream_and_stores_one_record(
     here.chat.wait_disconnected(abandoned + 1, BOUND)
     line = here.gateway.requests(lines + 1)[-1]
     assert line["client_left"]
-    kept = here.kept(line["response_id"])
-    assert (kept["status"], kept["error"]["code"]) == ("failed", "client_disconnected")
+    stored = here.kept(line["response_id"])
+    assert (stored["status"], stored["error"]["code"]) == ("failed", "client_disconnected")
     assert here.count() == before + 1
-    if said is not None:
-        assert kept["output"][0]["status"] == "incomplete"
+    if element is not None:
+        assert stored["output"][0]["status"] == "incomplete"
     until(lambda: here.gateway.services.requests_in_flight == 0)
     assert len(here.chat.received) == 1
 
@@ -731,10 +741,10 @@ def test_slow_client_pauses_reading_from_the_upstream() -> None:
         assert here.chat.in_flight == 1
         assert waiting_in(here, conversation) < 256 * 1024
         kinds = (b'"type":"response.output_text.delta"', b'"type":"response.completed"')
-        counts, came = [0, 0], b""
+        counts, data = [0, 0], b""
         while not counts[1]:
-            came = came[-len(kinds[1]) + 1 :] + talk.client.connection.recv(1 << 20)
-            counts = [count + came.count(kind) for count, kind in zip(counts, kinds, strict=True)]
+            data = data[-len(kinds[1]) + 1 :] + talk.client.connection.recv(1 << 20)
+            counts = [count + data.count(kind) for count, kind in zip(counts, kinds, strict=True)]
     assert counts == [250, 1]
 
 
@@ -799,12 +809,12 @@ def test_upstream_connection_is_reused_between_turns(monkeypatch: pytest.MonkeyP
     """The connection is reused although the turn ended before its last byte."""
     monkeypatch.setattr(run_turn, "DRAIN_TIMEOUT", BOUND)  # enough time for a slow machine
     gate = Gate()
-    said = b'data: {"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    data = b'data: {"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with lab() as here, here.socket() as talk:
         network = here.gateway.services.transport
         assert isinstance(network, HttpTransport)
         here.says.append(
-            testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(said), said), testing.wait(gate), b"0\r\n\r\n")
+            testing.exactly(CHUNKED_HEAD, b"%x\r\n%b\r\n" % (len(data), data), testing.wait(gate), b"0\r\n\r\n")
         )
         talk.told("One")
         gate.open()
@@ -815,10 +825,10 @@ def test_upstream_connection_is_reused_between_turns(monkeypatch: pytest.MonkeyP
 
 
 def test_next_turn_does_not_wait_for_an_upstream_body_without_end() -> None:
-    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     gate = Gate()
     with lab() as here, here.socket() as talk:
-        here.says.append(testing.exactly(testing.SSE_HEAD, said, testing.wait(gate)))
+        here.says.append(testing.exactly(testing.SSE_HEAD, data, testing.wait(gate)))
         first = talk.told("One")
         gate.wait_reached(BOUND)
         talk.told("Two", previous_response_id=first["id"])
@@ -832,7 +842,7 @@ def test_every_turn_is_logged(here: Lab) -> None:
     """HTTP-8."""
     lines = len(here.gateway.requests(0))
     with here.socket() as talk:
-        told = talk.told("Go.")
+        response = talk.told("Go.")
         talk.client.send("nonsense")
         talk.events()
         first, second = here.gateway.requests(lines + 2)[-2:]
@@ -842,7 +852,7 @@ def test_every_turn_is_logged(here: Lab) -> None:
         200,
         "alice",
     )
-    assert (first["response_id"], first["input_tokens"], first["upstream"]) == (told["id"], 5, "chat")
+    assert (first["response_id"], first["input_tokens"], first["upstream"]) == (response["id"], 5, "chat")
     assert (second["status"], second["error"]) == (400, "invalid_json")
     assert first["request_id"] != second["request_id"]
 
@@ -855,15 +865,15 @@ def test_debug_mode_checks_our_output_against_the_grammar() -> None:
         b'{"type":"response.output_item.done","output_index":0,"item":' + item + b"}",
         b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
     )
-    said = b"".join(b"data: " + event + b"\n\n" for event in events)
+    data = b"".join(b"data: " + event + b"\n\n" for event in events)
     with lab(condoned={"ITEM-5"}) as here, here.socket() as talk:
-        here.says.append(testing.exactly(testing.SSE_HEAD, said, testing.end("fin")))
+        here.says.append(testing.exactly(testing.SSE_HEAD, data, testing.end("fin")))
         talk.send("Go.", model="other-1")
         assert talk.events_to_end()[-1]["response"]["output"][0]["type"] == "thing"
         [line] = here.gateway.requests(1)
-        found = [line for line in here.gateway.log if line["event"] == "grammar_violation"]
-    assert {violation["row"] for violation in found} == {"ITEM-5"}
-    assert {violation["request_id"] for violation in found} == {line["request_id"]}
+        violations = [line for line in here.gateway.log if line["event"] == "grammar_violation"]
+    assert {violation["row"] for violation in violations} == {"ITEM-5"}
+    assert {violation["request_id"] for violation in violations} == {line["request_id"]}
 
 
 def test_every_turn_is_traced(tmp_path: Path) -> None:
@@ -871,14 +881,14 @@ def test_every_turn_is_traced(tmp_path: Path) -> None:
         return msgspec.structs.replace(config, trace=TraceConfig(dir=str(tmp_path)))
 
     with lab(config=traced) as here, here.socket() as talk:
-        told = talk.told("Go.")
+        response = talk.told("Go.")
         talk.client.send("nonsense")
         talk.events()
         talk.refused("Go.", model="away-1")
         here.gateway.requests(3)
     traces = [file.read_text() for file in sorted(tmp_path.glob("**/*.jsonl"))]
     assert len(traces) == 3
-    [whole] = [trace for trace in traces if told["id"] in trace]
+    [whole] = [trace for trace in traces if response["id"] in trace]
     assert "response.completed" in whole
     assert "alice-key" not in "".join(traces)
 
@@ -899,4 +909,4 @@ def test_closed_connection_leaves_no_objects_and_no_requests(here: Lab) -> None:
         talk.send("Two", store=False)
     until(lambda: conversations() == [] and here.gateway.services.requests_in_flight == 0)
     gc.collect()
-    assert [found for found in gc.get_objects() if isinstance(found, ResponsesConnection)] == []
+    assert [candidate for candidate in gc.get_objects() if isinstance(candidate, ResponsesConnection)] == []

@@ -352,7 +352,7 @@ def asked_at(path: str) -> bytes:
     return msgspec.json.encode(asker.asked if asker else ASKED)
 
 
-KEPT = {"/v1/conversations", "/v1/usage", *map(named, RESOURCE_ROUTES)}  # which nothing is here
+STORED_PATHS = {"/v1/conversations", "/v1/usage", *map(named, RESOURCE_ROUTES)}  # which nothing is here
 
 
 def answer_to(place: Probed, method: str, path: str, *headers: tuple[str, str | bytes]) -> tuple[int, bytes]:
@@ -406,7 +406,7 @@ def test_request_is_logged_under_the_owner_of_its_key(
     """Security: every route × another tenant's key. A key opens only the resources of its owner, so the owner must be
     right."""
     before = len(guarded.gateway.requests(0))
-    assert answer_to(guarded, method, path, with_key(key))[0] == (404 if path in KEPT else 200)
+    assert answer_to(guarded, method, path, with_key(key))[0] == (404 if path in STORED_PATHS else 200)
     line = guarded.gateway.requests(before + 1)[before]
     assert line.get("owner") == (None if path in ROUTES and ROUTES[path].public else owner)
 

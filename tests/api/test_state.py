@@ -170,7 +170,7 @@ def test_store_false_writes_nothing_to_storage() -> None:
     """PREV-4: the file, its log, and every row of every table are unchanged; plain and streamed, successful and failed."""
     with lab() as here:
         first = here.told("One")
-        before = everything_in(here)
+        before = storage_snapshot(here)
         gate = Gate()
         here.told("Two", store=False)
         here.streamed("Two", store=False)
@@ -185,14 +185,14 @@ def test_store_false_writes_nothing_to_storage() -> None:
                 next(answer.iter_raw())
         here.chat.wait_disconnected(1)
         here.gateway.requests(6)
-        assert everything_in(here) == before
+        assert storage_snapshot(here) == before
         unknown = here.told("Six", store=False)
         assert here.refused("Seven", previous_response_id=unknown["id"])["code"] == "previous_response_not_found"
         assert here.get(unknown["id"]).status_code == 404
         assert unknown["store"] is False
 
 
-def everything_in(here: Lab) -> tuple[list[Any], list[bytes]]:
+def storage_snapshot(here: Lab) -> tuple[list[Any], list[bytes]]:
     file = database_of(here.gateway)
     with apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
@@ -221,14 +221,14 @@ def test_chain_moves_between_servers_of_two_dialects(here: Lab) -> None:
     assert sent["model"] == "mock-2"
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "tool", "assistant", "tool"]
     four = here.told("And?", previous_response_id=three["id"], model="other-2", tools=TOOLS)
-    spoken = [item for item in here.items if item["type"] != "reasoning"]
-    assert [item.get("call_id") for item in spoken if item["type"].startswith("function_call")] == [
+    sent_items = [item for item in here.items if item["type"] != "reasoning"]
+    assert [item.get("call_id") for item in sent_items if item["type"].startswith("function_call")] == [
         "c1",
         "c1",
         "c2",
         "c2",
     ]
-    assert spoken[-1]["content"] in ("And?", [{"type": "input_text", "text": "And?"}])
+    assert sent_items[-1]["content"] in ("And?", [{"type": "input_text", "text": "And?"}])
     assert here.kept(four["id"]) == four
     assert [here.kept(turn["id"])["model"] for turn in (one, two, three)] == ["mock-1", "other-1", "mock-2"]
 
@@ -342,19 +342,19 @@ def test_completion_is_sent_only_after_the_response_is_stored(stream: bool) -> N
         assert store.asked.wait(BOUND)
         here.gateway.get("/health")  # the gateway has had time to send an end
         connection.setblocking(False)
-        came = b""
+        data = b""
         try:
             while piece := connection.recv(65536):
-                came += piece
+                data += piece
         except BlockingIOError:
             pass
-        assert came == b"" or stream
-        assert b"response.completed" not in came
+        assert data == b"" or stream
+        assert b"response.completed" not in data
         connection.settimeout(BOUND)
         store.let()
         while piece := connection.recv(65536):
-            came += piece
-        assert b'"status":"completed"' in came
+            data += piece
+        assert b'"status":"completed"' in data
         [record] = store.saved
         assert here.kept(record.id)["status"] == "completed"
 
@@ -400,14 +400,18 @@ def test_shutdown_delivers_all_buffered_events_to_a_slow_client() -> None:
         until(lambda: any(protocol.flow.write_paused for protocol in protocols()))
         [task] = next(protocol.tasks for protocol in protocols() if protocol.flow.write_paused)
         here.opened.loop.call_soon_threadsafe(task.cancel)
-        told = Told(read_all(connection))
-        assert told.outcome == ("failed", "server_shutdown")
-        assert here.kept(told.response.id)["error"]["code"] == "server_shutdown"
+        answer = Told(read_all(connection))
+        assert answer.outcome == ("failed", "server_shutdown")
+        assert here.kept(answer.response.id)["error"]["code"] == "server_shutdown"
 
 
 def protocols() -> list[HttpProtocol]:
     """The connections of this process that have a request."""
-    return [found for found in gc.get_objects() if isinstance(found, HttpProtocol) and hasattr(found, "flow")]
+    return [
+        candidate
+        for candidate in gc.get_objects()
+        if isinstance(candidate, HttpProtocol) and hasattr(candidate, "flow")
+    ]
 
 
 # Client disconnects
@@ -415,7 +419,7 @@ def protocols() -> list[HttpProtocol]:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("element", "seen"),
     [
         (None, b""),
         (testing.text("Hel"), b"response.output_text.delta"),
@@ -423,29 +427,31 @@ def protocols() -> list[HttpProtocol]:
     ],
     ids=["before the first byte", "in the middle", "during arguments"],
 )
-def test_disconnect_cancels_the_upstream_and_stores_one_record(here: Lab, stream: bool, said: Any, seen: bytes) -> None:
+def test_disconnect_cancels_the_upstream_and_stores_one_record(
+    here: Lab, stream: bool, element: Any, seen: bytes
+) -> None:
     """Client: the upstream is cancelled; afterwards there is one record with a terminal status and the output so far."""
     gate = Gate()
-    here.says.append(turn(*([said] if said else []), testing.wait(gate), testing.text("never"), stream=True))
+    here.says.append(turn(*([element] if element else []), testing.wait(gate), testing.text("never"), stream=True))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))
     with here.gateway.connect() as connection:
         connection.sendall(request(stream=stream, tools=TOOLS))
         gate.wait_reached(BOUND)
-        came = b""
-        while stream and seen not in came:
-            came += connection.recv(65536)
+        data = b""
+        while stream and seen not in data:
+            data += connection.recv(65536)
     here.chat.wait_disconnected(abandoned + 1, BOUND)
     line = here.gateway.requests(lines + 1)[-1]
     assert line["client_left"]
-    kept = here.kept(line["response_id"])
-    assert (kept["status"], kept["error"]["code"]) == ("failed", "client_disconnected")
-    assert kept["completed_at"] is None
+    stored = here.kept(line["response_id"])
+    assert (stored["status"], stored["error"]["code"]) == ("failed", "client_disconnected")
+    assert stored["completed_at"] is None
     assert here.count() == before + 1
-    if stream and said is not None:
-        [item] = kept["output"]
+    if stream and element is not None:
+        [item] = stored["output"]
         assert item["status"] == "incomplete"
-        assert ("Hel" in text_of(kept)) or item["arguments"] == '{"a":'
-    here.told("Go on.", previous_response_id=kept["id"])  # it has a terminal status, so it can be continued
+        assert ("Hel" in text_of(stored)) or item["arguments"] == '{"a":'
+    here.told("Go on.", previous_response_id=stored["id"])  # it has a terminal status, so it can be continued
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -484,7 +490,7 @@ def test_disconnect_cancels_the_upstream_before_a_slow_store_finishes() -> None:
 
 def test_stored_response_equals_the_sent_response(here: Lab) -> None:
     """API-1, invariant 2: plain and streamed, with everything a response can have."""
-    said = turn(
+    reply = turn(
         testing.reasoning("H", "m"),
         testing.text("A", "\u0000 \u2028 é 🎻"),
         testing.tool_call("c", "f", '{"n":', "9007199254740993}"),
@@ -494,22 +500,22 @@ def test_stored_response_equals_the_sent_response(here: Lab) -> None:
         "parallel_tool_calls": False, "reasoning": {"effort": "low"},
     }  # fmt: skip
     for how in ("told", "streamed"):
-        here.says.append(said)
-        told = getattr(here, how)("Go.", **settings)
-        assert here.kept(told["id"]) == told
+        here.says.append(reply)
+        response = getattr(here, how)("Go.", **settings)
+        assert here.kept(response["id"]) == response
 
 
 def test_stored_stream_can_be_replayed_from_any_event(here: Lab) -> None:
     """API-1: `?stream=true` replays the stored response; `starting_after=N` the events after event N, for every N."""
     calls = testing.interleaved(testing.tool_call("c1", "f", '{"a":', "1}"), testing.tool_call("c2", "g", "{}"))
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi"), calls))
-    told = here.streamed("Go.", tools=TOOLS)
-    events = events_in(here.get(f"{told['id']}?stream=true"))
+    response = here.streamed("Go.", tools=TOOLS)
+    events = events_in(here.get(f"{response['id']}?stream=true"))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    assert events[-1]["response"] == told
-    assert msgspec.to_builtins(fold(check(events))) == told
+    assert events[-1]["response"] == response
+    assert msgspec.to_builtins(fold(check(events))) == response
     for number in range(len(events) + 2):
-        answer = here.get(f"{told['id']}?stream=true&starting_after={number}")
+        answer = here.get(f"{response['id']}?stream=true&starting_after={number}")
         frames = sse.Decoder().feed(answer.content)
         assert [json.loads(frame.data) for frame in frames[:-1]] == events[number + 1 :]
         assert frames[-1].data == sse.DONE
@@ -519,25 +525,25 @@ def test_stored_stream_can_be_replayed_from_any_event(here: Lab) -> None:
 def test_replay_of_an_incomplete_or_failed_stream_ends_the_same(here: Lab, ending: Any) -> None:
     """API-1."""
     here.says.append(turn(testing.text("Hel"), ending))
-    told = here.streamed("Go.")
-    assert told["status"] in ("incomplete", "failed")
-    assert events_in(here.get(f"{told['id']}?stream=true"))[-1]["response"] == told
+    response = here.streamed("Go.")
+    assert response["status"] in ("incomplete", "failed")
+    assert events_in(here.get(f"{response['id']}?stream=true"))[-1]["response"] == response
 
 
 def test_replayed_stream_has_the_requested_style(here: Lab) -> None:
     """API-1, API-6; and padded on request (STR-13)."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
-    told = here.streamed("Go.")
-    path = f"{here.url}/v1/responses/{told['id']}?stream=true"
+    response = here.streamed("Go.")
+    path = f"{here.url}/v1/responses/{response['id']}?stream=true"
     with httpx2.Client(timeout=BOUND) as client:
         older = client.get(path, headers={"authorization": f"Bearer {ALICE}", "antiphon-style": "older"}).text
         standard = client.get(path, headers={"authorization": f"Bearer {ALICE}", "antiphon-style": "standard"}).text
     assert "response.reasoning_text.delta" in older
     assert "[DONE]" not in older
     assert "response.reasoning.delta" in standard
-    padded = events_in(here.get(f"{told['id']}?stream=true&include_obfuscation=true"))
+    padded = events_in(here.get(f"{response['id']}?stream=true&include_obfuscation=true"))
     assert all(event["obfuscation"] for event in padded if event["type"].endswith(".delta"))
-    assert not any("obfuscation" in event for event in events_in(here.get(f"{told['id']}?stream=true")))
+    assert not any("obfuscation" in event for event in events_in(here.get(f"{response['id']}?stream=true")))
 
 
 SEALED = "reasoning.encrypted_content"
@@ -546,23 +552,23 @@ SEALED = "reasoning.encrypted_content"
 def sealed(here: Lab) -> tuple[str, str]:
     """A response whose server sealed its reasoning, which the client requested: its id, and the sealed content."""
     here.says.append(turn(testing.reasoning("Hm."), testing.text("Hi")))
-    told = here.told("Go.", model="other-1", include=[SEALED])
-    found = told["output"][0]["encrypted_content"]
-    return str(told["id"]), str(found)
+    response = here.told("Go.", model="other-1", include=[SEALED])
+    encrypted = response["output"][0]["encrypted_content"]
+    return str(response["id"]), str(encrypted)
 
 
 def test_sealed_reasoning_is_returned_only_on_request(here: Lab) -> None:
     """RSN-2, API-1: `include` on GET, plain and streamed; independent of the original request."""
-    id, found = sealed(here)
+    id, encrypted = sealed(here)
     assert "encrypted_content" not in here.get(id).text
     assert "encrypted_content" not in here.get(f"{id}?stream=true").text
     for spelled in ("include", "include[]", "include%5B%5D"):
-        assert here.kept(f"{id}?{spelled}={SEALED}")["output"][0]["encrypted_content"] == found
+        assert here.kept(f"{id}?{spelled}={SEALED}")["output"][0]["encrypted_content"] == encrypted
     events = events_in(here.get(f"{id}?stream=true&include={SEALED}&include=x"))
-    assert events[-1]["response"]["output"][0]["encrypted_content"] == found
+    assert events[-1]["response"]["output"][0]["encrypted_content"] == encrypted
     # It returns to the server that made it, requested or not, and that server accepts it.
     here.told("And?", previous_response_id=id, model="other-1")
-    envelope = unseal_reasoning(found)
+    envelope = unseal_reasoning(encrypted)
     assert envelope is not None
     assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == [
         envelope.content["encrypted_content"]
@@ -571,25 +577,29 @@ def test_sealed_reasoning_is_returned_only_on_request(here: Lab) -> None:
 
 def test_sealed_reasoning_in_input_items_is_returned_only_on_request(here: Lab) -> None:
     """RSN-2, API-1."""
-    id, found = sealed(here)
+    id, encrypted = sealed(here)
     first = here.kept(f"{id}?include={SEALED}")
     second = here.told([*first["output"], message("user", "And?")], model="other-1")
     assert "encrypted_content" not in here.get(f"{second['id']}/input_items").text
-    assert found in here.get(f"{second['id']}/input_items?include={SEALED}").text
+    assert encrypted in here.get(f"{second['id']}/input_items?include={SEALED}").text
 
 
 def test_deleted_response_is_unusable_everywhere(here: Lab) -> None:
     """API-1: it cannot be fetched, listed, continued, referenced or deleted again."""
     here.says.append(turn(testing.text("Hi"), testing.tool_call("call_gone", "f", "{}")))
-    told = here.told("Go.", tools=TOOLS)
-    answer = here.delete(told["id"])
-    assert (answer.status_code, answer.json()) == (200, {"id": told["id"], "object": "response", "deleted": True})
-    for gone in (here.get(told["id"]), here.get(f"{told['id']}?stream=true"), here.get(f"{told['id']}/input_items")):
+    response = here.told("Go.", tools=TOOLS)
+    answer = here.delete(response["id"])
+    assert (answer.status_code, answer.json()) == (200, {"id": response["id"], "object": "response", "deleted": True})
+    for gone in (
+        here.get(response["id"]),
+        here.get(f"{response['id']}?stream=true"),
+        here.get(f"{response['id']}/input_items"),
+    ):
         error = error_in(gone)
         assert (error["status"], error["code"], error["type"], error["param"]) == (404, "not_found", "not_found", "id")
-    assert here.delete(told["id"]).status_code == 404
-    assert here.refused("?", previous_response_id=told["id"])["code"] == "previous_response_not_found"
-    assert here.refused([{"type": "item_reference", "id": told["output"][0]["id"]}])["param"] == "input[0].id"
+    assert here.delete(response["id"]).status_code == 404
+    assert here.refused("?", previous_response_id=response["id"])["code"] == "previous_response_not_found"
+    assert here.refused([{"type": "item_reference", "id": response["output"][0]["id"]}])["param"] == "input[0].id"
     assert here.refused([output("call_gone")], tools=TOOLS)["code"] == "orphan_tool_output"
 
 
@@ -597,8 +607,8 @@ def test_input_items_are_paged_in_both_orders_from_any_item(here: Lab) -> None:
     """API-1: the input of the request itself, without the chain that it continued."""
     first = here.told("Not listed.")
     items = [message("user", f"{number}", id=f"msg_{number}") for number in range(7)]
-    told = here.told(items, previous_response_id=first["id"])
-    path = f"{told['id']}/input_items"
+    response = here.told(items, previous_response_id=first["id"])
+    path = f"{response['id']}/input_items"
     for order in ("asc", "desc"):
         ids = [f"msg_{number}" for number in (range(7) if order == "asc" else range(6, -1, -1))]
         for limit in (1, 3, 100):
@@ -618,18 +628,18 @@ def test_input_items_are_paged_in_both_orders_from_any_item(here: Lab) -> None:
 
 def test_input_items_page_has_20_items_by_default(here: Lab) -> None:
     """API-1."""
-    told = here.told([message("user", str(number)) for number in range(25)])
-    page = here.get(f"{told['id']}/input_items").json()
+    response = here.told([message("user", str(number)) for number in range(25)])
+    page = here.get(f"{response['id']}/input_items").json()
     assert (len(page["data"]), page["has_more"]) == (20, True)
-    rest = here.get(f"{told['id']}/input_items?after={page['last_id']}").json()
+    rest = here.get(f"{response['id']}/input_items?after={page['last_id']}").json()
     assert (len(rest["data"]), rest["has_more"]) == (5, False)
     assert len({item["id"] for item in page["data"] + rest["data"]}) == 25
 
 
 def test_listed_input_items_have_the_form_of_the_specification(here: Lab) -> None:
     """API-1: a message that was sent as text has parts, each item an id."""
-    told = here.told("Hi")
-    [item] = here.get(f"{told['id']}/input_items").json()["data"]
+    response = here.told("Hi")
+    [item] = here.get(f"{response['id']}/input_items").json()["data"]
     assert item.pop("id").startswith("msg_")
     assert item == {
         "type": "message",
@@ -637,10 +647,10 @@ def test_listed_input_items_have_the_form_of_the_specification(here: Lab) -> Non
         "status": "completed",
         "content": [{"type": "input_text", "text": "Hi"}],
     }
-    told = here.told(
+    response = here.told(
         [message("user", "a"), message("assistant", "b"), {"type": "acme:note", "text": "c"}, message("user", "d")]
     )
-    listed = here.get(f"{told['id']}/input_items?order=asc").json()["data"]
+    listed = here.get(f"{response['id']}/input_items?order=asc").json()["data"]
     assert [part["type"] for item in listed if "content" in item for part in item["content"]] == [
         "input_text", "output_text", "input_text",
     ]  # fmt: skip
@@ -692,8 +702,8 @@ def test_invalid_retrieve_query_is_refused(here: Lab, query: str, param: str | N
 )
 def test_invalid_input_items_query_is_refused(here: Lab, query: str, param: str) -> None:
     """API-1, ERR-3."""
-    told = here.told("Hi")
-    error = error_in(here.get(f"{told['id']}/input_items?{query}"))
+    response = here.told("Hi")
+    error = error_in(here.get(f"{response['id']}/input_items?{query}"))
     assert (error["status"], error["param"]) == (400, param)
 
 
@@ -742,18 +752,18 @@ def raw(here: Lab, method: str, target: str) -> bytes:
 def test_item_ids_of_clients_may_be_any_text(here: Lab) -> None:
     """ITEM-6: item ids of clients are stored exactly, NUL included, on both stores."""
     for id in ("\0", "msg_\0_\u2028", "日本語", "'; DROP TABLE responses; --", "x" * 3000):
-        told = here.told([message("user", "mine", id=id), message("user", "too")])
-        listed = here.get(f"{told['id']}/input_items?order=asc").json()["data"]
+        response = here.told([message("user", "mine", id=id), message("user", "too")])
+        listed = here.get(f"{response['id']}/input_items?order=asc").json()["data"]
         assert listed[0]["id"] == id
-        assert len(here.get(f"{told['id']}/input_items?order=asc&after={quote(id, safe='')}").json()["data"]) == 1
+        assert len(here.get(f"{response['id']}/input_items?order=asc&after={quote(id, safe='')}").json()["data"]) == 1
         here.told([{"type": "item_reference", "id": id}])
         assert here.messages == [("user", "mine")]
 
 
 def test_response_path_answers_head_and_refuses_other_methods(here: Lab) -> None:
     """API-1: HEAD is GET without its body; OPTIONS and the rest are 405 with the allowed methods."""
-    told = here.told("Hi")
-    path = f"/v1/responses/{told['id']}"
+    response = here.told("Hi")
+    path = f"/v1/responses/{response['id']}"
     got, asked = here.call("GET", path), here.call("HEAD", path)
     assert (asked.status_code, asked.content) == (200, b"")
     assert asked.headers["content-length"] == str(len(got.content))
@@ -764,7 +774,7 @@ def test_response_path_answers_head_and_refuses_other_methods(here: Lab) -> None
             answer = here.call(method, where)
             assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
     assert here.call("DELETE", f"{path}/input_items").status_code == 405
-    assert here.kept(told["id"]) == told
+    assert here.kept(response["id"]) == response
 
 
 def test_concurrent_chains_do_not_mix(here: Lab) -> None:
@@ -797,7 +807,7 @@ def test_gateway_without_store_reports_store_as_a_loss() -> None:
 
 def test_replayed_events_are_named_by_their_type(here: Lab) -> None:
     """API-1: a replayed stream has valid frames."""
-    told = here.told("Hi")
-    frames = sse.Decoder().feed(here.get(f"{told['id']}?stream=true").content)
+    response = here.told("Hi")
+    frames = sse.Decoder().feed(here.get(f"{response['id']}?stream=true").content)
     assert [frame.event for frame in frames[:-1]] == [json.loads(frame.data)["type"] for frame in frames[:-1]]
     assert all(decode_event(frame.data) for frame in frames[:-1])

@@ -40,10 +40,10 @@ def test_strict_error_names_every_loss_with_path_and_reason() -> None:
 def test_strict_error_names_at_most_20_losses() -> None:
     body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(50)]}
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        told = gateway.post(body, antiphon_losses="strict").json()["error"]["message"]
-    assert told.endswith("; …")
-    assert "tools[19]" in told
-    assert "tools[20]" not in told
+        response = gateway.post(body, antiphon_losses="strict").json()["error"]["message"]
+    assert response.endswith("; …")
+    assert "tools[19]" in response
+    assert "tools[20]" not in response
 
 
 def test_losses_over_the_list_limit_are_counted_and_refused() -> None:
@@ -77,8 +77,8 @@ def test_losses_header_of_a_websocket_applies_to_all_its_turns() -> None:
     with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses", ("antiphon-losses", "strict")) as socket:
             socket.send({"type": "response.create", **LOSSY})
-            told = socket.receive_json()
-        assert (told["type"], told["error"]["code"]) == ("error", "lossy_translation")
+            answer = socket.receive_json()
+        assert (answer["type"], answer["error"]["code"]) == ("error", "lossy_translation")
         assert upstream.received == []
 
 

@@ -22,8 +22,8 @@ class Hers(dict[str, str]):
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
 def here(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
+    with lab_on(request.param) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +59,11 @@ def deleted(here: Lab, id: str) -> Any:
     return plain(here.delete(id, key=BOB))
 
 
-def asked(of: Callable[[str], dict[str, Any]], **settings: Any) -> Ask:
+def over_http(of: Callable[[str], dict[str, Any]], **settings: Any) -> Ask:
     return lambda here, id: plain(here.ask(key=BOB, **{"input": "Go on.", "tools": TOOLS, **of(id), **settings}))
 
 
-def spoken(of: Callable[[str], dict[str, Any]], **settings: Any) -> Ask:
+def over_websocket(of: Callable[[str], dict[str, Any]], **settings: Any) -> Ask:
     def ask(here: Lab, id: str) -> Any:
         with here.socket(key=BOB) as talk:
             [event] = talk.ask(**{"input": "Go on.", "tools": TOOLS, **of(id), **settings})
@@ -103,34 +103,34 @@ OF_RESPONSES: dict[str, Ask] = {
     "input items": fetched("/input_items"),
     "input items after hers": fetched("/input_items?after=msg_of_alice&order=asc"),
     "delete": deleted,
-    "continue": asked(previous),
-    "continue, streamed": asked(previous, stream=True),
-    "continue, unstored": asked(previous, store=False),
-    "continue with her output": asked(previous, input=[output("call_of_alice")]),
-    "continue with her item": asked(previous, input=[{"type": "item_reference", "id": "msg_of_alice"}]),
-    "continue, WebSocket": spoken(previous),
-    "continue, WebSocket, unstored": spoken(previous, store=False),
-    "warm up, WebSocket": spoken(previous, generate=False),
-    "continue with her output, WebSocket": spoken(previous, input=[output("call_of_alice")]),
+    "continue": over_http(previous),
+    "continue, streamed": over_http(previous, stream=True),
+    "continue, unstored": over_http(previous, store=False),
+    "continue with her output": over_http(previous, input=[output("call_of_alice")]),
+    "continue with her item": over_http(previous, input=[{"type": "item_reference", "id": "msg_of_alice"}]),
+    "continue, WebSocket": over_websocket(previous),
+    "continue, WebSocket, unstored": over_websocket(previous, store=False),
+    "warm up, WebSocket": over_websocket(previous, generate=False),
+    "continue with her output, WebSocket": over_websocket(previous, input=[output("call_of_alice")]),
 }
 OF_ITEMS: dict[str, Ask] = {
     "get": fetched(),
     "delete": deleted,
-    "refer": asked(reference),
-    "refer, streamed": asked(reference, stream=True),
-    "refer, unstored": asked(reference, store=False),
-    "refer, WebSocket": spoken(reference),
-    "refer, WebSocket, unstored": spoken(reference, store=False),
-    "warm up, WebSocket": spoken(reference, generate=False),
+    "refer": over_http(reference),
+    "refer, streamed": over_http(reference, stream=True),
+    "refer, unstored": over_http(reference, store=False),
+    "refer, WebSocket": over_websocket(reference),
+    "refer, WebSocket, unstored": over_websocket(reference, store=False),
+    "warm up, WebSocket": over_websocket(reference, generate=False),
 }
 OF_CALLS: dict[str, Ask] = {
-    "answer": asked(lone),
-    "answer, streamed": asked(lone, stream=True),
-    "answer, unstored": asked(lone, store=False),
-    "answer, as if of a custom tool": asked(lone_custom),
-    "refer": asked(reference),
-    "answer, WebSocket": spoken(lone),
-    "answer, WebSocket, unstored": spoken(lone, store=False),
+    "answer": over_http(lone),
+    "answer, streamed": over_http(lone, stream=True),
+    "answer, unstored": over_http(lone, store=False),
+    "answer, as if of a custom tool": over_http(lone_custom),
+    "refer": over_http(reference),
+    "answer, WebSocket": over_websocket(lone),
+    "answer, WebSocket, unstored": over_websocket(lone, store=False),
 }
 MATRIX = [
     *((name, of, ask) for of in ("response", "latest") for name, ask in OF_RESPONSES.items()),
@@ -151,9 +151,9 @@ def test_resources_of_another_owner_are_answered_as_unknown(
     assert len(unknown) == len(id)
     before = alices(here, hers)
     here.chat.received.clear()
-    told, as_if = ask(here, id), ask(here, unknown)
-    assert str(told).replace(id, "ID") == str(as_if).replace(unknown, "ID")
-    assert "ecret" not in str(told)
+    response, as_if = ask(here, id), ask(here, unknown)
+    assert str(response).replace(id, "ID") == str(as_if).replace(unknown, "ID")
+    assert "ecret" not in str(response)
     assert not [received for received in here.chat.received if b"Still there?" not in received.body]
     assert alices(here, hers) == before
 

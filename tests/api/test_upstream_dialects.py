@@ -51,8 +51,8 @@ def test_upstream_of_any_dialect_answers_clients_of_any_dialect(dialect: str, as
 @each
 def test_upstream_answer_becomes_a_response_with_usage(dialect: str) -> None:
     with meeting(dialect) as (gateway, _):
-        told = gateway.post({"model": "mock-1", "input": "Say hello."}).json()
-        assert (told["output"][0]["content"][0]["text"], told["usage"]["input_tokens"]) == ("Hello.", 5)
+        response = gateway.post({"model": "mock-1", "input": "Say hello."}).json()
+        assert (response["output"][0]["content"][0]["text"], response["usage"]["input_tokens"]) == ("Hello.", 5)
 
 
 @each

@@ -19,15 +19,15 @@ pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def here(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
+    with lab_on(request.param) as running:
+        yield running
 
 
 def used(here: Lab, query: str = "", key: str = ALICE) -> dict[str, Any]:
     answer = here.call("GET", f"/v1/usage{query}", key=key)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    response: dict[str, Any] = answer.json()
+    return response
 
 
 def test_usage_lists_only_the_requests_of_the_owner(here: Lab) -> None:
@@ -39,10 +39,10 @@ def test_usage_lists_only_the_requests_of_the_owner(here: Lab) -> None:
     here.told("Hi", model="other-1")
     here.told("Hi", key=BOB)
     here.refused("Hi", model="nobody's")
-    told = used(here)
-    assert (told["object"], told["by"]) == ("list", "model")
-    assert day <= told["until"] <= datetime.now(UTC).date().isoformat()  # it may be midnight
-    by_model = {entry["model"]: entry for entry in told["data"]}
+    response = used(here)
+    assert (response["object"], response["by"]) == ("list", "model")
+    assert day <= response["until"] <= datetime.now(UTC).date().isoformat()  # it may be midnight
+    by_model = {entry["model"]: entry for entry in response["data"]}
     assert (
         by_model["mock-1"]["requests"],
         by_model["mock-1"]["input_tokens"],
@@ -52,7 +52,7 @@ def test_usage_lists_only_the_requests_of_the_owner(here: Lab) -> None:
     assert [entry["requests"] for entry in used(here, key=BOB)["data"]] == [1]
     assert [entry["requests"] for entry in used(here, "?by=upstream")["data"]] == [2, 1, 1]
     assert sum(entry["errors"] for entry in used(here, "?by=day")["data"]) == 1
-    assert [entry["key"] for entry in used(here, f"?by=key&since={day}&until={told['until']}")["data"]] == ["alice"]
+    assert [entry["key"] for entry in used(here, f"?by=key&since={day}&until={response['until']}")["data"]] == ["alice"]
     assert used(here, "?until=2020-01-01")["data"] == []
 
 

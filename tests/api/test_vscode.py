@@ -65,7 +65,7 @@ def test_conversation_with_system_prompt_tools_and_results_reaches_a_strict_serv
         answer = gateway.post(asked, CHAT)
         assert upstream.refusals == []
         sent = upstream.received[0].json
-    assert [said["role"] for said in sent["messages"]] == ["system", "user", "assistant", "tool"]
+    assert [entry["role"] for entry in sent["messages"]] == ["system", "user", "assistant", "tool"]
     assert sent["messages"][0]["content"] == "You are an expert."
     assert sent["messages"][2]["tool_calls"][0]["function"] == {"name": "look", "arguments": '{"path":"a.py"}'}
     assert (sent["tool_choice"], sent["temperature"]) == ("required", 0)
@@ -109,13 +109,13 @@ def test_keepalive_is_a_blank_line() -> None:
             head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\n"
             with gateway.connect() as connection:
                 connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
-                told = connection.recv(65536)
-                while b"\r\n\n\r\n" not in told:
-                    told += connection.recv(65536)
+                written = connection.recv(65536)
+                while b"\r\n\n\r\n" not in written:
+                    written += connection.recv(65536)
                 gate.open()
-                told += read_all(connection)
-    assert b"Hello." in told
-    assert b": waiting" not in told
+                written += read_all(connection)
+    assert b"Hello." in written
+    assert b": waiting" not in written
 
 
 def test_failure_during_the_stream_is_the_last_line() -> None:
@@ -261,6 +261,6 @@ def test_documented_example_is_answered_with_the_documented_lines() -> None:
     with ChatServer([HELLO]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         lines = lines_in(gateway.post(asked.encode(), CHAT).content)
         assert upstream.received[0].json["messages"][0] == {"role": "system", "content": "You are terse."}
-    told = {found[0]: re.findall(r'"(\w+)"', found[1]) for found in re.findall(r'`{"type": "(\w+)"(.*?)}`', page)}
+    documented = {match[0]: re.findall(r'"(\w+)"', match[1]) for match in re.findall(r'`{"type": "(\w+)"(.*?)}`', page)}
     for line in lines:
-        assert line.keys() - {"type"} <= set(told[line["type"]])
+        assert line.keys() - {"type"} <= set(documented[line["type"]])

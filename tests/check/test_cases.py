@@ -21,9 +21,9 @@ pytestmark = pytest.mark.io
 NOT_TO_BE_SEEN = {"stream.errors", "stream.annotations", "previous.chain"}
 
 
-def _told(outcomes: dict[str, CaseOutcome], verdict: str) -> dict[str, list[str]]:
-    found = [outcome for outcome in outcomes.values() if outcome.verdict == verdict]
-    return {outcome.case.id: [f"{each.row}: {each.message}" for each in outcome.findings] for outcome in found}
+def _messages_by_case(outcomes: dict[str, CaseOutcome], verdict: str) -> dict[str, list[str]]:
+    matches = [outcome for outcome in outcomes.values() if outcome.verdict == verdict]
+    return {outcome.case.id: [f"{each.row}: {each.message}" for each in outcome.findings] for outcome in matches}
 
 
 def test_cases_have_unique_ids_titles_and_rows() -> None:
@@ -35,8 +35,8 @@ def test_cases_have_unique_ids_titles_and_rows() -> None:
 def test_good_server_passes_every_applicable_case() -> None:
     with JudgedServer(key=KEY) as server:
         outcomes = check(server.base_url, key=KEY)
-    assert _told(outcomes, "fail") | _told(outcomes, "warn") == {}
-    assert set(_told(outcomes, "skip")) == NOT_TO_BE_SEEN
+    assert _messages_by_case(outcomes, "fail") | _messages_by_case(outcomes, "warn") == {}
+    assert set(_messages_by_case(outcomes, "skip")) == NOT_TO_BE_SEEN
     assert is_conformant(list(outcomes.values()))
 
 
@@ -48,17 +48,17 @@ def test_gateway_over_a_chat_server_passes_every_applicable_case() -> None:
         with running(config, environ={"ALICE": KEY}) as gateway:
             outcomes = check(f"{gateway.url}/v1", key=KEY)
         assert not upstream.refusals
-    assert _told(outcomes, "fail") | _told(outcomes, "warn") == {}
-    assert set(_told(outcomes, "skip")) == NOT_TO_BE_SEEN
+    assert _messages_by_case(outcomes, "fail") | _messages_by_case(outcomes, "warn") == {}
+    assert set(_messages_by_case(outcomes, "skip")) == NOT_TO_BE_SEEN
 
 
 def test_server_with_older_error_names_fails_only_those_rows() -> None:
     """ERR-2; and HTTP-8, which is a warning."""
     with ResponsesServer(models=["mock-1"]) as server:
         outcomes = check(server.base_url)
-    assert set(_told(outcomes, "fail")) == {"error.type", "error.unknown-model"}
-    assert set(_told(outcomes, "warn")) == {"http.request-id", "stream.obfuscation"}
-    assert {"http.wrong-key", "http.no-key"} <= set(_told(outcomes, "skip"))
+    assert set(_messages_by_case(outcomes, "fail")) == {"error.type", "error.unknown-model"}
+    assert set(_messages_by_case(outcomes, "warn")) == {"http.request-id", "stream.obfuscation"}
+    assert {"http.wrong-key", "http.no-key"} <= set(_messages_by_case(outcomes, "skip"))
 
 
 def _renames_reasoning(name: str, text: str | None = None) -> Break:
@@ -111,42 +111,48 @@ def test_case_checks_every_aspect_of_its_row(id: str, breaks: Break, row: str, w
     assert [finding for finding in outcome.findings if finding.row == row and words in finding.message], outcome
 
 
-def _turns_without_calls(told: Told) -> None:
-    if told.is_turn and not told.is_stream:
+def _turns_without_calls(exchange: Told) -> None:
+    if exchange.is_turn and not exchange.is_stream:
         message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
-        told.json = {**told.json, "output": [message]}
-    elif told.is_turn:
+        exchange.json = {**exchange.json, "output": [message]}
+    elif exchange.is_turn:
         empty = [
             frame
-            for frame in told.frames
+            for frame in exchange.frames
             if frame["type"] in ("response.created", "response.in_progress", "response.completed")
         ]
         for frame in empty:
             frame["response"]["output"] = []
-        told.frames = empty
+        exchange.frames = empty
 
 
-def _ends_in_time(told: Told) -> None:
+def _ends_in_time(exchange: Told) -> None:
     """A model that accepts everything."""
-    if told.is_turn and not told.is_stream:
-        told.json = {**told.json, "status": "completed", "usage": {**told.json["usage"], "output_tokens": 3}}
-    elif told.is_turn:
-        frames = told.frames
+    if exchange.is_turn and not exchange.is_stream:
+        exchange.json = {
+            **exchange.json,
+            "status": "completed",
+            "usage": {**exchange.json["usage"], "output_tokens": 3},
+        }
+    elif exchange.is_turn:
+        frames = exchange.frames
         frames[-1]["type"] = "response.completed"
         frames[-1]["response"]["usage"]["output_tokens"] = 3
-        told.frames = frames
+        exchange.frames = frames
 
 
-def _honest_refusal(told: Told) -> None:
-    if told.is_turn:
-        told.status, told.headers["content-type"] = 400, "application/json"
-        told.json = {"error": {"type": "invalid_request", "code": "unsupported", "message": "not here", "param": None}}
+def _honest_refusal(exchange: Told) -> None:
+    if exchange.is_turn:
+        exchange.status, exchange.headers["content-type"] = 400, "application/json"
+        exchange.json = {
+            "error": {"type": "invalid_request", "code": "unsupported", "message": "not here", "param": None}
+        }
 
 
-def _fails_forbidden_calls(told: Told) -> None:
-    if told.is_turn:
-        told.status = 500
-        told.json = {"error": {"type": "model_error", "code": "tool_not_allowed", "message": "no", "param": None}}
+def _fails_forbidden_calls(exchange: Told) -> None:
+    if exchange.is_turn:
+        exchange.status = 500
+        exchange.json = {"error": {"type": "model_error", "code": "tool_not_allowed", "message": "no", "param": None}}
 
 
 @pytest.mark.parametrize(
@@ -188,10 +194,10 @@ def test_allowed_tools_case_accepts_a_failed_turn() -> None:
 
 
 def test_unknown_model_case_accepts_status_400() -> None:
-    def breaks(told: Told) -> None:
-        if told.status == 404:
-            told.status = 400
-            told.json = {"error": {**told.json["error"], "type": "invalid_request"}}
+    def breaks(exchange: Told) -> None:
+        if exchange.status == 404:
+            exchange.status = 400
+            exchange.json = {"error": {**exchange.json["error"], "type": "invalid_request"}}
 
     with JudgedServer(breaks) as server:
         assert check(server.base_url, ["error.unknown-model"])["error.unknown-model"].verdict == "pass"
@@ -200,10 +206,10 @@ def test_unknown_model_case_accepts_status_400() -> None:
 def test_chain_case_passes_for_a_server_that_continues_chains() -> None:
     """PREV-1"""
 
-    def keeps(told: Told) -> None:
-        serves(told)
-        if told.is_turn and not told.is_stream:
-            told.json = {**told.json, "previous_response_id": told.asked.json.get("previous_response_id")}
+    def keeps(exchange: Told) -> None:
+        serves(exchange)
+        if exchange.is_turn and not exchange.is_stream:
+            exchange.json = {**exchange.json, "previous_response_id": exchange.asked.json.get("previous_response_id")}
 
     with JudgedServer(keeps) as server:
         assert check(server.base_url, ["previous.chain"], model="mock-1")["previous.chain"].verdict == "pass"
@@ -222,14 +228,14 @@ def test_incomplete_case_accepts_items_that_ended_before_the_cut() -> None:
 def test_reasoning_cases_accept_reasoning_in_sealed_form_only() -> None:
     """RSN-1, RSN-2: a client that does not request it gets an empty item, by whose id the server finds it again."""
 
-    def seals(told: Told) -> None:
-        if told.is_turn and not told.is_stream:
-            body = told.json
-            is_asked_for = "reasoning.encrypted_content" in (told.asked.json.get("include") or [])
+    def seals(exchange: Told) -> None:
+        if exchange.is_turn and not exchange.is_stream:
+            body = exchange.json
+            is_asked_for = "reasoning.encrypted_content" in (exchange.asked.json.get("include") or [])
             for item in body["output"]:
                 if item["type"] == "reasoning":
                     item.update(content=[], summary=[], **({"encrypted_content": "c2VhbGVk"} if is_asked_for else {}))
-            told.json = body
+            exchange.json = body
 
     with JudgedServer(seals) as server:
         outcomes = check(server.base_url, ["reasoning.kept", "reasoning.encrypted"], model="mock-1")

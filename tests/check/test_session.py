@@ -61,10 +61,12 @@ def test_equal_requests_are_sent_once() -> None:
 
 @pytest.mark.io
 def test_requests_carry_the_key_and_findings_do_not() -> None:
-    def echoes_the_key(told: Told) -> None:
-        if told.status == 415:
-            told.status = 400
-            told.json = {"error": {**told.json["error"], "message": f"bad {told.asked.headers['authorization']}"}}
+    def echoes_the_key(exchange: Told) -> None:
+        if exchange.status == 415:
+            exchange.status = 400
+            exchange.json = {
+                "error": {**exchange.json["error"], "message": f"bad {exchange.asked.headers['authorization']}"}
+            }
 
     with JudgedServer(echoes_the_key, key=KEY) as server:
         outcome = check(server.base_url, ["http.content-type"], key=KEY)["http.content-type"]
@@ -133,10 +135,10 @@ def test_session_reports_equal_findings_once() -> None:
 
 
 def test_verdict_follows_from_the_level_of_the_rows() -> None:
-    async def nothing(session: CaseSession) -> None:
+    async def skip(session: CaseSession) -> None:
         raise SkipCase(session.row)
 
-    case = CheckCase(id="x", rows=("HTTP-5", "HTTP-8"), title="x", run=nothing)
+    case = CheckCase(id="x", rows=("HTTP-5", "HTTP-8"), title="x", run=skip)
     must, should = CheckFinding(row="HTTP-1", message=""), CheckFinding(row="HTTP-5", message="")
     outcomes = [
         CaseOutcome(case=case, findings=[should, must], skipped="x"),

@@ -86,8 +86,8 @@ def test_undecodable_event_ends_the_grammar_but_not_the_report() -> None:
 def test_older_error_style_is_reported() -> None:
     """HTTP-4, STR-7, STR-8: a flat error, no response.failed after it, and no [DONE]."""
     flat = {"type": "error", "code": "server_error", "message": "no", "param": None, "sequence_number": 2}
-    begun = recorded("Hel").split(b"event: response.output_item.added")[0]
-    flaws = judge_stream(begun + sse.encode_frame("error", msgspec.json.encode(flat))).flaws
+    start = recorded("Hel").split(b"event: response.output_item.added")[0]
+    flaws = judge_stream(start + sse.encode_frame("error", msgspec.json.encode(flat))).flaws
     assert _rows(flaws) == {"HTTP-4", "STR-7", "STR-8"}
     assert any("error is missing" in flaw.message for flaw in flaws)
 

@@ -139,10 +139,10 @@ def test_ask_reports_a_stream_failure_with_the_request_id() -> None:
 
 
 def test_ask_reports_a_broken_connection_with_the_request_id() -> None:
-    begun = stream(says("Hello"))
-    pieces = [*begun._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
+    answer = stream(says("Hello"))
+    pieces = [*answer._pieces[:4], UpstreamFault("x", code="upstream_disconnected")]
     with pytest.raises(CommandFailed, match="closed the connection before the end of its answer\nrequest id req_7"):
-        _ask("hi", answer=FakeAnswer(*pieces, headers=begun.headers))
+        _ask("hi", answer=FakeAnswer(*pieces, headers=answer.headers))
 
 
 def test_ask_reports_a_truncated_stream_without_request_id() -> None:

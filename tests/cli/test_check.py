@@ -85,15 +85,15 @@ def test_check_uses_colours_only_on_terminals() -> None:
 def test_check_json_prints_one_object() -> None:
     with JudgedServer(BROKEN["http.done"][0]) as server:
         code, out, _ = _run(server.base_url, "--case", "http.done", "--case", "http.stream", "--json")
-    told = _json(out)
-    assert (code, told["conformant"], told["url"], told["model"]) == (1, False, server.base_url, "mock-1")
-    assert told["summary"] == {"pass": 1, "fail": 1, "warn": 0, "skip": 0}
-    assert told["broken"] == ["HTTP-4"]
-    assert [(case["id"], case["verdict"], case["rows"], case["level"]) for case in told["cases"]] == [
+    decoded = _json(out)
+    assert (code, decoded["conformant"], decoded["url"], decoded["model"]) == (1, False, server.base_url, "mock-1")
+    assert decoded["summary"] == {"pass": 1, "fail": 1, "warn": 0, "skip": 0}
+    assert decoded["broken"] == ["HTTP-4"]
+    assert [(case["id"], case["verdict"], case["rows"], case["level"]) for case in decoded["cases"]] == [
         ("http.done", "fail", ["HTTP-4"], "must"),
         ("http.stream", "pass", ["HTTP-3"], "must"),
     ]
-    assert set(told["cases"][0]["findings"][0]) == {"level", "row", "message", "sent", "came"}
+    assert set(decoded["cases"][0]["findings"][0]) == {"level", "row", "message", "sent", "came"}
 
 
 def test_check_list_prints_every_case_with_its_rows() -> None:
@@ -124,7 +124,7 @@ def test_check_reads_a_recorded_stream_from_a_file(tmp_path: Path) -> None:
 
 
 def test_check_rejects_invalid_usage_before_any_request(tmp_path: Path) -> None:
-    for words, told in [
+    for words, expected in [
         ([], "give the URL"),
         (["http://x", "--file", "y"], "either URL or --file"),
         (["--file", str(tmp_path / "none")], "cannot read"),
@@ -141,7 +141,7 @@ def test_check_rejects_invalid_usage_before_any_request(tmp_path: Path) -> None:
     ]:
         with pytest.raises(InvalidUsage) as refused:
             _run(*words, ODD="käse")
-        assert told in str(refused.value)
+        assert expected in str(refused.value)
 
 
 def test_check_does_not_print_a_password_of_the_url() -> None:
@@ -157,10 +157,10 @@ def test_check_rejects_invalid_timeouts(seconds: str, capsys: pytest.CaptureFixt
 
 
 def test_check_of_an_unreachable_server_fails() -> None:
-    nobody = FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable"))
+    unreachable = FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable"))
     with pytest.raises(CommandFailed, match="http://x/v1: the server cannot be reached"):
-        _run("x", transport=nobody)
-    assert nobody.closed
+        _run("x", transport=unreachable)
+    assert unreachable.closed
 
 
 def test_check_requires_model_if_none_are_listed() -> None:

@@ -31,10 +31,10 @@ def _check(*words: str, cwd: Path) -> str:
 
 def test_config_check_summarises_a_valid_configuration(tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text(LAB)
-    told = _check("lab.toml", cwd=tmp_path).splitlines()
-    assert told[0] == f"{tmp_path / 'lab.toml'}: valid"
-    assert told[1] == "  listens on 127.0.0.1, port 9000"
-    assert any("lab" in line and "http://127.0.0.1:9001/v1" in line and "mock-*" in line for line in told)
+    output = _check("lab.toml", cwd=tmp_path).splitlines()
+    assert output[0] == f"{tmp_path / 'lab.toml'}: valid"
+    assert output[1] == "  listens on 127.0.0.1, port 9000"
+    assert any("lab" in line and "http://127.0.0.1:9001/v1" in line and "mock-*" in line for line in output)
 
 
 def test_config_check_names_the_store(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_config_check_reads_the_default_file(tmp_path: Path) -> None:
 
 
 def test_config_check_without_a_file_prints_the_defaults(tmp_path: Path) -> None:
-    told = _check(cwd=tmp_path)
-    assert told.startswith("default configuration (no file): valid\n  listens on 127.0.0.1, port 8080\n")
-    assert "local" in told
+    output = _check(cwd=tmp_path)
+    assert output.startswith("default configuration (no file): valid\n  listens on 127.0.0.1, port 8080\n")
+    assert "local" in output
 
 
 def test_config_check_raises_errors(tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0
 
 def _environ(more: dict[str, str] | None = None) -> dict[str, str]:
     """The environment of a process, without the owner's settings for this command."""
-    kept = {
+    others = {
         name: value for name, value in os.environ.items() if not name.startswith("ANTIPHON_") and name != "NO_COLOR"
     }
-    return {**kept, "TERM": "xterm", **(more or {})}
+    return {**others, "TERM": "xterm", **(more or {})}
 
 
 @contextmanager
@@ -100,16 +100,16 @@ def test_help_names_every_command_and_every_exit_code() -> None:
 @pytest.mark.parametrize("command", ["serve", "ask", "models", "config check"])
 def test_help_of_a_command_has_examples_and_exit_codes(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
-    told = capsys.readouterr().out
-    assert f"examples:\n  antiphon {command}" in told
-    assert EXIT_CODES in told
+    output = capsys.readouterr().out
+    assert f"examples:\n  antiphon {command}" in output
+    assert EXIT_CODES in output
 
 
 def test_missing_command_prints_help_and_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert "commands:" in told.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "commands:" in captured.err
 
 
 @pytest.mark.parametrize("words", [["sreve"], ["serve", "--prot", "1"], ["config"], ["ask", "hi", "--mod", "x"]])
@@ -135,8 +135,11 @@ def test_unreachable_gateway_exits_with_1(capsys: pytest.CaptureFixture[str]) ->
     with _listening() as (_, url):
         pass  # then it is closed
     assert main(["ask", "hi", "--url", url]) == 1
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", f"antiphon: no gateway answers at {url}; start one with `antiphon serve`\n")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        "",
+        f"antiphon: no gateway answers at {url}; start one with `antiphon serve`\n",
+    )
     assert main(["models", "--url", url]) == 1
 
 

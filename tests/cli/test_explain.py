@@ -34,10 +34,10 @@ def run(data: Any, *argv: str, cwd: Path | None = None) -> tuple[int, str]:
 
 def test_explain_reports_a_nested_tool() -> None:
     """C-3, C-6."""
-    code, told = run(NESTED)
+    code, output = run(NESTED)
     assert code == FAILED
-    assert "read as a responses request\n" in told
-    assert "wrong  tools[0]: this tool is nested, with its name and its schema under `function`" in told
+    assert "read as a responses request\n" in output
+    assert "wrong  tools[0]: this tool is nested, with its name and its schema under `function`" in output
 
 
 def test_explain_reports_that_a_valid_body_has_no_findings() -> None:
@@ -45,10 +45,10 @@ def test_explain_reports_that_a_valid_body_has_no_findings() -> None:
 
 
 def test_explain_succeeds_for_uncertain_findings() -> None:
-    code, told = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
+    code, output = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
     assert code == OK
-    assert "perhaps  messages[0].role" in told
-    assert "    profile setting: quirks: developer_as_system" in told
+    assert "perhaps  messages[0].role" in output
+    assert "    profile setting: quirks: developer_as_system" in output
 
 
 def test_explain_checks_a_body_against_a_profile(tmp_path: Path) -> None:
@@ -57,25 +57,25 @@ def test_explain_checks_a_body_against_a_profile(tmp_path: Path) -> None:
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     file = tmp_path / "body.json"
     file.write_text(json.dumps({"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}))
-    code, told = run(b"", str(file), "--against", "vercel-ai-gateway-2026-01")
+    code, printed = run(b"", str(file), "--against", "vercel-ai-gateway-2026-01")
     assert code == FAILED
-    assert "quirk tool_history_as_text changes it" in told
+    assert "quirk tool_history_as_text changes it" in printed
     with pytest.raises(ProfileError):
         run(GOOD, "--against", "nobody")
 
 
 def test_explain_json_prints_one_object() -> None:
-    code, told = run(NESTED, "--json", "--against", "chat")
-    found = json.loads(told)
+    code, output = run(NESTED, "--json", "--against", "chat")
+    document = json.loads(output)
     assert code == FAILED
-    assert (found["dialect"], found["profile"]) == ("responses", "chat")
-    assert (found["findings"][0]["rule"], found["findings"][0]["path"]) == ("tool_form", "tools[0]")
+    assert (document["dialect"], document["profile"]) == ("responses", "chat")
+    assert (document["findings"][0]["rule"], document["findings"][0]["path"]) == ("tool_form", "tools[0]")
 
 
 def test_explain_uses_the_text_of_the_refusal_first() -> None:
     """C-6: findings at the path that it names come first."""
-    _, told = run(GOOD, "--said", '{"error":{"message":"no","param":"model"}}', "--json")
-    assert json.loads(told)["findings"][0]["path"] == "model"
+    _, output = run(GOOD, "--said", '{"error":{"message":"no","param":"model"}}', "--json")
+    assert json.loads(output)["findings"][0]["path"] == "model"
 
 
 def test_explain_reads_body_and_refusal_from_a_trace(tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_explain_reads_body_and_refusal_from_a_trace(tmp_path: Path) -> None:
         if isinstance(each, TraceNote) and each.name == "diagnosis"
     ]
     assert any("developer" in str(note.value) for note in notes)
-    code, told = run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")
-    first = json.loads(told)["findings"][0]
+    code, output = run(b"", "--trace", "last", "--dir", str(tmp_path), "--json")
+    first = json.loads(output)["findings"][0]
     assert (code, first["path"]) == (OK, "input[0].role")
     assert "quirks: developer_as_system" in first["settings"]
 

@@ -39,9 +39,9 @@ def _call(
     return got[0]
 
 
-async def _told(gateway: GatewayClient) -> list[ReceivedEvent]:
+async def _read_events(gateway: GatewayClient) -> list[ReceivedEvent]:
     answer = await gateway.start_response(QUESTION)
-    return [told async for told in gateway.events(answer)]
+    return [event async for event in gateway.events(answer)]
 
 
 @pytest.mark.parametrize(
@@ -137,10 +137,10 @@ def test_gateway_client_aborts_an_oversized_model_list() -> None:
 
 def test_gateway_client_yields_events_with_their_bytes_until_done() -> None:
     network = FakeNetwork(responses=stream(says("Hel", "lo")))
-    told = _call(network, _told)
-    assert [event.delta for _, event in told if isinstance(event, OutputTextDelta)] == ["Hel", "lo"]
-    assert isinstance(told[-1].event, ResponseCompleted)
-    assert all(raw.startswith(b'{"type":') for raw, _ in told)
+    events = _call(network, _read_events)
+    assert [event.delta for _, event in events if isinstance(event, OutputTextDelta)] == ["Hel", "lo"]
+    assert isinstance(events[-1].event, ResponseCompleted)
+    assert all(raw.startswith(b'{"type":') for raw, _ in events)
     sent = network.sent[0]
     assert (sent.method, sent.url) == ("POST", "http://gateway:8080/v1/responses")
     assert sent.headers["content-type"] == "application/json"
@@ -153,19 +153,19 @@ def test_gateway_client_reads_a_last_event_without_blank_line(end: bytes) -> Non
         b"data: [DONE]\n\n"
     )
     cut = body.removesuffix(b"\n") if not end else body + end
-    told = _call(FakeNetwork(responses=FakeAnswer(cut, headers={"content-type": "text/event-stream"})), _told)
-    assert isinstance(told[-1].event, ResponseCompleted)
+    events = _call(FakeNetwork(responses=FakeAnswer(cut, headers={"content-type": "text/event-stream"})), _read_events)
+    assert isinstance(events[-1].event, ResponseCompleted)
 
 
 def test_gateway_client_accepts_a_stream_without_done() -> None:
     empty = FakeAnswer(b": hello\n\n", headers={"content-type": "text/event-stream; charset=utf-8"})
-    assert _call(FakeNetwork(responses=empty), _told) == []
+    assert _call(FakeNetwork(responses=empty), _read_events) == []
 
 
 def test_gateway_client_rejects_an_answer_that_is_no_stream() -> None:
     answer = FakeAnswer(b"{}", headers={"content-type": "application/json"})
     with pytest.raises(CommandFailed, match="expected a stream of events, got something else"):
-        _call(FakeNetwork(responses=answer), _told)
+        _call(FakeNetwork(responses=answer), _read_events)
     assert answer.aborted
 
 
@@ -174,11 +174,11 @@ def test_gateway_client_reports_an_undecodable_event() -> None:
         b'data: {"type":"response.output_text.delta"}\n\n', headers={"content-type": "text/event-stream"}
     )
     with pytest.raises(CommandFailed, match="cannot decode the answer of http://gateway:8080: "):
-        _call(FakeNetwork(responses=answer), _told)
+        _call(FakeNetwork(responses=answer), _read_events)
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "expected"),
     [
         (nobody(), "no gateway answers at http://gateway:8080; start one with `antiphon serve`"),
         (
@@ -195,36 +195,36 @@ def test_gateway_client_reports_an_undecodable_event() -> None:
         ),
     ],
 )
-def test_gateway_client_reports_network_faults_of_head_and_body(fault: UpstreamFault, told: str) -> None:
+def test_gateway_client_reports_network_faults_of_head_and_body(fault: UpstreamFault, expected: str) -> None:
     in_the_head = FakeNetwork(models=fault)
     with pytest.raises(CommandFailed) as raised:
         _call(in_the_head, GatewayClient.models)
-    assert str(raised.value) == told
+    assert str(raised.value) == expected
     assert in_the_head.closed
     in_the_body = FakeNetwork(models=FakeAnswer(MODELS[:20], fault))
     with pytest.raises(CommandFailed) as raised:
         _call(in_the_body, GatewayClient.models)
-    assert str(raised.value) == told
+    assert str(raised.value) == expected
 
 
 def test_gateway_client_reports_type_code_field_and_request_of_an_error() -> None:
     """HTTP-8, ERR-1: with the id, the request can be found in the gateway's log."""
     answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
     with pytest.raises(CommandFailed) as raised:
-        _call(FakeNetwork(responses=answer), _told)
+        _call(FakeNetwork(responses=answer), _read_events)
     assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest id req_7"
 
 
 def test_gateway_client_reports_retry_after() -> None:
     answer = refusal(429, "too_many_requests", None, "slow down", retry_after="7")
     with pytest.raises(CommandFailed) as raised:
-        _call(FakeNetwork(responses=answer), _told)
+        _call(FakeNetwork(responses=answer), _read_events)
     assert str(raised.value) == "too_many_requests: slow down\nretry after 7 s"
 
 
 def test_gateway_client_reports_the_status_of_an_unreadable_error() -> None:
     with pytest.raises(CommandFailed, match="is not an Antiphon gateway: it sent status 502 without a valid error"):
-        _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _told)
+        _call(FakeNetwork(responses=FakeAnswer(b"Bad Gateway", status=502)), _read_events)
 
 
 def test_describe_error_removes_control_characters() -> None:

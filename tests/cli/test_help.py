@@ -15,9 +15,9 @@ def test_help_wraps_paragraphs_but_not_examples(monkeypatch: pytest.MonkeyPatch)
     parser = argparse.ArgumentParser(
         prog="x", description="one paragraph that is too long " * 3, epilog=example, **HELP_FORMAT
     )
-    told = parser.format_help()
-    assert example in told
-    assert all(len(line) < 40 for line in told.partition("examples:")[0].splitlines())
+    output = parser.format_help()
+    assert example in output
+    assert all(len(line) < 40 for line in output.partition("examples:")[0].splitlines())
 
 
 def test_options_are_not_abbreviated() -> None:

@@ -180,6 +180,6 @@ def test_printer_removes_escape_sequences(delta: str) -> None:
 def test_printer_writes_only_text_to_standard_output(events: list[StreamEvent]) -> None:
     out = io.StringIO()
     _print(TextPrinter(out, Terminal(), {}), events)
-    said = "".join(printable(event.delta) for event in events if isinstance(event, OutputTextDelta))
-    assert out.getvalue().replace("\n", "") == said.replace("\n", "")
+    text = "".join(printable(event.delta) for event in events if isinstance(event, OutputTextDelta))
+    assert out.getvalue().replace("\n", "") == text.replace("\n", "")
     assert out.getvalue()[-1:] in ("", "\n")

@@ -67,12 +67,12 @@ def test_probe_json_prints_one_object_with_evidence() -> None:
     """D-4."""
     with ResponsesServer(key="s3cret") as server:
         code, out, _ = _run(server.base_url, "--json", "--model", "m", "--key-env", "K", K="s3cret")
-    told = msgspec.json.decode(out)
-    assert (code, told["dialect"], told["model"], told["stopped"]) == (0, "responses", "m", "")
-    found = {finding["id"]: finding for finding in told["findings"]}
-    assert found["result.alone"]["evidence"]["status"] == 400
-    assert found["result.alone"]["evidence"]["body"]["input"][1]["type"] == "function_call_output"
-    assert told["profile"].startswith("about = ")
+    decoded = msgspec.json.decode(out)
+    assert (code, decoded["dialect"], decoded["model"], decoded["stopped"]) == (0, "responses", "m", "")
+    findings = {finding["id"]: finding for finding in decoded["findings"]}
+    assert findings["result.alone"]["evidence"]["status"] == 400
+    assert findings["result.alone"]["evidence"]["body"]["input"][1]["type"] == "function_call_output"
+    assert decoded["profile"].startswith("about = ")
     assert "s3cret" not in out
 
 

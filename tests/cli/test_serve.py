@@ -60,11 +60,11 @@ def _serve(
 
 def test_serve_without_a_configuration_serves_the_embedded_model(tmp_path: Path) -> None:
     server = FakeServer()
-    code, told = _serve(server, tmp_path)
+    code, output = _serve(server, tmp_path)
     assert code == 0
     assert [upstream.embedded for upstream in server.config.upstreams] == [True]
     assert (server.config.server.host, server.config.server.port, server.debug) == ("127.0.0.1", 8080, False)
-    assert '"model":"local"' in told
+    assert '"model":"local"' in output
 
 
 def test_serve_reads_config_from_option_then_environment_then_folder(tmp_path: Path) -> None:
@@ -108,19 +108,19 @@ def test_serve_accepts_a_public_host_with_keys(tmp_path: Path) -> None:
 def test_greeting_names_address_upstreams_and_commands_to_try(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB)
     (tmp_path / "antiphon").touch(mode=0o755)
-    _, told = _serve(FakeServer(), tmp_path, environ={"PATH": str(tmp_path)})
-    assert "listens on http://127.0.0.1:8080/v1\n" in told
-    assert "http://127.0.0.1:9001/v1" in told
-    curl = shlex.split(next(line for line in told.splitlines() if "curl" in line))
+    _, output = _serve(FakeServer(), tmp_path, environ={"PATH": str(tmp_path)})
+    assert "listens on http://127.0.0.1:8080/v1\n" in output
+    assert "http://127.0.0.1:9001/v1" in output
+    curl = shlex.split(next(line for line in output.splitlines() if "curl" in line))
     assert curl[:3] == ["curl", "-N", "http://127.0.0.1:8080/v1/responses"]
     assert msgspec.json.decode(curl[-1]) == {"model": "fast", "input": "Say hello.", "stream": True}
-    assert "Authorization" not in told
-    assert '  antiphon ask --model fast "Say hello."\n' in told
-    assert "\x1b" not in told
+    assert "Authorization" not in output
+    assert '  antiphon ask --model fast "Say hello."\n' in output
+    assert "\x1b" not in output
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "expected"),
     [
         ("", f"responses: stored for 30 days, in {default_path({'HOME': '/home/ada'})}"),
         ('url = "sqlite:////data/a.db"\nretention_days = 1\n', "responses: stored for 1 day, in /data/a.db"),
@@ -131,20 +131,20 @@ def test_greeting_names_address_upstreams_and_commands_to_try(tmp_path: Path) ->
         ('url = "off"\n', "responses: not stored, because [store] url is off"),
     ],
 )
-def test_greeting_names_the_store(tmp_path: Path, settings: str, said: str) -> None:
+def test_greeting_names_the_store(tmp_path: Path, settings: str, expected: str) -> None:
     (tmp_path / "antiphon.toml").write_text(f"{LAB}[store]\n{settings}")
-    _, told = _serve(FakeServer(), tmp_path)
-    assert f"  {said}\n" in told
-    assert "sesame" not in told
+    _, output = _serve(FakeServer(), tmp_path)
+    assert f"  {expected}\n" in output
+    assert "sesame" not in output
 
 
 def test_greeting_commands_contain_address_but_no_key(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
-    _, told = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
-    assert '-H "Authorization: Bearer $YOUR_KEY"' in told
+    _, output = _serve(FakeServer("http://127.0.0.1:9000"), tmp_path, environ={"ALICE_KEY": "sk-alice"})
+    assert '-H "Authorization: Bearer $YOUR_KEY"' in output
     command = f'ANTIPHON_API_KEY=$YOUR_KEY {shlex.quote(sys.argv[0])} ask --url http://127.0.0.1:9000 --model fast "Say hello."'
-    assert command in told
-    assert "sk-alice" not in told
+    assert command in output
+    assert "sk-alice" not in output
 
 
 def test_greeting_has_a_placeholder_if_no_model_is_named(tmp_path: Path) -> None:

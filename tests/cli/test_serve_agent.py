@@ -25,17 +25,17 @@ LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0
 
 
 def served(folder: Path, *words: str) -> tuple[Config, str]:
-    found: list[Config] = []
+    configs: list[Config] = []
 
     def server(config: Config, *, debug: bool, announce: Callable[[str], None]) -> None:
         del debug
-        found.append(config)
+        configs.append(config)
         announce("http://127.0.0.1:8080")
 
     out = io.StringIO()
     args = make_parser().parse_args(["serve", *words])
     serve.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}, cwd=folder, serve=server)
-    return found[0], out.getvalue()
+    return configs[0], out.getvalue()
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +47,10 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_agents_are_the_only_upstreams_without_a_configuration(tmp_path: Path) -> None:
     """F-5."""
-    config, said = served(tmp_path, "--agent", "cli_agents:hello")
+    config, greeting = served(tmp_path, "--agent", "cli_agents:hello")
     assert [upstream.name for upstream in config.upstreams] == ["hello"]
-    assert "hello  responses  cli_agents:hello  hello" in said
-    assert "ask --model hello" in said
+    assert "hello  responses  cli_agents:hello  hello" in greeting
+    assert "ask --model hello" in greeting
 
 
 def test_agents_precede_the_configured_upstreams(tmp_path: Path) -> None:

@@ -82,10 +82,10 @@ def test_store_stats_prints_figures(cwd: Path) -> None:
 def test_store_stats_json_prints_one_object(cwd: Path) -> None:
     fill(cwd, a_few_days)
     code, out = run(cwd, "stats", "--json")
-    found = msgspec.json.decode(out)
+    stats = msgspec.json.decode(out)
     assert (code, out.count("\n")) == (OK, 1)
-    assert found.pop("bytes") > 0
-    assert found == {
+    assert stats.pop("bytes") > 0
+    assert stats == {
         "responses": 6,
         "owners": 1,
         "items": 6,

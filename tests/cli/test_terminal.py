@@ -38,9 +38,9 @@ def test_styler_ignores_an_empty_no_color() -> None:
 @settings(max_examples=30)
 @given(st.text(st.characters(max_codepoint=0x2FF)))
 def test_printable_removes_control_characters(text: str) -> None:
-    kept = printable(text)
-    assert all(char in "\n\t" or not (ord(char) < 32 or 127 <= ord(char) < 160) for char in kept)
-    assert [char for char in text if char in kept] == list(kept)
+    cleaned = printable(text)
+    assert all(char in "\n\t" or not (ord(char) < 32 or 127 <= ord(char) < 160) for char in cleaned)
+    assert [char for char in text if char in cleaned] == list(cleaned)
 
 
 def test_printable_keeps_newlines_and_tabs() -> None:

@@ -84,7 +84,7 @@ def test_trace_show_prints_records_in_order(tmp_path: Path) -> None:
     record(tmp_path / "traces", {**ASKED, "store": True, "input": f"key {KEY}"}, ScriptedAnswer(STREAM, SSE))
     code, out, err = run(tmp_path, "show", "last")
     assert (code, err) == (OK, "")
-    found = [re.sub(r"\d+", "N", each) for each in headings(out)]
+    shown = [re.sub(r"\d+", "N", each) for each in headings(out)]
     expected = [
         "request of the client: POST /vN/responses",
         "route: upstream lab, model mock-N, dialect chat, profile chat, streamed",
@@ -95,7 +95,7 @@ def test_trace_show_prints_records_in_order(tmp_path: Path) -> None:
         "response to the client: N",
         "sent to the client: N bytes in N pieces, the last at N.N s",
     ]
-    assert [each for each in found if each in expected] == expected
+    assert [each for each in shown if each in expected] == expected
     assert '      "input": "key [removed]",\n' in out
     assert "    authorization: [removed]\n" in out
     assert out.endswith("\nlost\n    store: the response is not stored (this gateway stores no responses)\n")
@@ -165,8 +165,8 @@ def test_trace_replay_with_differences_prints_both_and_exits_with_1(tmp_path: Pa
     file.write_bytes(file.read_bytes().replace(b'\\"messages\\"', b'\\"texts\\"'))
     code, _, err = run(tmp_path, "replay", "last")
     assert code == FAILED
-    what, then, now = err.splitlines()
-    assert what == "the request to the upstream differs:"
+    title, then, now = err.splitlines()
+    assert title == "the request to the upstream differs:"
     assert then.startswith('  recorded: … {"model":"mock-1","texts"')
     assert now.startswith('  now:      … {"model":"mock-1","messages"')
 

@@ -254,12 +254,12 @@ def test_translate_takes_the_model_from_option_then_input() -> None:
     assert "model" not in msgspec.json.decode(run(body(REQUESTS["gemini"]), "gemini", "chat")[1])
     assert msgspec.json.decode(run(answer("gemini"), "gemini", "chat", "--model", "other")[1])["model"] == "other"
     for source in DIALECTS:
-        said = msgspec.json.decode(run(answer(source), source, "chat")[1])["model"]
-        told = {
+        model = msgspec.json.decode(run(answer(source), source, "chat")[1])["model"]
+        streamed_models = {
             msgspec.json.decode(frame.data)["model"]
             for frame in frames(run(answer(source, streams=True), source, "chat")[1])[:-1]
         }
-        assert (told, said != translate.NO_MODEL) == ({said}, True), source
+        assert (streamed_models, model != translate.NO_MODEL) == ({model}, True), source
 
 
 def test_translate_prints_no_path_for_a_gemini_request_without_model() -> None:

@@ -75,9 +75,9 @@ def test_usage_groups_by_day_key_and_upstream(cwd: Path) -> None:
         "2023-11-14",
     ]
     assert [line.split()[:2] for line in run(cwd, "--by", "key")[1].splitlines()[1:-1]] == [["anna", "3"], ["bob", "1"]]
-    told = json.loads(run(cwd, "--by", "upstream", "--since", "2023-11-14", "--json")[1])
-    assert (told["by"], told["since"], told["until"]) == ("upstream", "2023-11-14", "2023-11-14")
-    assert [(entry["upstream"], entry["requests"]) for entry in told["data"]] == [("lab", 2)]
+    decoded = json.loads(run(cwd, "--by", "upstream", "--since", "2023-11-14", "--json")[1])
+    assert (decoded["by"], decoded["since"], decoded["until"]) == ("upstream", "2023-11-14", "2023-11-14")
+    assert [(entry["upstream"], entry["requests"]) for entry in decoded["data"]] == [("lab", 2)]
 
 
 def test_usage_reports_an_empty_period(cwd: Path) -> None:

@@ -58,11 +58,11 @@ def test_create_accepts_request_fields_and_typed_or_untyped_items() -> None:
     """B-9."""
 
     async def work(client: AsyncClient) -> None:
-        said: list[Any] = [
+        items: list[Any] = [
             MessageParam(role="user", content="Hi."),
             {"type": "message", "role": "assistant", "content": "Yes?"},
         ]
-        await client.create([*said, {"role": "user", "content": "Go."}], instructions="Be brief.", temperature=0.5)
+        await client.create([*items, {"role": "user", "content": "Go."}], instructions="Be brief.", temperature=0.5)
 
     with ResponsesServer([HELLO]) as server:
         asked(server.base_url, work)
@@ -86,7 +86,7 @@ def test_create_refuses_an_invalid_setting_before_sending() -> None:
 
 def test_on_losses_reports_losses_of_create_and_stream() -> None:
     """F-4."""
-    told: list[Losses] = []
+    received: list[Losses] = []
 
     async def work(client: AsyncClient) -> None:
         await client.create("Hi.", tools=[{"type": "web_search"}])
@@ -95,19 +95,19 @@ def test_on_losses_reports_losses_of_create_and_stream() -> None:
             assert [loss.path for loss in stream.losses] == ["tools[0]"]
 
     with ChatServer([HELLO, HELLO]) as server:
-        asked(server.base_url, work, dialect="chat", on_losses=told.append)
-    assert [[loss.path for loss in losses] for losses in told] == [["tools[0]"], ["tools[0]"]]
+        asked(server.base_url, work, dialect="chat", on_losses=received.append)
+    assert [[loss.path for loss in losses] for losses in received] == [["tools[0]"], ["tools[0]"]]
 
 
 def test_on_losses_reports_losses_of_the_gateway() -> None:
     """F-4."""
-    told: list[Losses] = []
+    received: list[Losses] = []
     lossy: dict[str, Any] = {"tools": [{"type": "web_search"}]}
-    with gateway() as running, client_of(running.url, on_losses=told.append) as client:
+    with gateway() as running, client_of(running.url, on_losses=received.append) as client:
         client.create("Hi.", **lossy)
         client.stream("Hi.", **lossy).final()
         client.create("Hi.")
-    assert [[str(loss) for loss in losses] for losses in told] == [
+    assert [[str(loss) for loss in losses] for losses in received] == [
         ["tools[0]: lost in the gateway (see the trace of the gateway)"]
     ] * 2
 
@@ -134,8 +134,8 @@ def test_stored_response_is_retrieved_continued_and_deleted(tmp_path: Path) -> N
 
     async def work(client: AsyncClient) -> None:
         made = await client.create("Say hello.")
-        kept = await client.retrieve(made.id)
-        assert (kept.id, output_text(kept), kept.store) == (made.id, "Hello.", True)
+        stored = await client.retrieve(made.id)
+        assert (stored.id, output_text(stored), stored.store) == (made.id, "Hello.", True)
         again = await client.create("And again.", previous_response_id=made.id)
         assert again.previous_response_id == made.id
         await client.delete(made.id)

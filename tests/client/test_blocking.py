@@ -21,8 +21,8 @@ HELLO = turn(testing.text("Hel", "lo."))
 
 def test_client_is_thread_safe() -> None:
     with ResponsesServer() as server, client_of(server.base_url) as client, ThreadPoolExecutor(8) as threads:
-        told = list(threads.map(lambda number: output_text(client.create(f"Number {number}.")), range(32)))
-    assert told == [f"You said: Number {number}." for number in range(32)]
+        answers = list(threads.map(lambda number: output_text(client.create(f"Number {number}.")), range(32)))
+    assert answers == [f"You said: Number {number}." for number in range(32)]
 
 
 def test_stream_texts_arrive_one_by_one() -> None:

@@ -52,8 +52,8 @@ def test_background_stream_resumes_after_broken_connections(lab: Lab, limits: li
         assert link.connections >= len(limits)
         assert any("starting_after=" in request for request in link.requests)
     check(events)
-    kept = lab.events(events[0].response.id)  # type: ignore[union-attr]
-    assert [encode(event) for event in events] == [encode(event) for event in kept]
+    stored = lab.events(events[0].response.id)  # type: ignore[union-attr]
+    assert [encode(event) for event in events] == [encode(event) for event in stored]
 
 
 def test_stream_resumes_after_the_last_seen_event(lab: Lab) -> None:
@@ -89,22 +89,22 @@ def test_stream_snapshot_is_available_at_any_time(lab: Lab) -> None:
 def test_cancelled_response_ends_its_stream_without_an_error(lab: Lab) -> None:
     lab.says["wait"] = turn(testing.text("Well"), testing.wait(lab.gate()), testing.text("."))
     with client_of(lab.url, key=ALICE) as client:
-        begun = client.create("wait", background=True)
-        assert begun.status == "queued"
-        with client.resume(begun.id) as stream:
+        response = client.create("wait", background=True)
+        assert response.status == "queued"
+        with client.resume(response.id) as stream:
             for event in stream:
                 if type(event) is OutputTextDelta:
                     break
-            assert client.cancel(begun.id).status == "cancelled"
+            assert client.cancel(response.id).status == "cancelled"
             rest = list(stream)
         assert stream.response.status == "cancelled"
         assert stream.error is None
         assert stream.final().error is None
-        assert rest[-1].sequence_number == lab.events(begun.id)[-1].sequence_number
-        assert client.retrieve(begun.id).status == "cancelled"
-        client.delete(begun.id)
+        assert rest[-1].sequence_number == lab.events(response.id)[-1].sequence_number
+        assert client.retrieve(response.id).status == "cancelled"
+        client.delete(response.id)
         with pytest.raises(ClientFault):
-            client.retrieve(begun.id)
+            client.retrieve(response.id)
 
 
 @pytest.mark.parametrize("limit", [10, 350])

@@ -68,13 +68,13 @@ def test_tool_schema_comes_from_signature_and_docstring() -> None:
 
 
 def test_call_function_converts_arguments_to_the_signature() -> None:
-    def told(arguments: str) -> CallOutcome:
+    def call(arguments: str) -> CallOutcome:
         return asyncio.run(call_function(tool_from_function(forecast), arguments))
 
-    assert told('{"place": {"city": "Lima"}}') == CallOutcome("Lima/None/1/metric/short/None")
-    lenient = told('{"place": {"city": "Lima", "country": "PE"}, "days": "3", "unit": "imperial", "tags": ["x"]}')
+    assert call('{"place": {"city": "Lima"}}') == CallOutcome("Lima/None/1/metric/short/None")
+    lenient = call('{"place": {"city": "Lima", "country": "PE"}, "days": "3", "unit": "imperial", "tags": ["x"]}')
     assert lenient == CallOutcome("Lima/PE/3/imperial/short/['x']")
-    assert told('{"place": {"city": "Lima"}, "days": 9}').failed
+    assert call('{"place": {"city": "Lima"}, "days": 9}').failed
 
 
 def test_tool_schema_reads_sphinx_docstrings_and_annotations() -> None:

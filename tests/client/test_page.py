@@ -34,10 +34,10 @@ def test_page_python_examples_run(
         for each in names.values():
             if isinstance(each, client.Client):
                 each.close()
-    told = capsys.readouterr().out
-    assert '[(\'weather\', \'{"city":"Lima","days":1,"sky":"clear"}\')]' in told
-    assert told.count("One two three.") >= 5
-    assert "not_found not_found 404" in told
+    output = capsys.readouterr().out
+    assert '[(\'weather\', \'{"city":"Lima","days":1,"sky":"clear"}\')]' in output
+    assert output.count("One two three.") >= 5
+    assert "not_found not_found 404" in output
 
 
 def test_page_names_every_public_method() -> None:

@@ -14,9 +14,9 @@ pytestmark = pytest.mark.io
 
 def test_response_content_is_read_and_sent_back() -> None:
     """ITEM-6: output is sent back unchanged."""
-    said = turn(testing.text("One ", "moment."), testing.tool_call("call_1", "look", '{"at": "it"}'))
+    reply = turn(testing.text("One ", "moment."), testing.tool_call("call_1", "look", '{"at": "it"}'))
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
-    with ResponsesServer([said]) as server, client_of(server.base_url) as client:
+    with ResponsesServer([reply]) as server, client_of(server.base_url) as client:
         response = client.create("Look.", tools=[tool])
     assert output_text(response) == "One moment."
     assert [(call.name, call.arguments, call.call_id) for call in function_calls(response)] == [

@@ -43,14 +43,14 @@ def frames(*events: dict[str, Any]) -> Any:
 
 def test_incomplete_stream_is_normalized_and_keeps_its_id() -> None:
     """B-9: one sequence number for all events, no indexes, no `added` events, an incomplete response object."""
-    said: list[dict[str, Any]] = [
+    sent_events: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_poor", "created_at": 1700000000.0, "model": "small"}},
         {"type": "response.output_text.delta", "item_id": "m", "delta": "Hel", "sequence_number": 0},
         {"type": "response.output_text.delta", "item_id": "m", "delta": "lo.", "sequence_number": 0},
         {"type": "response.completed", "response": {"status": "completed"}},
     ]
     with (
-        ResponsesServer([frames(*said)]) as server,
+        ResponsesServer([frames(*sent_events)]) as server,
         client_of(server.base_url) as client,
         client.stream("Hi.") as stream,
     ):
@@ -61,15 +61,15 @@ def test_incomplete_stream_is_normalized_and_keeps_its_id() -> None:
     assert stream.text == "Hello."
 
 
-@pytest.mark.parametrize(("told", "wanted"), [({"completed_at": 1700000005.5}, True), ({}, False)])
-def test_completed_at_of_the_server_is_kept_if_valid(told: dict[str, Any], wanted: bool) -> None:
+@pytest.mark.parametrize(("fields", "wanted"), [({"completed_at": 1700000005.5}, True), ({}, False)])
+def test_completed_at_of_the_server_is_kept_if_valid(fields: dict[str, Any], wanted: bool) -> None:
     """B-9: the time is the server's, not the time of reading."""
-    said: list[dict[str, Any]] = [
+    events: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_poor"}},
         {"type": "response.output_text.delta", "item_id": "m", "delta": "Hello."},
-        {"type": "response.completed", "response": {"status": "completed", **told}},
+        {"type": "response.completed", "response": {"status": "completed", **fields}},
     ]
-    with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client:
+    with ResponsesServer([frames(*events)]) as server, client_of(server.base_url) as client:
         response = client.stream("Hi.").final()
     assert (response.completed_at == 1700000005) is wanted
     assert response.completed_at is not None
@@ -83,14 +83,14 @@ def test_recorded_streams_are_decoded_to_conformant_events(dialect: Any) -> None
     script = [testing.exactly(SSE_HEAD, path.read_bytes(), testing.end("fin")) for path in recordings]
     with STRICT[dialect](script) as server, client_of(server.origin, dialect=dialect, key="k") as client:
         for path in recordings:
-            told: list[StreamEvent] = []
+            events: list[StreamEvent] = []
             with client.stream("Hi.", max_output_tokens=4096) as stream:
                 for event in stream:
-                    told.append(event)
-                    if len(told) in (2, 7):
+                    events.append(event)
+                    if len(events) in (2, 7):
                         assert stream.response.status in ("queued", "in_progress", "completed", "failed", "incomplete")
-            assert find_violations(told) == [], path.name
-            assert fold(told) == stream.response, path.name
+            assert find_violations(events) == [], path.name
+            assert fold(events) == stream.response, path.name
             assert (stream.response.status == "failed") == (stream.error is not None), path.name
 
 
@@ -130,8 +130,8 @@ def test_invalid_stream_ends_with_an_error(body: bytes) -> None:
 
 
 def test_failed_response_with_invalid_status_is_failed() -> None:
-    said = [{"type": "response.failed", "response": {"status": 7}}]
-    with ResponsesServer([frames(*said)]) as server, client_of(server.base_url) as client:
+    events = [{"type": "response.failed", "response": {"status": 7}}]
+    with ResponsesServer([frames(*events)]) as server, client_of(server.base_url) as client:
         with client.stream("Hi.") as stream:
             list(stream)
         assert stream.response.status == "failed"
@@ -161,10 +161,10 @@ def test_sealed_reasoning_returns_to_its_server_unchanged(streams: bool) -> None
 def test_repeated_events_after_a_reconnect_are_dropped() -> None:
     """B-9: by the server's sequence numbers, not by ours."""
     events = NumberedEvents(server_at("http://lab", None), Request(), counts=True)
-    begun = Frame("", b'{"type":"response.created","sequence_number":3,"response":{"id":"resp_1"}}')
-    assert len(events.feed(begun)) == 2
+    created = Frame("", b'{"type":"response.created","sequence_number":3,"response":{"id":"resp_1"}}')
+    assert len(events.feed(created)) == 2
     assert events.mark_reconnect() == 3
-    assert events.feed(begun) == []
+    assert events.feed(created) == []
     assert (events.id, events.last) == ("resp_1", 3)
     assert events.feed(Frame("", b'{"type":"response.output_text.delta","sequence_number":4,"delta":"x"}')) != []
 

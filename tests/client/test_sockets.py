@@ -94,7 +94,7 @@ def test_socket_raises_disconnected_for_a_broken_connection(limit: int) -> None:
 
 def test_socket_error_event_ends_the_turn() -> None:
     """WS-10: and a message that is not JSON is no event."""
-    begun = '{"type":"response.created","response":{"id":"resp_1"}}'
+    created = '{"type":"response.created","response":{"id":"resp_1"}}'
     ends = {
         '{"type":"error","status":503,"error":{"code":"server_shutdown","message":"Stopping."}}': "Stopping.",
         "nonsense": "the upstream",
@@ -104,7 +104,7 @@ def test_socket_error_event_ends_the_turn() -> None:
         for end, words in ends.items():
 
             async def script(peer: Peer, end: str = end) -> None:
-                await accept(peer, text(begun) + text(end))
+                await accept(peer, text(created) + text(end))
                 await peer.gone()
 
             async with serving(script) as place, async_client_of(f"http://127.0.0.1:{place.port}") as client:

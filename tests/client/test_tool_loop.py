@@ -102,11 +102,11 @@ def test_run_tools_sends_function_errors_to_the_model() -> None:
     with ResponsesServer([both(*calls), DONE]) as server:
         with client_of(server.base_url) as client:
             run = client.run_tools("Go.", [broken, add])
-        told = outputs(server, 1)
-    assert told[0] == "LookupError: no such city"
-    assert told[1].startswith("ValidationError: Expected `int`")
-    assert told[2].startswith("DecodeError")
-    assert told[3] == "unknown tool 'subtract'; expected one of broken, add"
+        results = outputs(server, 1)
+    assert results[0] == "LookupError: no such city"
+    assert results[1].startswith("ValidationError: Expected `int`")
+    assert results[2].startswith("DecodeError")
+    assert results[3] == "unknown tool 'subtract'; expected one of broken, add"
     assert all(call.failed for call in run.calls)
 
 

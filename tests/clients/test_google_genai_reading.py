@@ -115,8 +115,10 @@ def test_genai_sdk_reads_every_stream(served: Served, client: Any, events: list[
     assert texts_of(parts, thought=False) == words_of(events)
     assert squeezed(texts_of(parts, thought=True)) == squeezed(thoughts_of(events))
     names = [(call.name.rpartition("__")[2], call.args) for part in parts if (call := part.function_call)]
-    told = [(name, {"input": given} if kind == "custom" else given) for kind, _, name, _, given in calls_of(events)]
-    assert names == told
+    expected_calls = [
+        (name, {"input": given} if kind == "custom" else given) for kind, _, name, _, given in calls_of(events)
+    ]
+    assert names == expected_calls
     has_failed = (
         not events
         or not isinstance(events[-1], TerminalEvent)

@@ -19,7 +19,7 @@ from antiphon.testing.script import ScriptedTurn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
-SAID: Any = [{"role": "user", "content": "Say hello."}]
+CONVERSATION: Any = [{"role": "user", "content": "Say hello."}]
 SEALED = "reasoning.encrypted_content"
 
 
@@ -54,10 +54,10 @@ def text_by(gateway: Running, client: str, model: str) -> str | None:
                 return sdk.responses.create(model=model, input="Say hello.").output_text
         case "chat":
             with openai_sdk(gateway) as sdk:
-                return sdk.chat.completions.create(model=model, messages=SAID).choices[0].message.content
+                return sdk.chat.completions.create(model=model, messages=CONVERSATION).choices[0].message.content
         case _:
             with anthropic_sdk(gateway) as sdk:
-                block = sdk.messages.create(model=model, max_tokens=100, messages=SAID).content[0]
+                block = sdk.messages.create(model=model, max_tokens=100, messages=CONVERSATION).content[0]
                 return block.text if block.type == "text" else None
 
 
@@ -82,7 +82,7 @@ def test_unsupported_encrypted_reasoning_is_reported_as_a_loss() -> None:
         assert (answered.status_code, answered.headers["antiphon-losses"]) == (200, "1; include[0]")
         refused = gateway.post(asked, antiphon_losses="strict")
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "include[0]")
-        chat = {"model": "gpt-4o", "messages": SAID}
+        chat = {"model": "gpt-4o", "messages": CONVERSATION}
         taken = gateway.post(chat, "/v1/chat/completions", antiphon_losses="strict")
         assert (taken.status_code, taken.headers.get("antiphon-losses")) == (200, None)
         assert server.refusals == []
@@ -151,7 +151,7 @@ def test_thinking_of_the_anthropic_sdk_is_sent_in_the_form_of_the_model(
 ) -> None:
     """RSN-4: names that begin with `claude-` follow one table in both profiles."""
     with over_messages(profile) as (gateway, server), anthropic_sdk(gateway) as sdk:
-        message = sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=asked)
+        message = sdk.messages.create(model=model, max_tokens=16_000, messages=CONVERSATION, thinking=asked)
         assert [block.text for block in message.content if block.type == "text"] == ["Hello."]
         assert server.refusals == []
         assert server.received[0].json.get("thinking") == sent
@@ -169,7 +169,7 @@ def test_effort_of_the_openai_sdk_is_accepted_by_every_model(
     """RSN-4."""
     with over_messages(profile) as (gateway, server), openai_sdk(gateway) as sdk:
         if client == "chat":
-            sdk.chat.completions.create(model=model, messages=SAID, reasoning_effort=effort)
+            sdk.chat.completions.create(model=model, messages=CONVERSATION, reasoning_effort=effort)
         else:
             sdk.responses.create(model=model, input="Say hello.", reasoning={"effort": effort})
         assert server.refusals == []
@@ -189,7 +189,9 @@ def test_effort_of_the_anthropic_sdk_is_mapped_to_the_levels_of_the_model(profil
     with over_messages(profile) as (gateway, server), anthropic_sdk(gateway) as sdk:
         for model, effort in asked:
             config: Any = {"effort": effort}
-            sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=BUDGET, output_config=config)
+            sdk.messages.create(
+                model=model, max_tokens=16_000, messages=CONVERSATION, thinking=BUDGET, output_config=config
+            )
         assert server.refusals == []
         sent = [received.json.get("output_config", {}).get("effort") for received in server.received]
         assert sent == ["max", "xhigh", "high", None]
@@ -200,7 +202,7 @@ def test_thinking_form_follows_the_upstream_model_name() -> None:
     rules = [ModelRule(from_="claude-opus-4-7", to="claude-haiku-4-5"), ModelRule(from_="lab/*", to="*")]
     with over_messages("anthropic", rules) as (gateway, server), anthropic_sdk(gateway) as sdk:
         for model in ("claude-opus-4-7", "lab/claude-opus-4-7"):
-            sdk.messages.create(model=model, max_tokens=16_000, messages=SAID, thinking=BUDGET)
+            sdk.messages.create(model=model, max_tokens=16_000, messages=CONVERSATION, thinking=BUDGET)
         assert server.refusals == []
         assert [received.json["thinking"]["type"] for received in server.received] == ["enabled", "adaptive"]
 
@@ -219,5 +221,5 @@ def test_refused_thinking_form_is_retried_in_the_other_form_and_remembered(
     with over_messages(profile, thinking=takes) as (gateway, server), anthropic_sdk(gateway) as sdk:
         thinking: Any = BUDGET if first == "enabled" else ADAPTIVE
         for _ in range(2):
-            sdk.messages.create(model="our-model", max_tokens=16_000, messages=SAID, thinking=thinking)
+            sdk.messages.create(model="our-model", max_tokens=16_000, messages=CONVERSATION, thinking=thinking)
         assert [received.json["thinking"]["type"] for received in server.received] == [first, second, second]

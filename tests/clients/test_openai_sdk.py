@@ -110,22 +110,22 @@ def test_openai_sdk_final_response_equals_the_streamed_deltas(meet: Meet) -> Non
     calls = testing.interleaved(
         testing.tool_call("c1", "first", '{"a":', "1}"), testing.tool_call("c2", "second", '{"a"', ":2", "}")
     )
-    said = turn(testing.reasoning("Well", "…"), testing.text("Hel", "lo."), calls, testing.usage(7, 9, reasoning=3))
-    with meet(said) as (client, _, _):
+    reply = turn(testing.reasoning("Well", "…"), testing.text("Hel", "lo."), calls, testing.usage(7, 9, reasoning=3))
+    with meet(reply) as (client, _, _):
         with client.responses.stream(**ASKED, tools=TOOLS) as stream:
-            told: dict[int, str] = {}
+            arguments: dict[int, str] = {}
             snapshots: dict[int, str] = {}
             for event in stream:
                 match event.type:
                     case "response.output_text.delta" | "response.function_call_arguments.delta":
-                        told[event.output_index] = told.get(event.output_index, "") + event.delta
+                        arguments[event.output_index] = arguments.get(event.output_index, "") + event.delta
                         snapshots[event.output_index] = event.snapshot
                     case "response.reasoning_text.delta":
-                        told[event.output_index] = told.get(event.output_index, "") + event.delta
+                        arguments[event.output_index] = arguments.get(event.output_index, "") + event.delta
             final = stream.get_final_response()
     reasoning, message, first, second = final.output
-    assert told == {0: "Well…", 1: "Hello.", 2: '{"a":1}', 3: '{"a":2}'}
-    assert snapshots == {index: told[index] for index in (1, 2, 3)}
+    assert arguments == {0: "Well…", 1: "Hello.", 2: '{"a":1}', 3: '{"a":2}'}
+    assert snapshots == {index: arguments[index] for index in (1, 2, 3)}
     assert isinstance(reasoning, ResponseReasoningItem)
     assert reasoning.content is not None
     assert [part.text for part in reasoning.content] == ["Well…"]
@@ -133,18 +133,18 @@ def test_openai_sdk_final_response_equals_the_streamed_deltas(meet: Meet) -> Non
     assert final.output_text == "Hello."
     for call, name, call_id in ((first, "first", "c1"), (second, "second", "c2")):
         assert isinstance(call, ResponseFunctionToolCall)
-        assert (call.name, call.call_id, call.arguments) == (name, call_id, told[final.output.index(call)])
+        assert (call.name, call.call_id, call.arguments) == (name, call_id, arguments[final.output.index(call)])
     assert final.usage.output_tokens_details.reasoning_tokens == 3
 
 
 def test_openai_sdk_reads_a_refusal(meet: Meet) -> None:
     with meet(turn(testing.refusal("I ", "will not."))) as (client, _, _):
         with client.responses.stream(**ASKED) as stream:
-            told = [event.delta for event in stream if event.type == "response.refusal.delta"]
+            deltas = [event.delta for event in stream if event.type == "response.refusal.delta"]
             final = stream.get_final_response()
     (message,) = final.output
     (part,) = message.content
-    assert (part.type, part.refusal, told) == ("refusal", "I will not.", ["I ", "will not."])
+    assert (part.type, part.refusal, deltas) == ("refusal", "I will not.", ["I ", "will not."])
 
 
 def test_openai_sdk_reads_an_incomplete_answer(meet: Meet) -> None:
@@ -183,8 +183,8 @@ class GetWeather(BaseModel):
 
 
 def test_openai_sdk_parses_text_into_a_model(meet: Meet) -> None:
-    said = turn(testing.text('{"name":', '"Ada","age":36}'))
-    with meet(said, said) as (client, _, upstream):
+    reply = turn(testing.text('{"name":', '"Ada","age":36}'))
+    with meet(reply, reply) as (client, _, upstream):
         response = client.responses.parse(**ASKED, text_format=Person)
         with client.responses.stream(**ASKED, text_format=Person) as stream:
             streamed: ParsedResponse[Person] = stream.until_done().get_final_response()
@@ -196,8 +196,8 @@ def test_openai_sdk_parses_text_into_a_model(meet: Meet) -> None:
 
 def test_openai_sdk_parses_function_calls_into_models(meet: Meet) -> None:
     tools = [openai.pydantic_function_tool(GetWeather)]
-    said = turn(testing.tool_call("c1", "GetWeather", '{"town":', '"Oslo"}'))
-    with meet(said, said) as (client, _, _):
+    reply = turn(testing.tool_call("c1", "GetWeather", '{"town":', '"Oslo"}'))
+    with meet(reply, reply) as (client, _, _):
         response = client.responses.parse(**ASKED, tools=tools)
         with client.responses.stream(**ASKED, tools=tools) as stream:
             streamed = stream.until_done().get_final_response()
@@ -329,12 +329,12 @@ def test_openai_sdk_async_client_creates_and_streams(meet: Meet) -> None:
         async with client:
             plain = await client.responses.create(**ASKED)
             async with client.responses.stream(**ASKED) as stream:
-                told = [event.delta async for event in stream if event.type == "response.output_text.delta"]
-                return plain, await stream.get_final_response(), told
+                deltas = [event.delta async for event in stream if event.type == "response.output_text.delta"]
+                return plain, await stream.get_final_response(), deltas
 
     with meet(HELLO, HELLO) as meeting:
-        plain, streamed, told = asyncio.run(ask(meeting.async_client()))
-    assert plain.output_text == streamed.output_text == "".join(told) == "Hello."
+        plain, streamed, deltas = asyncio.run(ask(meeting.async_client()))
+    assert plain.output_text == streamed.output_text == "".join(deltas) == "Hello."
 
 
 def test_openai_sdk_closing_a_stream_cancels_the_upstream(meet: Meet) -> None:

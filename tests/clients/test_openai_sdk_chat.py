@@ -15,7 +15,7 @@ from antiphon import testing
 from antiphon.testing import ChatServer, turn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
-SAID: Any = [{"role": "user", "content": "Say hello."}]
+CONVERSATION: Any = [{"role": "user", "content": "Say hello."}]
 
 
 @contextmanager
@@ -35,10 +35,10 @@ def test_answer_with_message_and_empty_delta_keeps_its_text(stream: bool) -> Non
     """Perplexity's plain answers have both."""
     with sdk_over(completion({"content": "Hello."}, delta={"role": "assistant", "content": ""})) as sdk:
         if stream:
-            chunks = sdk.chat.completions.create(model="sonar", messages=SAID, stream=True)
+            chunks = sdk.chat.completions.create(model="sonar", messages=CONVERSATION, stream=True)
             text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
         else:
-            text = sdk.chat.completions.create(model="sonar", messages=SAID).choices[0].message.content or ""
+            text = sdk.chat.completions.create(model="sonar", messages=CONVERSATION).choices[0].message.content or ""
         assert text == "Hello."
 
 
@@ -50,9 +50,14 @@ def test_tool_call_with_an_empty_custom_member_is_read() -> None:
         {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
     ]
     with sdk_over(completion({"content": "", "tool_calls": [call]})) as sdk:
-        calls = sdk.chat.completions.create(model="m", messages=SAID, tools=tools).choices[0].message.tool_calls or []
-        found = [(each.id, each.function.name, each.function.arguments) for each in calls if each.type == "function"]
-        assert found == [("call_1", "look", '{"at": 1}')]
+        calls = (
+            sdk.chat.completions.create(model="m", messages=CONVERSATION, tools=tools).choices[0].message.tool_calls
+            or []
+        )
+        functions = [
+            (each.id, each.function.name, each.function.arguments) for each in calls if each.type == "function"
+        ]
+        assert functions == [("call_1", "look", '{"at": 1}')]
 
 
 def cited(number: int) -> dict[str, Any]:
@@ -74,9 +79,9 @@ def test_streamed_citations_are_accumulated_by_the_sdk() -> None:
     pieces = [chunk(annotations=[cited(0)]), testing.text("lo."), chunk(annotations=[cited(1), cited(2)])]
     with (
         sdk_over(turn(testing.text("Hel"), *pieces)) as sdk,
-        sdk.chat.completions.stream(model="m", messages=SAID) as stream,
+        sdk.chat.completions.stream(model="m", messages=CONVERSATION) as stream,
     ):
         message = stream.get_final_completion().choices[0].message
         assert message.content == "Hello."
-        found = [each.url_citation.model_dump() for each in message.annotations or []]
-        assert found == [cited(number)["url_citation"] for number in range(3)]
+        citations = [each.url_citation.model_dump() for each in message.annotations or []]
+        assert citations == [cited(number)["url_citation"] for number in range(3)]

@@ -24,8 +24,8 @@ TALK: list[Any] = [
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Lab]:
-    with lab() as found:
-        yield found
+    with lab() as running:
+        yield running
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def test_sdk_compact_output_is_accepted_as_input(place: Lab, client: OpenAI) -> 
     made = client.responses.compact(model="mock-1", input=TALK, instructions="Be kind.")
     assert (made.object, made.output[-1].type, made.usage.total_tokens) == ("response.compaction", "compaction", 99)
     window: list[Any] = [item.model_dump() for item in made.output]
-    told = client.responses.create(model="mock-1", input=[*window, {"role": "user", "content": "Which word?"}])
-    assert told.output_text == "Hello."
+    response = client.responses.create(model="mock-1", input=[*window, {"role": "user", "content": "Which word?"}])
+    assert response.output_text == "Hello."
     assert "The code word is slate." in place.messages[0][1]
-    again = client.responses.create(model="mock-1", input="And now?", previous_response_id=told.id)
-    assert again.previous_response_id == told.id
+    again = client.responses.create(model="mock-1", input="And now?", previous_response_id=response.id)
+    assert again.previous_response_id == response.id
     assert "The code word is slate." in place.messages[0][1]
 
 

@@ -74,7 +74,9 @@ def meet(request: pytest.FixtureRequest, tmp_path: Path) -> Meet:
     ) -> Iterator[Meeting]:
         made = {"chat": ChatServer, "responses": ResponsesServer}[request.param]
         with made(list(script)) as upstream:
-            config = keeping(replace(one_upstream(upstream.base_url, dialect=request.param), keys=list(keys)), tmp_path)
+            config = with_store(
+                replace(one_upstream(upstream.base_url, dialect=request.param), keys=list(keys)), tmp_path
+            )
             config = replace(config, server=replace(config.server, **server), trace=trace or config.trace)
             with running(config, environ=environ) as gateway, client_of(gateway) as client:
                 yield Meeting(client, gateway, upstream)
@@ -83,7 +85,7 @@ def meet(request: pytest.FixtureRequest, tmp_path: Path) -> Meet:
     return meeting
 
 
-def keeping(config: Config, folder: Path) -> Config:
+def with_store(config: Config, folder: Path) -> Config:
     return replace(config, store=StoreConfig(url=f"sqlite:///{folder}/antiphon.db"))
 
 
@@ -91,15 +93,15 @@ def client_of(gateway: Running, key: str = "any") -> OpenAI:
     return OpenAI(base_url=gateway.url + "/v1", api_key=key, max_retries=0, timeout=BOUND)
 
 
-def told(received: ReceivedRequest) -> list[tuple[str, str]]:
+def sent_conversation(received: ReceivedRequest) -> list[tuple[str, str]]:
     """The conversation that an upstream received: pairs of role and content."""
     body = received.json
     if "messages" in body:
-        return [(message["role"], _said(message)) for message in body["messages"]]
-    return [(item.get("role", item["type"]), _said(item)) for item in body["input"]]
+        return [(message["role"], _content_of(message)) for message in body["messages"]]
+    return [(item.get("role", item["type"]), _content_of(item)) for item in body["input"]]
 
 
-def _said(message: dict[str, Any]) -> str:
+def _content_of(message: dict[str, Any]) -> str:
     """The text of a message, the name of a call, or the output of a tool."""
     content = message.get("content", message.get("output", message.get("name")))
     if message.get("tool_calls"):
@@ -121,7 +123,7 @@ def test_sdk_continues_a_response(meet: Meet) -> None:
             third = stream.until_done().get_final_response()
     assert (second.output_text, second.previous_response_id) == ("Hello again.", first.id)
     assert (third.output_text, third.previous_response_id) == ("Hello.", second.id)
-    assert [said for _, said in told(upstream.received[2])] == [
+    assert [content for _, content in sent_conversation(upstream.received[2])] == [
         "Say hello.",
         "Hello.",
         "And again.",
@@ -138,17 +140,17 @@ def test_sdk_tool_output_is_matched_with_its_stored_call(meet: Meet) -> None:
         continued = client.responses.create(model="mock-1", input=[SEEN], tools=TOOLS, previous_response_id=called.id)
         alone = client.responses.create(model="mock-1", input=[SEEN], tools=TOOLS)
     assert continued.output_text == alone.output_text == "Hello."
-    assert [said for _, said in told(upstream.received[1])][-2:] == ["look", "42"]
-    assert [said for _, said in told(upstream.received[2])] == ["look", "42"]
+    assert [content for _, content in sent_conversation(upstream.received[1])][-2:] == ["look", "42"]
+    assert [content for _, content in sent_conversation(upstream.received[2])] == ["look", "42"]
 
 
 def test_sdk_references_an_item_by_id(meet: Meet) -> None:
     """ITEM-6."""
     with meet(HELLO, AGAIN) as (client, _, upstream):
-        (said,) = client.responses.create(**ASKED).output
-        referring: Any = [{"type": "item_reference", "id": said.id}, {"role": "user", "content": "Why?"}]
+        (item,) = client.responses.create(**ASKED).output
+        referring: Any = [{"type": "item_reference", "id": item.id}, {"role": "user", "content": "Why?"}]
         assert client.responses.create(model="mock-1", input=referring).output_text == "Hello again."
-    assert [words for _, words in told(upstream.received[1])] == ["Hello.", "Why?"]
+    assert [words for _, words in sent_conversation(upstream.received[1])] == ["Hello.", "Why?"]
 
 
 def test_sdk_unstored_response_is_not_found(meet: Meet) -> None:
@@ -266,17 +268,17 @@ def test_sdk_async_client_retrieves_lists_and_continues(meet: Meet) -> None:
     async def ask(client: AsyncOpenAI) -> tuple[Any, Any, list[Any], Any]:
         async with client:
             created = await client.responses.create(**ASKED)
-            found = await client.responses.retrieve(created.id)
+            retrieved = await client.responses.retrieve(created.id)
             items = [item async for item in client.responses.input_items.list(created.id, limit=1)]
             continued = await client.responses.create(**ASKED, previous_response_id=created.id)
             await client.responses.delete(created.id)
             with pytest.raises(openai.NotFoundError):
                 await client.responses.retrieve(created.id)
-            return created, found, items, continued
+            return created, retrieved, items, continued
 
     with meet(HELLO, AGAIN) as meeting:
-        created, found, items, continued = asyncio.run(ask(meeting.async_client()))
-    assert created == found
+        created, retrieved, items, continued = asyncio.run(ask(meeting.async_client()))
+    assert created == retrieved
     assert [item.content[0].text for item in items] == ["Say hello."]
     assert continued.output_text == "Hello again."
 
@@ -314,7 +316,7 @@ def test_sdk_websocket_runs_a_tool_loop(meet: Meet, store: bool) -> None:
     assert (call.name, call.call_id, call.arguments) == ("look", "c1", '{"a":1}')
     assert [event.delta for event in first if event.type == "response.reasoning_text.delta"] == ["I look."]
     assert [event.delta for event in second if event.type == "response.output_text.delta"] == ["Hel", "lo."]
-    assert [said for _, said in told(upstream.received[1])][-2:] == ["look", "42"]
+    assert [content for _, content in sent_conversation(upstream.received[1])][-2:] == ["look", "42"]
     if store:
         assert last.response.output_text == "Hello again."
     else:
@@ -326,9 +328,9 @@ def test_sdk_retrieves_a_websocket_response_over_http(meet: Meet) -> None:
     with meet(HELLO, AGAIN) as (client, _, _):
         with client.responses.connect() as connection:
             connection.response.create(**ASKED)
-            said = turn_of(connection)[-1].response
-        assert client.responses.retrieve(said.id) == said
-        assert client.responses.create(**ASKED, previous_response_id=said.id).output_text == "Hello again."
+            response = turn_of(connection)[-1].response
+        assert client.responses.retrieve(response.id) == response
+        assert client.responses.create(**ASKED, previous_response_id=response.id).output_text == "Hello again."
 
 
 def test_sdk_websocket_stays_usable_after_errors(meet: Meet) -> None:
@@ -372,8 +374,8 @@ def test_websocket_turns_are_traced_with_their_status(meet: Meet, tmp_path: Path
         turn_of(connection)
     good, bad = list_traces(tmp_path / "traces")
     assert (good.status, good.error, bad.status, bad.error) == (200, None, 400, "previous_response_not_found")
-    (told,) = read_trace(tmp_path / "traces", bad.id).client_pieces
-    assert told.data.raw.startswith(b'{"type":"error","status":400,')
+    (piece,) = read_trace(tmp_path / "traces", bad.id).client_pieces
+    assert piece.data.raw.startswith(b'{"type":"error","status":400,')
 
 
 def test_sdk_websocket_broken_turn_is_a_failed_response(meet: Meet) -> None:
@@ -392,14 +394,14 @@ def test_sdk_websocket_broken_turn_is_a_failed_response(meet: Meet) -> None:
 def test_sdk_websocket_handlers_are_called(meet: Meet) -> None:
     """Messages that are sent before the connection is open are sent once it is."""
     with meet(HELLO) as (client, _, _):
-        heard: list[str] = []
+        deltas: list[str] = []
         manager = client.responses.connect()
         manager.send({"type": "response.create", **ASKED})
-        manager.on("response.output_text.delta", lambda event: heard.append(event.delta))
+        manager.on("response.output_text.delta", lambda event: deltas.append(event.delta))
         with manager as connection:
             connection.on("response.completed", lambda _: connection.close())
             connection.dispatch_events()
-    assert heard == ["Hel", "lo."]
+    assert deltas == ["Hel", "lo."]
 
 
 def test_sdk_websocket_warm_up_makes_no_upstream_call_and_is_continued(meet: Meet) -> None:
@@ -410,7 +412,7 @@ def test_sdk_websocket_warm_up_makes_no_upstream_call_and_is_continued(meet: Mee
         connection.response.create(model="mock-1", input="Now.", store=False, previous_response_id=warm.id)
         assert turn_of(connection)[-1].response.output_text == "Hello."
     assert warm.output == []
-    assert [said for _, said in told(upstream.received[0])] == ["Say hello.", "Now."]
+    assert [content for _, content in sent_conversation(upstream.received[0])] == ["Say hello.", "Now."]
 
 
 def test_documented_websocket_example_runs(meet: Meet, capsys: pytest.CaptureFixture[str]) -> None:
@@ -419,7 +421,7 @@ def test_documented_websocket_example_runs(meet: Meet, capsys: pytest.CaptureFix
         names: dict[str, Any] = {}
         exec(compile(documented, "docs/clients.md", "exec"), names)
         names["client"].close()
-        assert "Hello." in [said for _, said in told(upstream.received[1])]
+        assert "Hello." in [content for _, content in sent_conversation(upstream.received[1])]
     assert capsys.readouterr().out.split("\n") == ["Hello.", "Hello again.", ""]
 
 
@@ -482,7 +484,7 @@ def test_embedded_model_continues_stored_responses(tmp_path: Path) -> None:
     try:
         config = one_upstream(model.base_url, profile="local", api_key_env="LOCAL_KEY")
         with (
-            running(keeping(config, tmp_path), environ={"LOCAL_KEY": model.key}) as gateway,
+            running(with_store(config, tmp_path), environ={"LOCAL_KEY": model.key}) as gateway,
             client_of(gateway) as client,
         ):
             _converse(client)
@@ -505,8 +507,8 @@ def _converse(client: OpenAI) -> None:
         client.responses.retrieve(first.id)
     with client.responses.connect() as connection:
         connection.response.create(**asked, input="Say hello.", store=False)
-        told = turn_of(connection)[-1].response
-        connection.response.create(**asked, input="Why?", store=False, previous_response_id=told.id)
+        response = turn_of(connection)[-1].response
+        connection.response.create(**asked, input="Why?", store=False, previous_response_id=response.id)
         again = turn_of(connection)[-1].response
-    assert again.previous_response_id == told.id
-    assert again.usage.input_tokens > told.usage.input_tokens
+    assert again.previous_response_id == response.id
+    assert again.usage.input_tokens > response.usage.input_tokens

@@ -23,7 +23,7 @@ from antiphon.testing import ChatServer, Gate, GeminiServer, MessagesServer, Res
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
-SAID: Any = [{"role": "user", "content": "Say hello."}]
+CONVERSATION: Any = [{"role": "user", "content": "Say hello."}]
 
 
 @contextmanager
@@ -46,10 +46,10 @@ def of_gemini(gateway: Running) -> genai.Client:
 def test_messages_sdk_counts_tokens_lists_models_and_raises_errors() -> None:
     """API-3, API-5, ERR-1, HTTP-8."""
     with over(lambda _: HELLO) as gateway, of_messages(gateway) as client:
-        assert client.messages.count_tokens(model="mock-1", messages=SAID).input_tokens > 3
+        assert client.messages.count_tokens(model="mock-1", messages=CONVERSATION).input_tokens > 3
         assert [model.id for model in client.models.list()] == ["mock-1"]
         assert client.models.retrieve("mock-1").display_name == "mock-1"
-        message = client.messages.create(model="mock-1", max_tokens=10, messages=SAID)
+        message = client.messages.create(model="mock-1", max_tokens=10, messages=CONVERSATION)
         assert message._request_id in [line["request_id"] for line in gateway.requests(4)]
         with pytest.raises(anthropic.BadRequestError) as caught:
             client.messages.create(model="mock-1", max_tokens=10, messages=[])
@@ -79,7 +79,7 @@ def test_failed_tool_of_an_sdk_is_accepted_by_a_responses_server(api: str) -> No
             if api == "messages":
                 with of_messages(gateway) as client:
                     asked: Any = {"model": "mock-1", "max_tokens": 100, "tools": [anthropic.beta_tool(look).to_dict()]}
-                    calling = client.messages.create(messages=SAID, **asked)
+                    calling = client.messages.create(messages=CONVERSATION, **asked)
                     result = {
                         "type": "tool_result",
                         "tool_use_id": "call_1",
@@ -90,16 +90,16 @@ def test_failed_tool_of_an_sdk_is_accepted_by_a_responses_server(api: str) -> No
                         {"role": "assistant", "content": calling.content},
                         {"role": "user", "content": [result]},
                     ]
-                    message = client.messages.create(messages=[*SAID, *more], **asked)
-                    said = message.content[0].text
+                    message = client.messages.create(messages=[*CONVERSATION, *more], **asked)
+                    answer = message.content[0].text
             else:
                 gemini = of_gemini(gateway)
-                said = gemini.models.generate_content(model="mock-1", contents="Look.", config={"tools": [look]}).text
+                answer = gemini.models.generate_content(model="mock-1", contents="Look.", config={"tools": [look]}).text
                 gemini.close()
             assert {line["losses"] for line in gateway.requests(2)} == {0}
         assert upstream.refusals == []
         results = [item for item in upstream.received[-1].json["input"] if item["type"] == "function_call_output"]
-    assert said == "There is none."
+    assert answer == "There is none."
     assert [(item["call_id"], item["output"][:13]) for item in results] == [("call_1", "[tool error] ")]
     assert "no such file" in results[0]["output"]
 
@@ -134,10 +134,10 @@ def test_gemini_sdk_schemas_with_types_in_capitals_are_accepted(server: str) -> 
 )
 def test_failed_call_of_a_gemini_server_is_an_answer_to_every_sdk(reason: str) -> None:
     """REQ-3, F-4: a text and a complete call, then a call that the server could not use; plain answers and streams."""
-    said = turn(
+    reply = turn(
         testing.text("Let me look."), testing.tool_call("call_1", "find", '{"path": "/here"}'), testing.finish(reason)
     )
-    with GeminiServer(lambda _: said) as upstream:
+    with GeminiServer(lambda _: reply) as upstream:
         with running(one_upstream(upstream.base_url, dialect="gemini", profile="google")) as gateway:
             ends = [*_of_openai(gateway), *_of_messages(gateway), *_of_gemini(gateway)]
             lines = gateway.requests(8)
@@ -183,7 +183,7 @@ def _of_messages(gateway: Running) -> Iterator[End]:
         asked: Any = {
             "model": "mock-1",
             "max_tokens": 100,
-            "messages": SAID,
+            "messages": CONVERSATION,
             "tools": [{"name": "find", "input_schema": PATH}],
         }
         whole = client.messages.create(**asked)
@@ -217,7 +217,12 @@ def test_tool_runner_of_the_messages_sdk_continues_without_threads(streams: bool
     script = [turn(testing.tool_call("call_1", "find", '{"path": "/here"}')), turn(testing.text("It is there."))]
     with ChatServer(script, models=["mock-1"]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         with of_messages(gateway) as client:
-            asked: Any = {"model": "mock-1", "max_tokens": 100, "messages": SAID, "tools": [anthropic.beta_tool(find)]}
+            asked: Any = {
+                "model": "mock-1",
+                "max_tokens": 100,
+                "messages": CONVERSATION,
+                "tools": [anthropic.beta_tool(find)],
+            }
             if streams:
                 for stream in client.beta.messages.tool_runner(**asked, stream=True):
                     message = stream.get_final_message()
@@ -225,13 +230,13 @@ def test_tool_runner_of_the_messages_sdk_continues_without_threads(streams: bool
                 message = client.beta.messages.tool_runner(**asked).until_done()
             with pytest.raises(anthropic.BadRequestError) as caught:
                 client.beta.messages.count_tokens(
-                    model="mock-1", messages=SAID, extra_body={"thread": {"type": "create"}}
+                    model="mock-1", messages=CONVERSATION, extra_body={"thread": {"type": "create"}}
                 )
-            client.beta.messages.count_tokens(model="mock-1", messages=SAID, extra_body={"thread": None})
+            client.beta.messages.count_tokens(model="mock-1", messages=CONVERSATION, extra_body={"thread": None})
         assert [line["status"] for line in gateway.requests(5)] == [400, 200, 200, 400, 200]
         assert upstream.refusals == []
     assert message.content[0].text == "It is there."
-    assert [told["role"] for told in upstream.received[-1].json["messages"]] == ["user", "assistant", "tool"]
+    assert [each["role"] for each in upstream.received[-1].json["messages"]] == ["user", "assistant", "tool"]
     assert caught.value.body["error"]["details"] == {  # type: ignore[index]
         "error_code": "thread_unsupported_request",
         "unsupported": ["thread"],
@@ -267,13 +272,13 @@ def test_sdk_streams_continue_after_keepalives(api: str) -> None:
         if api == "messages":
             with (
                 of_messages(gateway) as client,
-                client.messages.stream(model="mock-1", max_tokens=10, messages=SAID) as stream,
+                client.messages.stream(model="mock-1", max_tokens=10, messages=CONVERSATION) as stream,
             ):
-                told = "".join(stream.text_stream)
+                text = "".join(stream.text_stream)
         else:
             gemini = of_gemini(gateway)
             chunks = gemini.models.generate_content_stream(model="mock-1", contents="Say hello.")
-            told = "".join(chunk.text or "" for chunk in chunks)
+            text = "".join(chunk.text or "" for chunk in chunks)
             gemini.close()
         timer.join()
-    assert told == "Hello."
+    assert text == "Hello."

@@ -17,7 +17,7 @@ def test_agent_upstream_needs_no_base_url() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected"),
     [
         (
             {"agent": "my_agents"},
@@ -32,8 +32,8 @@ def test_agent_upstream_needs_no_base_url() -> None:
         ({"dialect": "chat"}, "upstreams[0].dialect: expected 'responses', the dialect of agents, got 'chat'"),
     ],
 )
-def test_agent_upstream_rejects_settings_of_servers(change: dict[str, str], said: str) -> None:
+def test_agent_upstream_rejects_settings_of_servers(change: dict[str, str], expected: str) -> None:
     settings = {"name": "mine", "dialect": "responses", "agent": "my_agents:run", **change}
     with pytest.raises(ConfigError) as raised:
         check_config(Config(upstreams=[UpstreamConfig(**settings)]), {"KEY": "x"})  # type: ignore[arg-type]
-    assert said.replace("'", '"') in str(raised.value).replace("'", '"')
+    assert expected.replace("'", '"') in str(raised.value).replace("'", '"')

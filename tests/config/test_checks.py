@@ -26,7 +26,7 @@ KEY = KeyConfig(name="alice", sha256=sha256(b"sk-alice").hexdigest())
 ENVIRON = {"LAB_KEY": "sk-lab", "BROKEN_KEY": "sk-lab\n", "EMPTY_KEY": "", "ALICE_KEY": "sk-alice"}
 
 
-def said_of(config: Config) -> list[str]:
+def problems_of(config: Config) -> list[str]:
     return [str(problem) for problem in find_problems(config, ENVIRON)]
 
 
@@ -49,7 +49,7 @@ def test_valid_configuration_has_no_problems() -> None:
         upstreams=[replace(LAB, api_key_env="LAB_KEY"), LOCAL],
         keys=[KEY, KeyConfig(name="bob", env="LAB_KEY")],
     )
-    assert said_of(config) == []
+    assert problems_of(config) == []
     check_config(config, ENVIRON)
 
 
@@ -64,43 +64,43 @@ def test_check_config_raises_the_first_problem() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
 def test_loopback_host_needs_no_keys(host: str) -> None:
     assert is_loopback(host)
-    assert said_of(Config(server=ServerConfig(host=host))) == []
+    assert problems_of(Config(server=ServerConfig(host=host))) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "gateway.example.com", "localhost.example.com", "127.1"])
 def test_public_host_without_keys_is_refused_with_a_remedy(host: str) -> None:
     """Without keys, anybody who reaches the address could use the gateway."""
-    (said,) = said_of(Config(server=ServerConfig(host=host)))
+    (problem,) = problems_of(Config(server=ServerConfig(host=host)))
     for words in (
         f'server.host: other machines can reach "{host}"',
         'Listen on "127.0.0.1"',
         "[[keys]]",
         'printf %s "$KEY" | sha256sum',
     ):
-        assert words in said
-    assert said_of(Config(server=ServerConfig(host=host), keys=[KEY])) == []
+        assert words in problem
+    assert problems_of(Config(server=ServerConfig(host=host), keys=[KEY])) == []
 
 
 @pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8080", "[::1]", "two words", "a" * 300])
 def test_host_with_port_or_scheme_is_refused(host: str) -> None:
     assert (
         "expected an address or a host name without a port"
-        in said_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
+        in problems_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
     )
 
 
 @pytest.mark.parametrize("host", ["", "https://a.example.com", "a.example.com:443", "a.example.com/x", "*.example.com"])
 def test_allowed_host_with_port_or_scheme_is_refused(host: str) -> None:
-    (said,) = said_of(Config(server=ServerConfig(allowed_hosts=["good.example.com", host])))
-    assert said.startswith("server.allowed_hosts[1]: expected ")
+    (problem,) = problems_of(Config(server=ServerConfig(allowed_hosts=["good.example.com", host])))
+    assert problem.startswith("server.allowed_hosts[1]: expected ")
 
 
 @pytest.mark.parametrize(
     "origin", ["", "*", "null", "app.example.com", "https://app.example.com/", "https://app.example.com/x"]
 )
 def test_invalid_allowed_origin_is_refused(origin: str) -> None:
-    (said,) = said_of(Config(server=ServerConfig(allowed_origins=[origin])))
-    assert said.startswith("server.allowed_origins[0]: expected ")
+    (problem,) = problems_of(Config(server=ServerConfig(allowed_origins=[origin])))
+    assert problem.startswith("server.allowed_origins[0]: expected ")
 
 
 # Upstreams
@@ -108,23 +108,23 @@ def test_invalid_allowed_origin_is_refused(origin: str) -> None:
 
 @pytest.mark.parametrize("name", ["", " lab", "la\nb", "x" * 101])
 def test_unprintable_name_is_refused(name: str) -> None:
-    assert "upstreams[0].name: expected" in said_of(upstream(name=name))[0]
-    assert "keys[0].name: expected" in said_of(Config(keys=[replace(KEY, name=name)]))[0]
+    assert "upstreams[0].name: expected" in problems_of(upstream(name=name))[0]
+    assert "keys[0].name: expected" in problems_of(Config(keys=[replace(KEY, name=name)]))[0]
 
 
 def test_duplicate_upstream_name_is_refused() -> None:
-    assert said_of(Config(upstreams=[LAB, LOCAL, LAB])) == [
+    assert problems_of(Config(upstreams=[LAB, LOCAL, LAB])) == [
         "upstreams[2].name: duplicate name 'lab': each upstream needs a different name"
     ]
 
 
 @pytest.mark.parametrize("url", ["https://api.example.com", "http://[::1]:9001/v1", "http://localhost:1/a/b"])
 def test_valid_base_url_is_accepted(url: str) -> None:
-    assert said_of(upstream(base_url=url)) == []
+    assert problems_of(upstream(base_url=url)) == []
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "expected"),
     [
         ("", "missing: expected the URL of a server"),
         ("127.0.0.1:9001/v1", "not the URL of a server"),
@@ -141,18 +141,18 @@ def test_valid_base_url_is_accepted(url: str) -> None:
         ("https://example.com/\nv1", "contains spaces or characters outside ASCII"),
     ],
 )
-def test_invalid_base_url_is_refused_without_showing_keys(url: str, said: str) -> None:
-    (problem,) = said_of(upstream(base_url=url))
-    assert problem.startswith(f"upstreams[0].base_url: {said}")
+def test_invalid_base_url_is_refused_without_showing_keys(url: str, expected: str) -> None:
+    (problem,) = problems_of(upstream(base_url=url))
+    assert problem.startswith(f"upstreams[0].base_url: {expected}")
     assert "sk-1" not in problem
 
 
 def test_embedded_model_rejects_address_key_and_other_dialects() -> None:
-    assert said_of(Config(upstreams=[LOCAL])) == []
+    assert problems_of(Config(upstreams=[LOCAL])) == []
     odd = replace(
         LOCAL, base_url="http://127.0.0.1:1", api_key_env="LAB_KEY", dialect="responses", profile="open-responses"
     )
-    assert [said.partition(":")[0] for said in said_of(Config(upstreams=[odd]))] == [
+    assert [problem.partition(":")[0] for problem in problems_of(Config(upstreams=[odd]))] == [
         "upstreams[0].base_url",
         "upstreams[0].api_key_env",
         "upstreams[0].dialect",
@@ -160,34 +160,34 @@ def test_embedded_model_rejects_address_key_and_other_dialects() -> None:
 
 
 def test_second_embedded_model_is_refused() -> None:
-    assert said_of(Config(upstreams=[LOCAL, replace(LOCAL, name="again")])) == [
+    assert problems_of(Config(upstreams=[LOCAL, replace(LOCAL, name="again")])) == [
         "upstreams[1].embedded: only one upstream can be the embedded model, and 'local' already is"
     ]
 
 
 @pytest.mark.parametrize("variable", ["MISSING_KEY", "EMPTY_KEY"])
 def test_unset_key_variable_is_reported_with_its_upstream(variable: str) -> None:
-    assert said_of(upstream(api_key_env=variable)) == [
+    assert problems_of(upstream(api_key_env=variable)) == [
         f"upstreams[0].api_key_env: the environment variable {variable} is not set: "
         "it must hold the key of upstream 'lab'"
     ]
 
 
 def test_key_with_invalid_characters_is_reported_but_not_shown() -> None:
-    (said,) = said_of(upstream(api_key_env="BROKEN_KEY"))
-    assert "the environment variable BROKEN_KEY contains spaces or characters outside ASCII" in said
-    assert "sk-lab" not in said
+    (problem,) = problems_of(upstream(api_key_env="BROKEN_KEY"))
+    assert "the environment variable BROKEN_KEY contains spaces or characters outside ASCII" in problem
+    assert "sk-lab" not in problem
 
 
 @pytest.mark.parametrize("slip", ["", "sk-1234", "$LAB_KEY", "gsk_abcdefghijklmnop1234567890"])
 def test_key_instead_of_a_variable_name_is_reported_but_not_shown(slip: str) -> None:
-    (said,) = said_of(upstream(api_key_env=slip))
-    assert said.startswith("upstreams[0].api_key_env: not the name of an environment variable")
-    assert not slip or slip not in said
+    (problem,) = problems_of(upstream(api_key_env=slip))
+    assert problem.startswith("upstreams[0].api_key_env: not the name of an environment variable")
+    assert not slip or slip not in problem
 
 
 @pytest.mark.parametrize(
-    ("models", "said"),
+    ("models", "expected"),
     [
         ([], "upstreams[0].models: empty"),
         (["a", ""], "upstreams[0].models[1]: empty"),
@@ -201,14 +201,14 @@ def test_key_instead_of_a_variable_name_is_reported_but_not_shown(slip: str) -> 
         ([ModelRule(from_="*", to="**")], "upstreams[0].models[0]: the * in to = "),
     ],
 )
-def test_invalid_model_rules_are_refused(models: list[str | ModelRule], said: str) -> None:
-    (problem,) = said_of(upstream(models=models))
-    assert problem.startswith(said)
+def test_invalid_model_rules_are_refused(models: list[str | ModelRule], expected: str) -> None:
+    (problem,) = problems_of(upstream(models=models))
+    assert problem.startswith(expected)
 
 
 def test_unknown_profile_or_profile_of_another_dialect_is_refused() -> None:
-    assert "no profile is named 'chatt'; did you mean 'chat'?" in said_of(upstream(profile="chatt"))[0]
-    assert said_of(upstream(profile="openai")) == [
+    assert "no profile is named 'chatt'; did you mean 'chat'?" in problems_of(upstream(profile="chatt"))[0]
+    assert problems_of(upstream(profile="openai")) == [
         "upstreams[0].profile: 'openai' is for servers of dialect 'responses'; expected a profile of dialect 'chat'"
     ]
 
@@ -217,7 +217,7 @@ def test_unknown_profile_or_profile_of_another_dialect_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "expected"),
     [
         (KeyConfig(name="alice"), "keys[0]: the key 'alice' has neither sha256 nor env"),
         (
@@ -240,9 +240,9 @@ def test_unknown_profile_or_profile_of_another_dialect_is_refused() -> None:
         (KeyConfig(name="alice", env="sk-alice"), "keys[0].env: not the name of an environment variable"),
     ],
 )
-def test_invalid_client_key_is_reported_but_not_shown(key: KeyConfig, said: str) -> None:
-    (problem,) = said_of(Config(keys=[key]))
-    assert problem.startswith(said)
+def test_invalid_client_key_is_reported_but_not_shown(key: KeyConfig, expected: str) -> None:
+    (problem,) = problems_of(Config(keys=[key]))
+    assert problem.startswith(expected)
     assert "sk-alice" not in problem
 
 
@@ -250,12 +250,12 @@ def test_key_shared_by_two_owners_is_refused() -> None:
     """A key must have exactly one owner."""
     keys = [KEY, KeyConfig(name="bob", env="ALICE_KEY"), KeyConfig(name="carol")]
     assert (
-        said_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
+        problems_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
     )
 
 
 def test_two_keys_of_one_owner_are_accepted() -> None:
-    assert said_of(Config(keys=[KEY, KeyConfig(name="alice", env="LAB_KEY")])) == []
+    assert problems_of(Config(keys=[KEY, KeyConfig(name="alice", env="LAB_KEY")])) == []
 
 
 def test_compaction_keys_must_be_set_valid_and_distinct() -> None:
@@ -264,9 +264,9 @@ def test_compaction_keys_must_be_set_valid_and_distinct() -> None:
     assert list(find_problems(config, environ)) == []
     assert config.secrets(environ) == ["ab" * 32, "cd" * 32]
     config = Config(compaction=CompactionConfig(keys_env=["A", "BAD", "GONE", "EMPTY", "SAME"]))
-    said = [str(problem) for problem in find_problems(config, environ)]
-    assert [line.partition(":")[0] for line in said] == [f"compaction.keys_env[{at}]" for at in (1, 2, 3, 4)]
-    assert "openssl rand -hex 32" in said[0]
-    assert "secret-but-short" not in said[0]
-    assert "GONE is not set" in said[1]
-    assert "the same key as A" in said[3]
+    problems = [str(problem) for problem in find_problems(config, environ)]
+    assert [line.partition(":")[0] for line in problems] == [f"compaction.keys_env[{at}]" for at in (1, 2, 3, 4)]
+    assert "openssl rand -hex 32" in problems[0]
+    assert "secret-but-short" not in problems[0]
+    assert "GONE is not set" in problems[1]
+    assert "the same key as A" in problems[3]

@@ -192,7 +192,7 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         ("[server]\nprot = 80", 2, "server.prot is no known setting; did you mean 'port'?"),
         ("[sever]\nport = 80", 1, "sever is no known setting; did you mean 'server'?"),
@@ -253,8 +253,8 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
         (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: the key 'alice' has neither sha256 nor env"),
     ],
 )
-def test_errors_have_file_line_path_and_remedy(text: str, line: int, said: str) -> None:
-    assert refusal(text).startswith(f"antiphon.toml, line {line}: {said}")
+def test_errors_have_file_line_path_and_remedy(text: str, line: int, expected: str) -> None:
+    assert refusal(text).startswith(f"antiphon.toml, line {line}: {expected}")
 
 
 def test_invalid_toml_is_an_error() -> None:

@@ -7,12 +7,12 @@ import pytest
 from antiphon.config.model_rules import ModelRule, is_pattern, upstream_model_name
 
 
-def rule(asked: str, told: str) -> ModelRule:
-    return ModelRule(from_=asked, to=told)
+def rule(asked: str, target: str) -> ModelRule:
+    return ModelRule(from_=asked, to=target)
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "name", "becomes"),
+    ("asked", "target", "name", "becomes"),
     [
         ("fast", "mock-1", "fast", "mock-1"),
         ("fast", "mock-1", "faster", None),
@@ -24,8 +24,8 @@ def rule(asked: str, told: str) -> ModelRule:
         ("lab/*", "*", "other/mock-1", None),
     ],
 )
-def test_rule_renames_the_model(asked: str, told: str, name: str, becomes: str | None) -> None:
-    assert upstream_model_name(rule(asked, told), name) == becomes
+def test_rule_renames_the_model(asked: str, target: str, name: str, becomes: str | None) -> None:
+    assert upstream_model_name(rule(asked, target), name) == becomes
 
 
 def test_rule_without_target_keeps_the_name() -> None:

@@ -76,9 +76,9 @@ def test_tools_over_the_cache_limit_are_decoded() -> None:
     assert one.tools is not other.tools
 
 
-@pytest.mark.parametrize(("said", "read"), [(b"null", None), (b"[]", [])])
-def test_empty_and_null_tools_are_decoded(said: bytes, read: object) -> None:
-    assert codec.decode_request(b'{"tools":' + said + b"}").tools == read
+@pytest.mark.parametrize(("raw_tools", "read"), [(b"null", None), (b"[]", [])])
+def test_empty_and_null_tools_are_decoded(raw_tools: bytes, read: object) -> None:
+    assert codec.decode_request(b'{"tools":' + raw_tools + b"}").tools == read
     assert codec.decode_request(b"{}").tools is UNSET
 
 

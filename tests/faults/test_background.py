@@ -55,11 +55,11 @@ def silent(gate: Gate) -> Reply:
     return turn(testing.wait(gate), testing.text("Hello."))
 
 
-def spoken(gate: Gate) -> Reply:
+def with_output(gate: Gate) -> Reply:
     return turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
 
 
-def has_begun(client: Client, id: str) -> bool:
+def has_output(client: Client, id: str) -> bool:
     """Whether the response has more events than `queued`."""
     with client.reading("GET", f"/v1/responses/{id}?stream=true") as events:
         return any(type(event) is ResponseInProgress for event in events)
@@ -68,14 +68,14 @@ def has_begun(client: Client, id: str) -> bool:
 def test_fifty_background_responses_end_after_kill_9_and_none_runs_twice(url: str) -> None:
     """API-2: responses without output are restarted, responses with output fail, and queued ones run."""
     gate = Gate()
-    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
+    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": with_output(gate) for n in range(8)}
     texts = [*says, *(f"waiting {n}" for n in range(34))]
     with scripted(says) as upstream:
         config = config_of(url, upstream.base_url, background=BackgroundConfig(running=16))
         with replicas(config) as [first]:
             ids = {text: first.begin(input=text) for text in texts}
             until(lambda: len(upstream.received) == 16)
-            assert all(has_begun(first, id) for text, id in ids.items() if text.startswith("spoken"))
+            assert all(has_output(first, id) for text, id in ids.items() if text.startswith("spoken"))
             first.kill()
         gate.open()
         with replicas(config) as [second]:
@@ -97,14 +97,14 @@ def test_fifty_background_responses_end_after_one_of_two_replicas_dies(url: str)
     """API-2: the other replica restarts or fails the responses of the dead one, continues its own, and runs queued ones
     once."""
     gate = Gate()
-    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": spoken(gate) for n in range(8)}
+    says = {f"silent {n}": silent(gate) for n in range(8)} | {f"spoken {n}": with_output(gate) for n in range(8)}
     texts = [*says, *(f"waiting {n}" for n in range(34))]
     with scripted(says) as upstream:
         config = config_of(url, upstream.base_url, background=BackgroundConfig(running=8))
         with replicas(config, config) as [first, second]:
             ids = {text: (first, second)[number % 2].begin(input=text) for number, text in enumerate(texts)}
             until(lambda: len(upstream.received) == 16)
-            assert all(has_begun(second, id) for text, id in ids.items() if text.startswith("spoken"))
+            assert all(has_output(second, id) for text, id in ids.items() if text.startswith("spoken"))
             first.kill()
             gate.open()
             ended = {text: second.wait(id, seconds=SOON) for text, id in ids.items()}
@@ -121,11 +121,11 @@ def test_fifty_background_responses_end_after_one_of_two_replicas_dies(url: str)
 def test_shutdown_requeues_responses_without_output_and_fails_the_others(url: str) -> None:
     """API-2, after the grace period."""
     gate = Gate()
-    says = {"silent": silent(gate), "spoken": spoken(gate)}
+    says = {"silent": silent(gate), "spoken": with_output(gate)}
     with scripted(says) as upstream:
         with laboratory(url, upstream=upstream, says=says) as lab:
             ids = {text: lab.begin(input=text) for text in says}
-            assert has_begun(lab, ids["spoken"])
+            assert has_output(lab, ids["spoken"])
             until(lambda: lab.asked("silent") == 1)
         gate.open()
         with laboratory(url, upstream=upstream, says=says) as lab:
@@ -172,9 +172,9 @@ def test_response_of_a_dead_gateway_is_ended_after_any_event(url: str, is_cancel
 async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> list[str]:
     """One response per event before the end; each has one event more, and its runner died."""
     store = await opened(url)
-    record, said = await store.get("alice", id), await store.events_after("alice", id, -1)
+    record, stored_events = await store.get("alice", id), await store.events_after("alice", id, -1)
     assert record is not None
-    assert said is not None
+    assert stored_events is not None
     ids = []
     for number in range(count):
         ids.append(f"{id}x{number}")
@@ -183,7 +183,7 @@ async def leave_parts(url: str, id: str, count: int, *, is_cancelled: bool) -> l
         await store.enqueue("alice", queued, [], b'{"model":"mock-1","input":"Again.","background":true}')
         [work] = await store.claim(GOODBYE, 60.0, 1)
         assert work.id == ids[-1]
-        events = [event.replace(id.encode(), work.id.encode()) for event in said.events[:number]]
+        events = [event.replace(id.encode(), work.id.encode()) for event in stored_events.events[:number]]
         assert await store.append(GOODBYE, work.id, 0, events, "in_progress")
         if is_cancelled:
             assert await store.cancel("alice", work.id, None) == "requested"
@@ -213,9 +213,9 @@ def test_postgresql_restart_ends_no_response_and_no_reader() -> None:
         gates[1].open()
         response = lab.wait(id)
         assert (response["status"], response["output"][0]["content"][0]["text"]) == ("completed", "Hello.")
-        heard = reading.result()
-        check(heard)
-        assert heard == lab.events(id)
+        received = reading.result()
+        check(received)
+        assert received == lab.events(id)
         assert lab.asked("slow") == 1
 
 
@@ -225,7 +225,7 @@ def test_postgresql_restart_loses_no_queued_response() -> None:
     limits = {"background": BackgroundConfig(running=4)}
     with laboratory(postgres_server.fresh_url(), says=says, config=limits) as lab:
         gate = lab.gate()
-        says |= {f"running {n}": (silent, spoken)[n % 2](gate) for n in range(4)}
+        says |= {f"running {n}": (silent, with_output)[n % 2](gate) for n in range(4)}
         ids = {text: lab.begin(input=text) for text in [*says, *(f"waiting {n}" for n in range(16))]}
         until(lambda: len(lab.upstream.received) == 4)
         with postgres_server.stopped():
@@ -240,7 +240,7 @@ def begin_and_read(lab: Lab, gate: Gate, reader: Executor) -> tuple[str, Future[
     """A response whose upstream waits at the gate, and a reader that has its events so far and continues reading."""
     id = lab.begin(input="slow")
     gate.wait_reached()
-    assert has_begun(lab, id)
+    assert has_output(lab, id)
     has_read = Event()
     reading = reader.submit(read_all, lab, id, has_read)
     assert has_read.wait(60)
@@ -249,12 +249,12 @@ def begin_and_read(lab: Lab, gate: Gate, reader: Executor) -> tuple[str, Future[
 
 def read_all(lab: Lab, id: str, has_read: Event) -> list[Any]:
     """Its stream to the end; `has_read` is set once the first event was read."""
-    heard = []
+    received = []
     with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
         for event in events:
-            heard.append(event)
+            received.append(event)
             has_read.set()
-    return heard
+    return received
 
 
 def away() -> StorageUnavailable:
@@ -267,7 +267,7 @@ def test_transient_storage_failures_only_delay_responses(tmp_path: Path) -> None
     store = Fails()
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
         gate = lab.gate()
-        lab.says["slow"] = spoken(gate)
+        lab.says["slow"] = with_output(gate)
         store.raises = {"claim": [away()], "renew": [away()], "append": [away()], "finish": [away()]}
         id, reading = begin_and_read(lab, gate, reader)
         store.raises["events_after"] = [away()]
@@ -293,15 +293,15 @@ def test_reader_is_disconnected_and_logged_if_storage_stays_unavailable(
     store = Fails()
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open) as lab, ThreadPoolExecutor(1) as reader:
         gate = lab.gate()
-        lab.says["slow"] = spoken(gate)
+        lab.says["slow"] = with_output(gate)
         id, reading = begin_and_read(lab, gate, reader)
         store.raises["events_after"] = [away()]
         gate.open()
         with pytest.raises(httpx2.RemoteProtocolError):
             reading.result()
         assert lab.wait(id)["status"] == "completed"
-    told = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
-    assert told == [(200, "storage_unavailable")]
+    logged = [(line["status"], line["error"]) for line in lab.gateway.log if line.get("error")]
+    assert logged == [(200, "storage_unavailable")]
     assert "a request failed" not in caplog.text
 
 
@@ -344,7 +344,7 @@ def test_deleted_response_is_cancelled_at_its_next_write(tmp_path: Path) -> None
         gates = [lab.gate(), lab.gate()]
         lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gates[0]), testing.text("lo"), testing.wait(gates[1]))
         id = lab.begin(input="slow")
-        assert has_begun(lab, id)
+        assert has_output(lab, id)
         assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
         gates[0].open()
         lab.upstream.wait_disconnected(1)
@@ -352,15 +352,15 @@ def test_deleted_response_is_cancelled_at_its_next_write(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "reply",
     [
         turn(testing.text("Hello."), stream=False),
         turn(testing.text("Hello."), omit=("done",)),
     ],
     ids=["no stream", "no end mark"],
 )
-def test_background_events_are_a_stream_for_every_form_of_upstream_answer(tmp_path: Path, said: Reply) -> None:
-    with laboratory(f"sqlite:///{tmp_path}/a.db", says={"odd": said}) as lab:
+def test_background_events_are_a_stream_for_every_form_of_upstream_answer(tmp_path: Path, reply: Reply) -> None:
+    with laboratory(f"sqlite:///{tmp_path}/a.db", says={"odd": reply}) as lab:
         response = lab.wait(lab.begin(input="odd"))
         events = lab.events(response["id"])
         assert told_by(events) == response
@@ -373,7 +373,7 @@ def test_runner_that_reclaims_its_expired_lease_does_not_restart(tmp_path: Path)
     timings = replace(BACKGROUND_TIMINGS, lease=0.01, poll_interval=0.01, heartbeat=60.0)
     with laboratory(f"sqlite:///{tmp_path}/a.db", open_store=store.open, background_timings=timings) as lab:
         gate = lab.gate()
-        lab.says["slow"] = spoken(gate)
+        lab.says["slow"] = with_output(gate)
         id = lab.begin(input="slow")
         gate.wait_reached()
         before = store.asked["claim"]

@@ -56,12 +56,12 @@ def asking(lab: Lab, **settings: Any) -> socket.socket:
 
 
 def read_until(client: socket.socket, wanted: bytes) -> bytes:
-    came = b""
-    while wanted not in came:
+    data = b""
+    while wanted not in data:
         piece = client.recv(65536)
-        assert piece, came
-        came += piece
-    return came
+        assert piece, data
+        data += piece
+    return data
 
 
 def left(lab: Lab) -> int:
@@ -69,10 +69,10 @@ def left(lab: Lab) -> int:
     return lab.gateway.written.count('"client_left":true')
 
 
-def expect_cancelled(lab: Lab, abandoned: int, known: int, count: int = 1) -> None:
+def expect_cancelled(lab: Lab, abandoned: int, disconnects: int, count: int = 1) -> None:
     """Within a second on an idle machine: without any timeout of the upstream."""
     lab.upstream.wait_disconnected(abandoned + count, BOUND)
-    until(lambda: left(lab) == known + count)
+    until(lambda: left(lab) == disconnects + count)
 
 
 # Disconnects
@@ -83,15 +83,15 @@ def test_disconnect_before_the_first_byte_cancels_the_upstream(
 ) -> None:
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("Never."))
-    abandoned, known = lab.upstream.abandoned, left(lab)
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
     leave(client)
-    expect_cancelled(lab, abandoned, known)
+    expect_cancelled(lab, abandoned, disconnects)
 
 
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("element", "seen"),
     [
         (testing.text("Hel"), b"response.output_text.delta"),
         (testing.reasoning("Hm"), b"response.reasoning_text.delta"),
@@ -100,22 +100,22 @@ def test_disconnect_before_the_first_byte_cancels_the_upstream(
     ids=["text", "reasoning", "arguments"],
 )
 def test_disconnect_during_the_answer_cancels_the_upstream(
-    lab: Lab, stream: bool, leave: Callable[[socket.socket], None], said: Any, seen: bytes
+    lab: Lab, stream: bool, leave: Callable[[socket.socket], None], element: Any, seen: bytes
 ) -> None:
     """Also a client that waits for a plain answer while the upstream streams."""
     gate = Gate()
-    lab.says = turn(said, testing.wait(gate), testing.text("never"), stream=True)
-    abandoned, known = lab.upstream.abandoned, left(lab)
+    lab.says = turn(element, testing.wait(gate), testing.text("never"), stream=True)
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
     if stream:
         read_until(client, seen)
     leave(client)
-    expect_cancelled(lab, abandoned, known)
+    expect_cancelled(lab, abandoned, disconnects)
 
 
 @pytest.mark.parametrize(
-    "begun",
+    "beginning",
     [
         b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
         b"HTTP/1.1 500 Oh\r\ncontent-length: 99\r\n\r\n{",
@@ -123,22 +123,22 @@ def test_disconnect_during_the_answer_cancels_the_upstream(
         SSE_HEAD,
     ],
 )
-def test_disconnect_cancels_the_upstream_at_any_point_of_its_answer(lab: Lab, stream: bool, begun: bytes) -> None:
+def test_disconnect_cancels_the_upstream_at_any_point_of_its_answer(lab: Lab, stream: bool, beginning: bytes) -> None:
     gate = Gate()
-    lab.says = exactly(begun, testing.wait(gate))
-    abandoned, known = lab.upstream.abandoned, left(lab)
+    lab.says = exactly(beginning, testing.wait(gate))
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
     client = asking(lab, stream=stream)
     gate.wait_reached(BOUND)
     client.close()
-    expect_cancelled(lab, abandoned, known)
+    expect_cancelled(lab, abandoned, disconnects)
 
 
 def test_disconnect_during_upstream_connect_abandons_the_connection(stream: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        url = f"https://127.0.0.1:{nobody.getsockname()[1]}/v1"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/v1"
         with laboratory("chat", UpstreamConfig(name="silent", dialect="chat", base_url=url, models=["silent"])) as lab:
             client = asking(lab, stream=stream, model="silent")
-            caller, _ = nobody.accept()
+            caller, _ = silent.accept()
             caller.settimeout(SETTLING)
             client.close()
             read_all(caller)  # the pending connection is abandoned
@@ -162,24 +162,24 @@ def test_disconnect_during_the_request_makes_no_upstream_call(
 
 def test_disconnect_after_the_end_is_not_counted(lab: Lab, stream: bool) -> None:
     """A completed answer is not cancelled."""
-    known = left(lab)
+    disconnects = left(lab)
     client = asking(lab, stream=stream, close=False)
     read_until(client, b"0\r\n\r\n" if stream else b'"usage"')
     reset(client)
     lab.settle()
-    assert left(lab) == known
+    assert left(lab) == disconnects
 
 
 def test_many_simultaneous_disconnects_cancel_their_upstreams(lab: Lab, stream: bool) -> None:
     gate = Gate()
     lab.says = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."), stream=True)
-    abandoned, known = lab.upstream.abandoned, left(lab)
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
     clients = [asking(lab, stream=stream) for _ in range(40)]
     lab.upstream.wait_received(40, BOUND)
     until(lambda: lab.upstream.in_flight == 40)
     for number, client in enumerate(clients):
         (reset if number % 2 else close)(client)
-    expect_cancelled(lab, abandoned, known, 40)
+    expect_cancelled(lab, abandoned, disconnects, 40)
 
 
 # Clients that do not read
@@ -194,14 +194,14 @@ def flood(lab: Lab) -> tuple[bytes, bytes]:
 
 
 @contextmanager
-def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
+def stalled_clients(lab: Lab, count: int) -> Iterator[None]:
     """This many clients, each of which receives an endless stream."""
     begin, piece = flood(lab)
-    begun: list[RawReply] = []
+    replies: list[RawReply] = []
 
     def script(_: ReceivedRequest) -> RawReply:
-        begun.append(RawReply(steps=itertools.chain([begin], itertools.repeat(piece))))
-        return begun[-1]
+        replies.append(RawReply(steps=itertools.chain([begin], itertools.repeat(piece))))
+        return replies[-1]
 
     lab.says = script
     with ExitStack() as open_until_then:
@@ -210,15 +210,15 @@ def clients_that_read_nothing(lab: Lab, count: int) -> Iterator[None]:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
             client.connect(("127.0.0.1", lab.gateway.port))
             client.sendall(request(stream=True))
-        until(lambda: len(begun) == count)
+        until(lambda: len(replies) == count)
         lab.says = HELLO
         yield
 
 
 def connections_of_clients() -> list[HttpProtocol]:
     """The gateway's side of every connection."""
-    found = [thing for thing in gc.get_objects() if isinstance(thing, HttpProtocol)]
-    return [each for each in found if not each.transport.is_closing()]
+    candidate = [thing for thing in gc.get_objects() if isinstance(thing, HttpProtocol)]
+    return [each for each in candidate if not each.transport.is_closing()]
 
 
 STALLED = 200  # clients
@@ -226,8 +226,8 @@ STALLED = 200  # clients
 
 def test_stalled_clients_use_bounded_memory_and_do_not_affect_others(lab: Lab) -> None:
     """At most 256 KiB for each in user space, however much the upstream sends; other clients are served meanwhile."""
-    abandoned, known = lab.upstream.abandoned, left(lab)
-    with clients_that_read_nothing(lab, STALLED):
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
+    with stalled_clients(lab, STALLED):
         theirs = lab.on_loop(connections_of_clients)
         until(lambda: sum(each.flow.write_paused for each in theirs) == STALLED)
         sizes = lab.on_loop(
@@ -240,31 +240,31 @@ def test_stalled_clients_use_bounded_memory_and_do_not_affect_others(lab: Lab) -
         assert lab.ask().text == lab.ask(stream=True).text == "Hello."
         until(lambda: lab.upstream.in_flight == STALLED)
         # No limit of the upstream stops them: it would continue forever.
-        assert (lab.upstream.abandoned, left(lab)) == (abandoned, known)
-    expect_cancelled(lab, abandoned, known, STALLED)
+        assert (lab.upstream.abandoned, left(lab)) == (abandoned, disconnects)
+    expect_cancelled(lab, abandoned, disconnects, STALLED)
 
 
 def test_stalled_clients_are_disconnected_after_the_stall_timeout(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HttpProtocol, "stall_timeout", 0.2)
-    abandoned, known = lab.upstream.abandoned, left(lab)
-    with clients_that_read_nothing(lab, 5):
-        expect_cancelled(lab, abandoned, known, 5)
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
+    with stalled_clients(lab, 5):
+        expect_cancelled(lab, abandoned, disconnects, 5)
     assert lab.gateway.written.count("disconnected a client that reads nothing") >= 5
 
 
 def test_slow_client_receives_the_whole_answer(lab: Lab) -> None:
     """A client that reads something now and then is not disconnected."""
-    said = "x" * 64 * KIB
-    lab.says = turn(*[testing.text(said)] * 5)
+    text = "x" * 64 * KIB
+    lab.says = turn(*[testing.text(text)] * 5)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
     client.connect(("127.0.0.1", lab.gateway.port))
     client.sendall(request(stream=True))
-    came = bytearray()
+    data = bytearray()
     while piece := client.recv(2000):
-        came += piece
+        data += piece
     client.close()
-    assert Told(bytes(came)).text == said * 5
+    assert Told(bytes(data)).text == text * 5
 
 
 # Unusual ways of sending
@@ -300,12 +300,12 @@ def apart(data: bytes) -> list[Told]:
 def test_disconnect_drops_pipelined_requests_that_wait(lab: Lab, stream: bool) -> None:
     gate = Gate()
     lab.says = turn(testing.wait(gate), testing.text("Never."))
-    abandoned, known = lab.upstream.abandoned, left(lab)
+    abandoned, disconnects = lab.upstream.abandoned, left(lab)
     client = lab.gateway.connect()
     client.sendall(request(stream=stream, close=False) * 3)
     gate.wait_reached(BOUND)
     client.close()
-    expect_cancelled(lab, abandoned, known)
+    expect_cancelled(lab, abandoned, disconnects)
     lab.settle()
     assert len(lab.upstream.received) == 2  # the first of the three, and the one of `settle`
 

@@ -87,12 +87,12 @@ def test_stream_cut_at_any_frame_has_a_valid_outcome(lab: Lab) -> None:
     offsets = {sum(map(len, frames[:number])) for number in range(len(frames) + 1)} | set(range(0, len(whole), 97))
     for at in sorted(offsets):
         lab.says = exactly(SSE_HEAD, whole[:at], end("fin"))
-        told = lab.ask(stream=True)
+        answer = lab.ask(stream=True)
         if at >= last:
-            assert (told.outcome, told.text) == (("completed", None), "Wéll… 😀"), at
+            assert (answer.outcome, answer.text) == (("completed", None), "Wéll… 😀"), at
         else:
-            assert told.outcome == ("failed", "upstream_disconnected"), at
-            assert told.status == 502 or "Wéll… 😀".startswith(told.text), at
+            assert answer.outcome == ("failed", "upstream_disconnected"), at
+            assert answer.status == 502 or "Wéll… 😀".startswith(answer.text), at
 
 
 def test_truncated_plain_answer_is_502(lab: Lab) -> None:
@@ -141,19 +141,21 @@ def test_every_sse_spelling_gives_the_same_events(lab: Lab, spelling: str) -> No
     assert lab.ask(stream=True).gist == want
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("has_started", [False, True])
 @pytest.mark.parametrize(
     ("code", "status"), [("overloaded", 503), ("rate_limit_exceeded", 429), ("upstream_error", 502)]
 )
-def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, begun: bool, code: str, status: int) -> None:
+def test_error_inside_a_200_is_mapped_to_a_code(
+    lab: Lab, stream: bool, has_started: bool, code: str, status: int
+) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     types = {"overloaded": "overloaded_error", "rate_limit_exceeded": "rate_limit_error", "upstream_error": "api_error"}
     frame = (
         error_event(types[code], "x") if lab.dialect == "messages" else error_frame({502: 500}.get(status, status), "x")
     )
-    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
+    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if has_started else b""
     lab.says = exactly(SSE_HEAD, before + frame, end("fin"))
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("failed", code)
-    if not begun or not stream:
+    if not has_started or not stream:
         assert answer.status == status

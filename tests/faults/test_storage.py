@@ -59,7 +59,7 @@ def call(lab: Lab, method: str, id: str) -> Told:
         return Told(read_all(connection))
 
 
-def expect_kept(lab: Lab, response: Response) -> None:
+def expect_stored(lab: Lab, response: Response) -> None:
     """Invariant 2: the stored response equals the sent one, and it can be continued."""
     assert call(lab, "GET", response.id).response == response
     assert lab.ask(previous_response_id=response.id, store=False).outcome == COMPLETED
@@ -94,8 +94,8 @@ def expect_refusals(lab: Lab) -> None:
 def test_completed_responses_survive_kill_9(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A few rounds; `make soak` has many, and measures the recovery time on an idle machine."""
     assert kills.main(["--store", store, "--rounds", "3", "--responses", "120", "--soon", "60"]) == 0
-    assert f"{store}: 3 rounds, " in (told := capsys.readouterr().out)
-    assert ", 0 lost, 0 wrong, " in told
+    assert f"{store}: 3 rounds, " in (output := capsys.readouterr().out)
+    assert ", 0 lost, 0 wrong, " in output
 
 
 # Full disk
@@ -126,24 +126,24 @@ def test_full_disk_is_reported_and_recovers_without_a_restart(
             monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 150)
         with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True) as lab:
             lab.says = BIG
-            kept: list[Response] = []
-            while (told := lab.ask(stream=len(kept) % 2 == 0)).outcome == COMPLETED:
-                kept.append(told.response)
-                assert len(kept) < 30, "the disk is larger than it should be"
-            assert told.outcome == UNAVAILABLE
+            responses: list[Response] = []
+            while (answer := lab.ask(stream=len(responses) % 2 == 0)).outcome == COMPLETED:
+                responses.append(answer.response)
+                assert len(responses) < 30, "the disk is larger than it should be"
+            assert answer.outcome == UNAVAILABLE
             expect_refusals(lab)
-            for response in kept:
-                expect_kept(lab, response)
-            if told.status == 200:
-                call(lab, "GET", told.response.id).tells(404, "not_found")
+            for response in responses:
+                expect_stored(lab, response)
+            if answer.status == 200:
+                call(lab, "GET", answer.response.id).tells(404, "not_found")
             if make_room is None:
-                assert call(lab, "DELETE", kept.pop().id).status == 200
+                assert call(lab, "DELETE", responses.pop().id).status == 200
             else:
                 make_room()
             after = lab.ask(stream=True)
             assert after.outcome == COMPLETED
-            for response in [*kept, after.response]:
-                expect_kept(lab, response)
+            for response in [*responses, after.response]:
+                expect_stored(lab, response)
             lab.settle()
 
 
@@ -159,14 +159,14 @@ def test_short_database_lock_delays_only_requests_that_store(tmp_path: Path) -> 
             others = 0
             while time.monotonic() < end:
                 assert lab.ask(stream=others % 2 == 0, store=False).outcome == COMPLETED
-                expect_kept(lab, before)  # reading still works
+                expect_stored(lab, before)  # reading still works
                 others += 1
             assert others > 10
             assert not any(client.done() for client in waiting)
-        told = [client.result(BOUND) for client in waiting]
-        assert [one.outcome for one in told] == [COMPLETED] * 2
-        for one in told:
-            expect_kept(lab, one.response)
+        answers = [client.result(BOUND) for client in waiting]
+        assert [one.outcome for one in answers] == [COMPLETED] * 2
+        for one in answers:
+            expect_stored(lab, one.response)
         lab.settle()
 
 
@@ -179,10 +179,10 @@ def test_long_database_lock_is_reported_as_storage_unavailable(tmp_path: Path) -
         before = lab.ask().response
         with held(tmp_path / "antiphon.db"):
             expect_refusals(lab)
-            expect_kept(lab, before)
+            expect_stored(lab, before)
             call(lab, "DELETE", before.id).tells(503, "storage_unavailable")
-        expect_kept(lab, before)
-        expect_kept(lab, lab.ask(stream=True).response)
+        expect_stored(lab, before)
+        expect_stored(lab, lab.ask(stream=True).response)
         lab.settle()
 
 
@@ -205,9 +205,9 @@ class Crowd:
             for store in (True, False)
         ]
 
-    def expect_more(self, *, kept: int = 0, unstored: int = 0) -> None:
+    def expect_more(self, *, stored: int = 0, unstored: int = 0) -> None:
         """Waits until this many more requests are answered."""
-        wanted = len(self.kept) + kept, self.unstored + unstored
+        wanted = len(self.kept) + stored, self.unstored + unstored
         until(
             lambda: (
                 (len(self.kept) >= wanted[0] and self.unstored >= wanted[1]) or any(one.done() for one in self._clients)
@@ -221,18 +221,18 @@ class Crowd:
             client.result(BOUND)
         self._pool.shutdown()
         for response in self.kept:
-            expect_kept(self._lab, response)
+            expect_stored(self._lab, response)
 
     def _ask(self, *, stream: bool, store: bool) -> None:
         while not self._is_over.is_set():
-            told = self._lab.ask(stream=stream, store=store)
+            answer = self._lab.ask(stream=stream, store=store)
             if not store:
-                assert told.outcome == COMPLETED
+                assert answer.outcome == COMPLETED
                 self.unstored += 1
-            elif told.outcome == COMPLETED:
-                self.kept.append(told.response)
+            elif answer.outcome == COMPLETED:
+                self.kept.append(answer.response)
             else:
-                assert told.outcome == UNAVAILABLE
+                assert answer.outcome == UNAVAILABLE
                 self.refused += 1
 
 
@@ -246,17 +246,17 @@ def test_stopped_postgresql_is_reported_and_used_again_after_its_restart() -> No
     with storing(url, has_a_fault=True, open_store=hasty) as lab:
         before = lab.ask().response
         crowd = Crowd(lab)
-        crowd.expect_more(kept=2, unstored=2)
+        crowd.expect_more(stored=2, unstored=2)
         with postgres_server.stopped():
             call(lab, "GET", before.id).tells(503, "storage_unavailable")
             lab.ask(previous_response_id=before.id).tells(503, "storage_unavailable")
             crowd.expect_more(unstored=5)
             expect_refusals(lab)
         until(lambda: call(lab, "GET", before.id).status == 200)
-        crowd.expect_more(kept=2, unstored=2)
+        crowd.expect_more(stored=2, unstored=2)
         crowd.end()
         assert crowd.refused
-        expect_kept(lab, before)
+        expect_stored(lab, before)
         lab.settle()
 
 
@@ -266,9 +266,9 @@ def test_killed_postgresql_backends_under_load_cause_no_errors() -> None:
         crowd = Crowd(lab)
         killed = 0
         for _ in range(5):
-            crowd.expect_more(kept=3, unstored=3)
+            crowd.expect_more(stored=3, unstored=3)
             killed += postgres_server.kill_backends(url)
-        crowd.expect_more(kept=3, unstored=3)
+        crowd.expect_more(stored=3, unstored=3)
         crowd.end()
         assert killed >= 5
         assert crowd.refused == 0

@@ -31,10 +31,10 @@ pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 CALLS = turn(testing.text("Wéll… 😀"), testing.tool_call("c1", "f", '{"a":', "1}"), testing.usage(7, 9))
 
 
-def whole_answer(lab: Lab, said: ScriptedTurn, *, stream: bool) -> bytes:
+def whole_answer(lab: Lab, reply: ScriptedTurn, *, stream: bool) -> bytes:
     """The exact answer of this upstream, head included."""
     lab.ask(stream=stream)
-    pieces = lab.wire(said, stream=stream)
+    pieces = lab.wire(reply, stream=stream)
     return CHUNKED_HEAD + chunked(pieces) if stream else json_answer(pieces[0])
 
 
@@ -42,7 +42,7 @@ def whole_answer(lab: Lab, said: ScriptedTurn, *, stream: bool) -> bytes:
 
 
 @contextmanager
-def nobody_answers() -> Iterator[int]:
+def silent_port() -> Iterator[int]:
     """A port whose connections the kernel accepts and no process answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
@@ -99,7 +99,7 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     patch = pytest.MonkeyPatch()
     patch.setenv("SSL_CERT_FILE", str(trusted))
     with (
-        nobody_answers() as silent,
+        silent_port() as silent,
         full_queue() as full,
         tls_server(wrong_name) as named,
         tls_server(unknown) as strange,
@@ -208,8 +208,8 @@ def test_upstream_refusal_is_mapped_to_a_code_and_shows_no_key(
     lab: Lab, stream: bool, theirs: int, status: int, code: str
 ) -> None:
     """ERR-4, ERR-5: never a 401 to the client, although the upstream's message contains the key. One upstream call."""
-    told = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
-    lab.says = PlainReply(status=204, body=b"") if theirs == 204 else testing.error(theirs, told)
+    message = f"Incorrect API key provided: {UPSTREAM_KEY} at http://127.0.0.1:9/v1"
+    lab.says = PlainReply(status=204, body=b"") if theirs == 204 else testing.error(theirs, message)
     answer = lab.ask(stream=stream)
     answer.tells(status, code)
     assert b"127.0.0.1" not in answer.body
@@ -226,12 +226,14 @@ def test_redirect_is_not_followed(lab: Lab, stream: bool, status: int) -> None:
     assert str(bird.port).encode() not in answer.body
 
 
-@pytest.mark.parametrize(("status", "told"), [(200, (502, "upstream_invalid_response")), (503, (503, "overloaded"))])
-def test_html_page_is_an_upstream_error(lab: Lab, stream: bool, status: int, told: tuple[int, str]) -> None:
+@pytest.mark.parametrize(
+    ("status", "expected"), [(200, (502, "upstream_invalid_response")), (503, (503, "overloaded"))]
+)
+def test_html_page_is_an_upstream_error(lab: Lab, stream: bool, status: int, expected: tuple[int, str]) -> None:
     """The HTML of a proxy is not passed on."""
     lab.says = faults.page(status)
     answer = lab.ask(stream=stream)
-    answer.tells(*told)
+    answer.tells(*expected)
     assert b"<" not in answer.body
 
 
@@ -338,30 +340,30 @@ def test_answer_with_two_lengths_is_refused(lab: Lab, stream: bool) -> None:
     assert lab.ask(stream=stream).outcome == ("failed", "upstream_invalid_response")
 
 
-def lab_frames(lab: Lab, said: ScriptedTurn, stream: bool) -> list[bytes]:
+def lab_frames(lab: Lab, reply: ScriptedTurn, stream: bool) -> list[bytes]:
     lab.ask(stream=stream)
-    return lab.wire(said, stream=stream)
+    return lab.wire(reply, stream=stream)
 
 
 # Truncated answers
 
 
-def judge_cut(told: Told, at: int, first: int, last: int, *, may_lose: bool) -> None:
+def judge_cut(answer: Told, at: int, first: int, last: int, *, may_lose: bool) -> None:
     """The valid outcomes of an answer that was cut here: its first event ends at `first`, its completing frame at
     `last`.
 
     A reset may discard data that was sent before it (`may_lose`)."""
-    status, code = told.outcome
-    note = (at, first, last, told.status, status, code)
+    status, code = answer.outcome
+    note = (at, first, last, answer.status, status, code)
     if status == "completed":
         assert at >= last, note
-        assert told.text == "Wéll… 😀", note
+        assert answer.text == "Wéll… 😀", note
         return
     assert (status, code) == ("failed", "upstream_disconnected"), note
     assert may_lose or at < last, note
-    if told.status == 200:
+    if answer.status == 200:
         assert at >= first, note
-        assert "Wéll… 😀".startswith(told.text), note
+        assert "Wéll… 😀".startswith(answer.text), note
     elif not may_lose:
         assert at < first, note
 
@@ -449,19 +451,19 @@ def test_call_cut_by_the_token_limit_is_incomplete(lab: Lab, stream: bool) -> No
 # Timeouts
 
 
-JSON_BEGUN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
+JSON_START = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{"
 LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
     "silence": ("hasty-1", lambda: exactly(end("hang"))),
     "half a head": ("hasty-1", lambda: exactly(SSE_HEAD[:20], end("hang"))),
     "a head": ("hasty-1", lambda: exactly(SSE_HEAD, end("hang"))),
     "half a frame": ("hasty-1", lambda: exactly(SSE_HEAD, b"data: {", end("hang"))),
-    "half a body": ("hasty-1", lambda: exactly(JSON_BEGUN, end("hang"))),
+    "half a body": ("hasty-1", lambda: exactly(JSON_START, end("hang"))),
     "silence, and no time": ("short-1", lambda: exactly(end("hang"))),
     "comments for ever": ("short-1", lambda: faults.endless(b": still here\n\n")),
     "blank lines for ever": ("short-1", lambda: faults.endless(b"\n")),
     "spaces for ever": (
         "short-1",
-        lambda: faults.endless(b" ", before=JSON_BEGUN.replace(b"content-length: 99\r\n", b"")),
+        lambda: faults.endless(b" ", before=JSON_START.replace(b"content-length: 99\r\n", b"")),
     ),
     "chunks for ever": ("short-1", lambda: faults.endless(b"2;x=y\r\n:\n\r\n", before=CHUNKED_HEAD)),
     "interim answers for ever": ("short-1", lambda: faults.endless(b"HTTP/1.1 100 Continue\r\n\r\n", before=b"")),
@@ -469,10 +471,10 @@ LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
 }
 
 
-@pytest.mark.parametrize("what", LATE)
-def test_timeout_before_the_first_event_is_504(lab: Lab, stream: bool, what: str) -> None:
+@pytest.mark.parametrize("case", LATE)
+def test_timeout_before_the_first_event_is_504(lab: Lab, stream: bool, case: str) -> None:
     """One byte now and then, silence, endless comments: the limits for the first byte, for silence and for the whole."""
-    model, says = LATE[what]
+    model, says = LATE[case]
     lab.says = says()
     lab.ask(stream=stream, model=model).tells(504, "upstream_timeout")
 
@@ -485,11 +487,11 @@ def test_error_without_a_body_is_mapped_by_its_status(lab: Lab, stream: bool) ->
 @pytest.mark.parametrize("after", ["silence", "comments", "drip"])
 def test_timeout_after_the_first_event_fails_the_response(lab: Lab, stream: bool, after: str) -> None:
     """STR-8."""
-    begun = SSE_HEAD + b"".join(lab_frames(lab, CALLS, True)[:-4])
+    start = SSE_HEAD + b"".join(lab_frames(lab, CALLS, True)[:-4])
     lab.says = {
-        "silence": exactly(begun, end("hang")),
-        "comments": faults.endless(b": ping\n\n", before=begun),
-        "drip": RawReply(steps=[begun, *faults.drip(b": " + b"x" * 1000, 0.01).steps]),
+        "silence": exactly(start, end("hang")),
+        "comments": faults.endless(b": ping\n\n", before=start),
+        "drip": RawReply(steps=[start, *faults.drip(b": " + b"x" * 1000, 0.01).steps]),
     }[after]
     answer = lab.ask(stream=stream, model="hasty-1" if after == "silence" else "short-1")
     assert answer.outcome == ("failed", "upstream_timeout")
@@ -514,8 +516,8 @@ ODD = (
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64])
 def test_characters_split_over_chunks_are_joined(lab: Lab, stream: bool, size: int) -> None:
     """STR-6: the same events as unsplit."""
-    said = turn(testing.reasoning("Hm… "), testing.text("é€", "😀 日本", "語"), testing.usage(3, 4))
-    body = b"".join(lab_frames(lab, said, True))
+    reply = turn(testing.reasoning("Hm… "), testing.text("é€", "😀 日本", "語"), testing.usage(3, 4))
+    body = b"".join(lab_frames(lab, reply, True))
     lab.says = exactly(SSE_HEAD, body, end("fin"))
     want = lab.ask(stream=stream)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
@@ -546,7 +548,7 @@ def respelled(body: bytes, spelling: str) -> bytes:
         case "cr":
             return body.replace(b"\n", b"\r")
         case "lines":
-            return re.sub(rb"data: (\{.*\})", lambda found: _on_lines(found[1]), body)
+            return re.sub(rb"data: (\{.*\})", lambda match: _on_lines(match[1]), body)
         case "bom":
             return b"\xef\xbb\xbf" + body
         case "no blank line":
@@ -622,15 +624,15 @@ ERRORS: dict[str, list[tuple[bytes, str, int]]] = {
 
 
 @pytest.mark.parametrize("number", range(8))
-@pytest.mark.parametrize("begun", [False, True])
-def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, number: int, begun: bool) -> None:
+@pytest.mark.parametrize("has_started", [False, True])
+def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, number: int, has_started: bool) -> None:
     """ERR-4: before the first event with its own status, after it in the stream."""
     frame, code, status = ERRORS[lab.dialect][number]
-    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if begun else b""
+    before = b"".join(lab_frames(lab, HELLO, True)[:2]) if has_started else b""
     lab.says = exactly(SSE_HEAD, before + frame, end("fin"))
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("failed", code)
-    if not begun or not stream:
+    if not has_started or not stream:
         assert answer.status == status
 
 
@@ -649,8 +651,10 @@ def test_error_inside_a_200_is_mapped_to_a_code(lab: Lab, stream: bool, number: 
 def test_error_in_place_of_a_plain_answer_fails_the_response(
     lab: Lab, stream: bool, error: dict[str, str], code: str, status: int
 ) -> None:
-    said = {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
-    lab.says = testing.whole(said)
+    answer_body = (
+        {"error": error} if lab.dialect == "chat" else {"object": "response", "status": "failed", "error": error}
+    )
+    lab.says = testing.whole(answer_body)
     answer = lab.ask(stream=stream)
     assert answer.outcome == ("failed", code)
     if not stream:
@@ -666,8 +670,8 @@ def test_requests_between_faults_get_their_own_answers(lab: Lab, stream: bool) -
         exactly(b"garbage\r\n\r\n"),
         faults.redirect("http://127.0.0.1:1/"),
     ]
-    for number, said in enumerate(script):
-        lab.says = said
+    for number, reply in enumerate(script):
+        lab.says = reply
         assert lab.ask(stream=stream).outcome[0] == "failed"
         lab.says = turn(testing.text(f"answer {number}"))
         assert lab.ask(stream=stream).text == f"answer {number}"

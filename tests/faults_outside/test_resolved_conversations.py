@@ -46,7 +46,7 @@ def measured(gateway: GatewayProcess, wanted: float = REFUSED) -> Iterator[None]
     assert peak - before < LOAD_FACTOR * MEMORY
 
 
-def kept(gateway: GatewayProcess, *items: dict[str, Any], **fields: Any) -> str:
+def store_response(gateway: GatewayProcess, *items: dict[str, Any], **fields: Any) -> str:
     answer = gateway.post({"model": "mock-1", "input": list(items), **fields})
     assert answer.status_code == 200, answer.text
     id: str = answer.json()["id"]
@@ -64,7 +64,7 @@ def is_too_long(answer: httpx2.Response, param: str) -> None:
 
 
 def test_thousand_references_to_one_stored_message_are_refused_quickly(gateway: GatewayProcess) -> None:
-    kept(gateway, message(2 * MIB, id="msg_large"))
+    store_response(gateway, message(2 * MIB, id="msg_large"))
     with measured(gateway):
         for _ in range(5):
             is_too_long(
@@ -74,26 +74,26 @@ def test_thousand_references_to_one_stored_message_are_refused_quickly(gateway: 
 
 
 def test_references_to_many_items_of_a_large_response_read_it_once(gateway: GatewayProcess) -> None:
-    kept(gateway, *[message(9 * MIB)] * 3, *(message(100, id=f"msg_{number}") for number in range(1000)))
+    store_response(gateway, *[message(9 * MIB)] * 3, *(message(100, id=f"msg_{number}") for number in range(1000)))
     with measured(gateway):
-        kept(gateway, *({"type": "item_reference", "id": f"msg_{number}"} for number in range(1000)))
+        store_response(gateway, *({"type": "item_reference", "id": f"msg_{number}"} for number in range(1000)))
 
 
 def test_chain_over_the_limit_is_refused_or_truncated_quickly(gateway: GatewayProcess) -> None:
     previous: dict[str, Any] = {}
     for _ in range(4):  # the server repeats all of it
-        previous = {"previous_response_id": kept(gateway, message(9 * MIB), **previous)}
+        previous = {"previous_response_id": store_response(gateway, message(9 * MIB), **previous)}
     with measured(gateway):
         for _ in range(3):
             is_too_long(gateway.post({"model": "mock-1", "input": "Go on.", **previous}), "previous_response_id")
     with measured(gateway, RESOLVED):
-        kept(gateway, message(1), truncation="auto", **previous)
+        store_response(gateway, message(1), truncation="auto", **previous)
 
 
 def test_conversation_over_the_limit_is_refused_quickly(gateway: GatewayProcess) -> None:
     id = gateway.post({}, "/v1/conversations").json()["id"]
     for _ in range(4):
-        kept(gateway, message(9 * MIB), conversation=id, truncation="auto")
+        store_response(gateway, message(9 * MIB), conversation=id, truncation="auto")
     with measured(gateway):
         for _ in range(3):
             is_too_long(gateway.post({"model": "mock-1", "input": "Go on.", "conversation": id}), "conversation")

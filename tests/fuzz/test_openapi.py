@@ -89,20 +89,20 @@ def test_answers_to_other_dialects_match_the_openapi_document(
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize(
     ("path", "method"),
     [("/v1/responses/{id}", "GET"), ("/v1/responses/{id}/input_items", "GET"), ("/v1/responses/{id}", "DELETE")],
 )
 def test_answers_about_stored_responses_match_the_openapi_document(
-    gateway: Running, document: Any, path: str, method: str, is_known: bool, mode: GenerationMode
+    gateway: Running, document: Any, path: str, method: str, is_stored: bool, mode: GenerationMode
 ) -> None:
     """API-1: for a stored id, and for any id."""
 
-    def known() -> str | None:
-        return str(gateway.post({"model": "mock-1", "input": "Hi"}).json()["id"]) if is_known else None
+    def stored_id() -> str | None:
+        return str(gateway.post({"model": "mock-1", "input": "Hi"}).json()["id"]) if is_stored else None
 
-    asked = fuzzed(document[path][method], mode, gateway.url, known)
+    asked = fuzzed(document[path][method], mode, gateway.url, stored_id)
     settings(few, max_examples=few.max_examples // 4 + 1)(asked)()
 
 
@@ -110,7 +110,7 @@ def fuzzed(
     operation: Any,
     mode: GenerationMode,
     url: str,
-    known: Callable[[], str | None] = lambda: None,
+    stored_id: Callable[[], str | None] = lambda: None,
     dialect: str = "responses",
 ) -> Callable[[], None]:
     """Sends requests that the document allows, or forbids; `known` returns the id of a stored response."""
@@ -121,7 +121,7 @@ def fuzzed(
             del case.body["stream"]  # other tests check streams with the grammar
         if isinstance(case.query, dict):
             case.query.pop("stream", None)
-        if id := known():
+        if id := stored_id():
             case.path_parameters = {"id": id}
         answer = case.call(base_url=url, timeout=BOUND)
         case.validate_response(answer, checks=CHECKS)

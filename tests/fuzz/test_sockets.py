@@ -55,8 +55,8 @@ def test_damaged_body_of_another_dialect_is_answered_or_refused_in_its_form(batc
     """The same for clients of other dialects, each at its own path; before a strict server of chat, messages or gemini
     (ERR-1)."""
     kinds = [(ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")]
-    kind, spoken = kinds[batch.start // BATCH % len(kinds)]
-    with kind(lambda _: HELLO) as upstream, asked(upstream.base_url, spoken) as client:
+    kind, upstream_dialect = kinds[batch.start // BATCH % len(kinds)]
+    with kind(lambda _: HELLO) as upstream, asked(upstream.base_url, upstream_dialect) as client:
         for number in batch:
             with case(number) as chance:
                 (dialect, _), body = chance.choice(list(corpus.OTHER_BODIES.items()))
@@ -79,9 +79,11 @@ def test_damaged_upstream_bytes_give_an_answer_in_the_form_of_the_client(dialect
                     testing.exactly(*pieces(wire, chance), testing.end(chance.choice(("fin", "fin", "rst"))))
                 )
                 wants_stream = chance.random() < 0.7
-                spoken = chance.choice(corpus.DIALECTS)
-                answer = client.post(question(spoken, stream=wants_stream), corpus.PATHS[spoken][wants_stream])
-                check(spoken, *answer)
+                client_dialect = chance.choice(corpus.DIALECTS)
+                answer = client.post(
+                    question(client_dialect, stream=wants_stream), corpus.PATHS[client_dialect][wants_stream]
+                )
+                check(client_dialect, *answer)
                 assert answer[0] != 504, "it waited for something"
         replies.append(HELLO)
         client.settle(upstream)
@@ -89,14 +91,14 @@ def test_damaged_upstream_bytes_give_an_answer_in_the_form_of_the_client(dialect
 
 def question(dialect: str, *, stream: bool) -> dict[str, Any]:
     """The simplest request of a dialect."""
-    said = [{"role": "user", "content": "Hi"}]
+    messages = [{"role": "user", "content": "Hi"}]
     match dialect:
         case "responses":
             return {"model": "mock-1", "input": "Hi", "stream": stream}
         case "gemini":
             return {"contents": [{"parts": [{"text": "Hi"}]}]}
         case _:
-            return {"model": "mock-1", "max_tokens": 100, "messages": said, "stream": stream}
+            return {"model": "mock-1", "max_tokens": 100, "messages": messages, "stream": stream}
 
 
 def damaged_wire(dialect: str, chance: Random) -> bytes:

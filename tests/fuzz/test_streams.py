@@ -107,10 +107,10 @@ def check_stream(dialect: str, chance: Random) -> None:
     turn_of = _asking(dialect, chance)
     losses = chance.random() < 0.3
     ending = chance.choice((None, None, CUT))
-    found: list[Violation] = []
+    violations: list[Violation] = []
     turn = turn_of()
     pipe = turn.make_pipe(
-        responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=found.append
+        responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=violations.append
     )
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
     told.check_stream("responses", out)
@@ -118,7 +118,7 @@ def check_stream(dialect: str, chance: Random) -> None:
     assert pipe.response is not None
     events = decoded(frames[:-1])
     # Before it was encoded, an item that could not be normalized was not recognised as such (STR-4).
-    assert [violation for violation in ours(found) if dialect != "responses" or violation.row != "STR-4"] == []
+    assert [violation for violation in ours(violations) if dialect != "responses" or violation.row != "STR-4"] == []
     if events is None:
         assert dialect == "responses"
     else:
@@ -163,16 +163,16 @@ def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: R
         return
     assert ours(find_violations(list(replay(response)))) == []
     body, _ = responses.response_from_hub(response, turn.prepared.request)
-    if dialect != "responses" or not carries_something_odd(response):
+    if dialect != "responses" or not has_unknown_content(response):
         assert decode_response(body).status == response.status
     client: Any = chance.choice(("chat", "messages", "gemini"))
     body, _ = CLIENT_DIALECTS[client].response_from_hub(response, turn.prepared.request)
     told.check_whole(client, body)
 
 
-def ours(found: list[Violation]) -> list[Violation]:
+def ours(violations: list[Violation]) -> list[Violation]:
     """Without the upstream's own types: unknown types are passed through unchanged (ITEM-5)."""
-    return [violation for violation in found if violation.row != "ITEM-5"]
+    return [violation for violation in violations if violation.row != "ITEM-5"]
 
 
 def decoded(frames: list[sse.Frame]) -> list[StreamEvent] | None:
@@ -183,7 +183,7 @@ def decoded(frames: list[sse.Frame]) -> list[StreamEvent] | None:
         return None
 
 
-def carries_something_odd(response: Response) -> bool:
+def has_unknown_content(response: Response) -> bool:
     """The same for a response."""
     try:
         decode_response(codec.encode(response))

@@ -68,11 +68,11 @@ def text_of(response: dict[str, Any]) -> str:
 def line_of(lab: Lab) -> dict[str, Any]:
     """The log line of the latest background response."""
 
-    def found() -> list[dict[str, Any]]:
+    def background_lines() -> list[dict[str, Any]]:
         return [line for line in lab.gateway.log if line.get("method") == "BACKGROUND"]
 
-    until(lambda: bool(found()))
-    return found()[-1]
+    until(lambda: bool(background_lines()))
+    return background_lines()[-1]
 
 
 class SlowStore:
@@ -179,9 +179,9 @@ def test_queued_stream_sends_its_id_and_can_be_resumed(lab: Lab) -> None:
         from_the_first, from_the_second = readers.submit(lab.events, id), readers.submit(lab.events, id, 1)
         assert lab.asked("later") == 0
         gate.open()
-        heard = from_the_first.result()
-    assert heard == seen + from_the_second.result() == lab.events(id)
-    assert told_by(heard)["status"] == "completed"
+        received = from_the_first.result()
+    assert received == seen + from_the_second.result() == lab.events(id)
+    assert told_by(received)["status"] == "completed"
 
 
 def test_queued_events_equal_the_stored_events() -> None:
@@ -194,8 +194,8 @@ def test_queued_events_equal_the_stored_events() -> None:
         ResponseQueued(sequence_number=1, response=tiered),
     ):
         assert decode_event(lines.feed(event)) == replace(event, response=queued)
-    begun = ResponseInProgress(sequence_number=2, response=replace(tiered, status="in_progress"))
-    assert decode_event(lines.feed(begun)) == begun
+    in_progress = ResponseInProgress(sequence_number=2, response=replace(tiered, status="in_progress"))
+    assert decode_event(lines.feed(in_progress)) == in_progress
 
 
 def test_background_stream_equals_the_stored_events(lab: Lab) -> None:
@@ -227,12 +227,12 @@ def test_readers_get_the_same_events_from_any_event_on(lab: Lab) -> None:
         gates[0].open()
         gates[1].wait_reached()
         gates[1].open()
-        heard = [reader.result() for reader in reading]
+        received = [reader.result() for reader in reading]
         pieced_together = coming_back.result()
     whole = lab.events(id)
     assert len(whole) < 25
     assert told_by(whole) == lab.get(id)
-    for number, events in zip(numbers, heard, strict=True):
+    for number, events in zip(numbers, received, strict=True):
         assert events == (whole if number is None else whole[number + 1 :])
         assert lab.events(id, number) == events
     assert pieced_together == whole
@@ -299,12 +299,12 @@ def test_queued_response_is_cancelled_without_an_upstream_request(lab: Lab) -> N
     gate = lab.block(RUNNING)
     id = lab.begin(input="never")
     with lab.reading("GET", f"/v1/responses/{id}?stream=true") as events:
-        heard = [next(events), next(events)]
+        received = [next(events), next(events)]
         answer = lab.cancel(id)
-        heard += events
+        received += events
     expect_cancelled(lab, id, answer)
-    assert heard == lab.events(id)
-    assert [lab.events(id, number) for number in range(3)] == [heard[1:], heard[2:], []]
+    assert received == lab.events(id)
+    assert [lab.events(id, number) for number in range(3)] == [received[1:], received[2:], []]
     gate.open()
     lab.wait(lab.begin())
     assert lab.asked("never") == 0
@@ -314,21 +314,21 @@ def test_queued_response_is_cancelled_without_an_upstream_request(lab: Lab) -> N
 def test_cancelling_a_running_response_aborts_its_upstream(lab: Lab, moment: str) -> None:
     """API-2."""
     gate = lab.gate()
-    said = {
+    reply = {
         "before the first byte": turn(testing.wait(gate), testing.text("Hi")),
         "in the middle of text": turn(testing.text("Hel"), testing.wait(gate), testing.text("lo")),
         "in the middle of arguments": turn(testing.tool_call("c1", "f", '{"a":'), testing.wait(gate)),
     }
-    lab.says["slow"] = said[moment]
+    lab.says["slow"] = reply[moment]
     gone = lab.upstream.abandoned
     id = lab.begin(input="slow", tools=TOOLS)
     gate.wait_reached()
     with ThreadPoolExecutor(1) as reader:
         reading = reader.submit(lab.events, id)
         answer = lab.cancel(id)
-        heard = reading.result()
+        received = reading.result()
     response = expect_cancelled(lab, id, answer)
-    assert heard == lab.events(id)
+    assert received == lab.events(id)
     lab.upstream.wait_disconnected(gone + 1)
     assert [item["status"] for item in response["output"]] == ["incomplete"] * len(response["output"])
     assert lab.asked("slow") == 1
@@ -339,9 +339,9 @@ def test_cancel_is_allowed_only_for_the_owner_and_background_responses(lab: Lab)
     gate = lab.gate()
     lab.says["slow"] = turn(testing.wait(gate), testing.text("Hi"))
     id = lab.begin(input="slow")
-    stranger, nobody = lab.bob.cancel(id), lab.bob.cancel("resp_" + "0" * 40)
+    stranger, unknown = lab.bob.cancel(id), lab.bob.cancel("resp_" + "0" * 40)
     assert (stranger.status_code, stranger.json()["error"]["code"]) == (404, "not_found")
-    assert stranger.json()["error"]["message"].replace(id, "") == nobody.json()["error"]["message"].replace(
+    assert stranger.json()["error"]["message"].replace(id, "") == unknown.json()["error"]["message"].replace(
         "resp_" + "0" * 40, ""
     )
     assert lab.bob.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 404
@@ -416,15 +416,15 @@ def test_response_deleted_while_running_leaves_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("reply", "code"),
     [
         (testing.error(500), "upstream_error"),
         (testing.error(429), "rate_limit_exceeded"),
         (turn(testing.text("Hel"), testing.end("rst")), "upstream_disconnected"),
     ],
 )
-def test_upstream_error_fails_the_background_response(lab: Lab, said: Any, code: str) -> None:
-    lab.says["bad"] = said
+def test_upstream_error_fails_the_background_response(lab: Lab, reply: Any, code: str) -> None:
+    lab.says["bad"] = reply
     response = lab.wait(lab.begin(input="bad"))
     assert (response["status"], response["error"]["code"]) == ("failed", code)
     events = lab.events(response["id"])

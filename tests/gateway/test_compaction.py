@@ -37,17 +37,17 @@ def path_of(place: int) -> str:
 def compaction(
     covered: list[ItemParam],
     summary: str = "sum",
-    kept: list[ItemParam] | None = None,
+    verbatim: list[ItemParam] | None = None,
     standing: list[ItemParam] | None = None,
 ) -> CompactionParam:
     prints = frozenset(map(fingerprint, covered))
     contents = CompactionContents(
-        summary=summary, permanent_items=standing or [], verbatim_items=kept or [], covered_fingerprints=prints
+        summary=summary, permanent_items=standing or [], verbatim_items=verbatim or [], covered_fingerprints=prints
     )
     return CompactionParam(encrypted_content=SEAL.encrypt("alice", contents.encode()))
 
 
-def told(window: list[ItemParam]) -> list[Any]:
+def texts_of(window: list[ItemParam]) -> list[Any]:
     """Texts of messages; calls and outputs by their ids."""
     return [
         ("sum" if item == summary_message("sum") else item.content)
@@ -59,11 +59,11 @@ def told(window: list[ItemParam]) -> list[Any]:
 
 def test_compaction_is_replaced_by_its_summary_and_kept_items() -> None:
     """CMP-3."""
-    kept = items(says("user", "last"), call("a"))
-    item = compaction([], kept=kept, standing=items(says("system", "rules"), TOOLS))
+    verbatim = items(says("user", "last"), call("a"))
+    item = compaction([], verbatim=verbatim, standing=items(says("system", "rules"), TOOLS))
     window = open_compactions([item, *items(output("a"))], UNSEALING, path_of, HistoryBudget(NO_LIMIT))
-    assert told(window[:1]) == ["rules"]
-    assert told(window[2:]) == ["sum", "last", "a", "a"]
+    assert texts_of(window[:1]) == ["rules"]
+    assert texts_of(window[2:]) == ["sum", "last", "a", "a"]
 
 
 def test_compaction_drops_covered_items_and_keeps_others() -> None:
@@ -76,12 +76,12 @@ def test_compaction_drops_covered_items_and_keeps_others() -> None:
         path_of,
         HistoryBudget(NO_LIMIT),
     )
-    assert told(window) == ["rules", "new rules", "cut…", "sum", "old"]  # the same text after it is new
+    assert texts_of(window) == ["rules", "new rules", "cut…", "sum", "old"]  # the same text after it is new
 
 
 def test_compaction_drops_earlier_reasoning_in_any_form() -> None:
     shown = items({**THINKS, "summary": [{"type": "summary_text", "text": "Hm."}]})
-    assert told(open_compactions([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
+    assert texts_of(open_compactions([*shown, compaction([])], UNSEALING, path_of, HistoryBudget(NO_LIMIT))) == ["sum"]
 
 
 def test_fingerprint_is_equal_for_every_spelling_of_an_item() -> None:
@@ -117,13 +117,13 @@ def test_fingerprint_is_equal_for_every_spelling_of_an_item() -> None:
 @given(conversation=conversations.conversations())
 def test_compaction_covers_its_own_conversation(conversation: list[ItemParam]) -> None:
     """CMP-2, CMP-3: all items can be sealed, recognised and dropped."""
-    standing, kept = select_verbatim_items(conversation, 1000)
-    item = compaction(conversation, kept=kept, standing=standing)
+    standing, verbatim = select_verbatim_items(conversation, 1000)
+    item = compaction(conversation, verbatim=verbatim, standing=standing)
     after = codec.decode_as(codec.encode(conversation), list[ItemParam])
     assert open_compactions([*after, item], UNSEALING, path_of, HistoryBudget(NO_LIMIT)) == [
         *codec.decode_as(codec.encode(standing), list[ItemParam]),
         summary_message("sum"),
-        *codec.decode_as(codec.encode(kept), list[ItemParam]),
+        *codec.decode_as(codec.encode(verbatim), list[ItemParam]),
     ]
 
 
@@ -137,19 +137,19 @@ def test_newest_compaction_replaces_older_ones_that_cannot_be_opened() -> None:
         path_of,
         HistoryBudget(NO_LIMIT),
     )
-    assert told(window) == ["sum", "b"]
+    assert texts_of(window) == ["sum", "b"]
 
 
 def test_compaction_that_the_newest_does_not_cover_is_opened() -> None:
-    first = compaction([], kept=items(says("user", "a")), standing=items(says("system", "1")))
-    second = compaction([], kept=items(says("user", "b")), standing=items(says("system", "2")))
+    first = compaction([], verbatim=items(says("user", "a")), standing=items(says("system", "1")))
+    second = compaction([], verbatim=items(says("user", "b")), standing=items(says("system", "2")))
     window = open_compactions(
         [first, *items(says("user", "c")), second, *items(says("user", "d"))],
         UNSEALING,
         path_of,
         HistoryBudget(NO_LIMIT),
     )
-    assert told(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
+    assert texts_of(window) == ["1", "2", "sum", "a", "c", "sum", "b", "d"]
 
 
 def test_answered_trigger_is_dropped() -> None:
@@ -180,14 +180,14 @@ def test_foreign_compaction_is_kept_with_everything_before_it() -> None:
 # Items that are kept
 
 
-def kept_of(room: int, *said: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    standing, kept = select_verbatim_items(items(*said), room)
-    return told(standing), told(kept)
+def verbatim_texts(room: int, *history: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    standing, verbatim = select_verbatim_items(items(*history), room)
+    return texts_of(standing), texts_of(verbatim)
 
 
 def test_system_text_last_turn_and_user_messages_are_kept() -> None:
     """CMP-3: recent turns and system text."""
-    assert kept_of(
+    assert verbatim_texts(
         1000,
         says("system", "rules"),
         says("user", "first"),
@@ -205,17 +205,17 @@ def test_system_text_last_turn_and_user_messages_are_kept() -> None:
 def test_newest_steps_of_a_long_turn_are_kept_whole() -> None:
     """An agent may work for hours on one message of its user."""
     steps = [step for at in range(50) for step in (call(f"c{at}"), {**output(f"c{at}"), "output": "word " * 20})]
-    standing, kept = kept_of(400, says("user", "go"), *steps)
+    standing, verbatim = verbatim_texts(400, says("user", "go"), *steps)
     assert standing == []
-    assert kept[0] == "go"
-    assert 2 < len(kept) < 20
-    assert kept[1:] == [f"c{at}" for at in range(50) for _ in range(2)][-len(kept[1:]) :]
+    assert verbatim[0] == "go"
+    assert 2 < len(verbatim) < 20
+    assert verbatim[1:] == [f"c{at}" for at in range(50) for _ in range(2)][-len(verbatim[1:]) :]
 
 
 def test_last_user_message_and_open_calls_are_always_kept() -> None:
     """CMP-3: open tool calls."""
     long = "word " * 1000
-    assert kept_of(
+    assert verbatim_texts(
         10,
         says("user", "old"),
         call("open"),
@@ -225,7 +225,7 @@ def test_last_user_message_and_open_calls_are_always_kept() -> None:
         output("a"),
         custom("b"),
     ) == ([], [long, "open", "b"])
-    assert kept_of(10, call("x"), call("y"), output("x")) == ([], ["x", "y", "x"])
+    assert verbatim_texts(10, call("x"), call("y"), output("x")) == ([], ["x", "y", "x"])
 
 
 def test_older_summary_is_not_kept() -> None:
@@ -236,7 +236,10 @@ def test_older_summary_is_not_kept() -> None:
 
 
 def test_repeated_system_text_is_kept_once() -> None:
-    assert kept_of(100, says("developer", "rules"), says("developer", "rules"), says("user", "x")) == (["rules"], ["x"])
+    assert verbatim_texts(100, says("developer", "rules"), says("developer", "rules"), says("user", "x")) == (
+        ["rules"],
+        ["x"],
+    )
 
 
 def test_media_are_kept_unless_they_are_too_large() -> None:
@@ -250,10 +253,10 @@ def test_media_are_kept_unless_they_are_too_large() -> None:
 
     small = seen(10)
     assert select_verbatim_items(small, 10_000) == ([], small)
-    _, kept = select_verbatim_items(seen(MAX_VERBATIM_BYTES // 2), 10_000)
-    assert "image omitted" in codec.encode(kept).decode()
-    assert len(codec.encode(kept)) < 1000
-    assert [fingerprint(item) for item in kept[1:]] == [
+    _, verbatim = select_verbatim_items(seen(MAX_VERBATIM_BYTES // 2), 10_000)
+    assert "image omitted" in codec.encode(verbatim).decode()
+    assert len(codec.encode(verbatim)) < 1000
+    assert [fingerprint(item) for item in verbatim[1:]] == [
         fingerprint(item) for item in small[1:]
     ]  # still calls and outputs
 
@@ -262,4 +265,4 @@ def test_compaction_before_one_of_another_server_is_opened() -> None:
     """The newest compaction is passed on unchanged, and the older one is replaced by its contents."""
     lenient = CompactionOpener(seal=SEAL, owner="alice", keeps_foreign=True)
     window = open_compactions([compaction([]), FOREIGN], lenient, path_of, HistoryBudget(NO_LIMIT))
-    assert told(window) == ["sum", FOREIGN]
+    assert texts_of(window) == ["sum", FOREIGN]

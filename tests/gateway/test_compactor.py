@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
-from tests.gateway.test_compaction import path_of, told
+from tests.gateway.test_compaction import path_of, texts_of
 from tests.gateway.test_conversation_steps import call, output, says
 from tests.store.places import NO_LIMIT
 
@@ -107,8 +107,8 @@ def test_compactor_seals_the_summary_of_an_ordinary_turn() -> None:
     window = open_compactions([made.item], CompactionOpener(seal=SEAL, owner="alice"), path_of, HistoryBudget(NO_LIMIT))
     assert window == made.contents.items()
     assert made.contents.summary == "Notes: slate."
-    assert told(window)[0] == "Be brief."
-    assert told(window)[2:] == ["The code word is slate.", "Go on."]
+    assert texts_of(window)[0] == "Be brief."
+    assert texts_of(window)[2:] == ["The code word is slate.", "Go on."]
 
 
 def test_compactor_accepts_streams_and_other_dialects() -> None:

@@ -66,8 +66,8 @@ def test_conversation_and_previous_response_together_are_refused() -> None:
 
 @pytest.mark.parametrize("status", ["completed", "incomplete"])
 def test_addition_has_input_then_output(status: str) -> None:
-    said = [message("assistant", "Hello.", id="msg_b", status="completed"), {"type": "acme:thing", "size": 5}]
-    added = make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], said), stamps())
+    output = [message("assistant", "Hello.", id="msg_b", status="completed"), {"type": "acme:thing", "size": 5}]
+    added = make_addition("conv_1", record(status, [message("user", "Hi", id="msg_a")], output), stamps())
     assert added is not None
     assert added.conversation_id == "conv_1"
     assert [entry.id for entry in added.entries] == ["msg_a", "msg_b", "item_1"]

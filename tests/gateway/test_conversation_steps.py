@@ -18,8 +18,8 @@ from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
 
 
-def items(*told: dict[str, Any]) -> list[ItemParam]:
-    read: list[ItemParam] = codec.decode_as(msgspec.json.encode(told), list[ItemParam])
+def items(*given: dict[str, Any]) -> list[ItemParam]:
+    read: list[ItemParam] = codec.decode_as(msgspec.json.encode(given), list[ItemParam])
     return read
 
 
@@ -43,8 +43,8 @@ THINKS: dict[str, Any] = {"type": "reasoning", "summary": []}
 TOOLS: dict[str, Any] = {"type": "additional_tools", "tools": []}
 
 
-def steps(*told: dict[str, Any]) -> list[list[int]]:
-    return [step.indexes for step in split_steps(items(*told))]
+def steps(*given: dict[str, Any]) -> list[list[int]]:
+    return [step.indexes for step in split_steps(items(*given))]
 
 
 def test_message_is_a_separate_step() -> None:
@@ -62,8 +62,8 @@ def test_call_and_output_are_one_step_at_any_distance() -> None:
 
 
 def test_parallel_calls_with_text_and_reasoning_are_one_step() -> None:
-    told = [THINKS, says("assistant"), call("a"), custom("b"), output("a"), output("b"), call("c"), output("c")]
-    assert steps(*told) == [[0, 1, 2, 3, 4, 5], [6, 7]]
+    given = [THINKS, says("assistant"), call("a"), custom("b"), output("a"), output("b"), call("c"), output("c")]
+    assert steps(*given) == [[0, 1, 2, 3, 4, 5], [6, 7]]
 
 
 def test_reasoning_belongs_to_the_following_item() -> None:
@@ -84,8 +84,8 @@ def test_step_lists_its_open_calls() -> None:
 
 
 def test_system_text_and_tools_are_permanent() -> None:
-    told = items(says("system"), says("developer"), TOOLS, says("user"), says("assistant"), call("a"))
-    assert list(map(is_permanent, told)) == [True, True, True, False, False, False]
+    given = items(says("system"), says("developer"), TOOLS, says("user"), says("assistant"), call("a"))
+    assert list(map(is_permanent, given)) == [True, True, True, False, False, False]
 
 
 def test_summary_is_not_a_user_message() -> None:

@@ -19,13 +19,13 @@ from antiphon.protocol.stamps import Stamps
 DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 
 
-def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
+def refused(message: str, status: int = 400, input: Any = DEVELOPER, dialect: str = "responses") -> str:
     """The message that the client gets for this message of the server."""
     request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
     turn = UpstreamTurn(
         prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None
     )
-    body = msgspec.json.encode({"error": {"message": said}})
+    body = msgspec.json.encode({"error": {"message": message}})
     with pytest.raises(ApiError) as caught:
         asyncio.run(turn.send_request(ScriptedTransport(ScriptedAnswer([body], JSON, status))))
     return caught.value.message
@@ -33,9 +33,9 @@ def refused(said: str, status: int = 400, input: Any = DEVELOPER, dialect: str =
 
 def test_diagnosis_follows_the_message_of_the_server() -> None:
     """C-6."""
-    told = refused("Unknown role.")
-    assert told.startswith("Unknown role. Diagnosis: input[0].role: not every server knows the role `developer`; ")
-    assert "quirks: developer_as_system" in told
+    message = refused("Unknown role.")
+    assert message.startswith("Unknown role. Diagnosis: input[0].role: not every server knows the role `developer`; ")
+    assert "quirks: developer_as_system" in message
 
 
 def test_message_without_a_diagnosis_is_unchanged() -> None:
@@ -53,8 +53,8 @@ def test_errors_that_refuse_no_body_are_not_diagnosed() -> None:
 
 def test_refusal_of_reasoning_is_not_diagnosed() -> None:
     """RSN-3."""
-    said = "The encrypted content of role x could not be verified."
-    assert refused(said) == said
+    message = "The encrypted content of role x could not be verified."
+    assert refused(message) == message
 
 
 def test_very_long_body_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ class Bench:
 
     async def keep(self, id: str, request: Request, output: list[dict[str, Any]], owner: str = "alice") -> StoredTurn:
         """A turn as the gateway stores it, after its chain."""
-        found = await self.resolve_history(request, owner)
+        resolved = await self.resolve_history(request, owner)
         items: list[Item] = codec.decode_as(msgspec.json.encode(output), list[Item])
         response = msgspec.structs.replace(
             make_initial_response(request, id=id, created_at=1_760_000_000),
@@ -72,7 +72,7 @@ class Bench:
             status="completed",
             completed_at=1_760_000_001,
         )
-        return await ResponseRecorder(self.store, owner, found.new_items, self._stamps).save(response)
+        return await ResponseRecorder(self.store, owner, resolved.new_items, self._stamps).save(response)
 
     async def resolve_history(
         self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any
@@ -93,7 +93,7 @@ def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
     return run
 
 
-def told(items: list[Any]) -> list[dict[str, Any]]:
+def plain_items(items: list[Any]) -> list[dict[str, Any]]:
     """Items as JSON, without assigned ids."""
     read = msgspec.json.decode(codec.encode(items))
     return [{name: value for name, value in item.items() if name != "id"} for item in read]
@@ -114,13 +114,13 @@ async def test_chain_is_resolved_whole_and_in_order(bench: Bench) -> None:
     """PREV-1, PREV-2: input and output of each turn, the oldest first; instructions are the new request's alone."""
     await bench.keep("resp_1", asked(user("one"), instructions="Be brief."), [says("1")])
     await bench.keep("resp_2", asked(user("two"), previous_response_id="resp_1"), [says("2", "msg_2")])
-    found = await bench.resolve_history(asked(user("three"), previous_response_id="resp_2"))
-    assert told(codec.decode_as(codec.encode(found.request.input), list[Any])) == bare(
+    resolved = await bench.resolve_history(asked(user("three"), previous_response_id="resp_2"))
+    assert plain_items(codec.decode_as(codec.encode(resolved.request.input), list[Any])) == bare(
         user("one"), says("1"), user("two"), says("2"), user("three")
     )
-    assert not found.request.instructions
-    assert told(found.new_items) == [user("three")]
-    assert told(decode_past_turns(found.past_turns)) == bare(user("one"), says("1"), user("two"), says("2"))
+    assert not resolved.request.instructions
+    assert plain_items(resolved.new_items) == [user("three")]
+    assert plain_items(decode_past_turns(resolved.past_turns)) == bare(user("one"), says("1"), user("two"), says("2"))
 
 
 @on_every_store
@@ -132,9 +132,9 @@ async def test_long_chain_is_resolved_whole(bench: Bench) -> None:
             f"resp_{number}", asked(user(f"ask {number}"), **previous), [says(f"say {number}", f"msg_{number}")]
         )
         previous = {"previous_response_id": f"resp_{number}"}
-    found = await bench.resolve_history(asked(user("last"), **previous))
-    assert isinstance(found.request.input, list)
-    assert len(found.request.input) == 121
+    resolved = await bench.resolve_history(asked(user("last"), **previous))
+    assert isinstance(resolved.request.input, list)
+    assert len(resolved.request.input) == 121
 
 
 @on_every_store
@@ -169,8 +169,8 @@ async def test_references_are_resolved_to_their_items(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("one")), [says("1")])
     await bench.keep("resp_2", asked({**user("two"), "id": "mine"}), [says("2", "msg_2")])
     references = [{"type": "item_reference", "id": id} for id in ("msg_1", "msg_2", "mine")]
-    found = await bench.resolve_history(asked(*references, user("and?"), previous_response_id="resp_1"))
-    assert told(found.new_items) == bare(says("1"), says("2"), user("two"), user("and?"))
+    resolved = await bench.resolve_history(asked(*references, user("and?"), previous_response_id="resp_1"))
+    assert plain_items(resolved.new_items) == bare(says("1"), says("2"), user("two"), user("and?"))
     error = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_7"}))
     assert (error.status, error.code, error.param) == (400, "invalid_value", "input[1].id")
     others = await refused(bench, asked(user("x"), {"type": "item_reference", "id": "msg_1"}), owner="bob")
@@ -183,11 +183,13 @@ async def test_lone_output_is_matched_with_its_stored_call(bench: Bench) -> None
     await bench.keep("resp_1", asked(user("one")), [CALL, {**CALL, "id": "fc_2", "call_id": "call_2"}])
     other = {**OUTPUT, "call_id": "call_2"}
     chained = await bench.resolve_history(asked(OUTPUT, previous_response_id="resp_1"))
-    assert told(chained.new_items) == [OUTPUT]
-    found = await bench.resolve_history(asked(user("so"), OUTPUT, other, user("go on")))
-    assert told(found.new_items) == bare(user("so"), CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other, user("go on"))
+    assert plain_items(chained.new_items) == [OUTPUT]
+    resolved = await bench.resolve_history(asked(user("so"), OUTPUT, other, user("go on")))
+    assert plain_items(resolved.new_items) == bare(
+        user("so"), CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other, user("go on")
+    )
     again = await bench.resolve_history(asked(CALL, OUTPUT, other))
-    assert told(again.new_items) == bare(CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other)
+    assert plain_items(again.new_items) == bare(CALL, {**CALL, "call_id": "call_2"}, OUTPUT, other)
     assert (await refused(bench, asked(OUTPUT), owner="bob")).code == "orphan_tool_output"
 
 
@@ -208,7 +210,7 @@ async def test_output_in_a_chain_needs_a_call_of_the_chain(bench: Bench) -> None
     error = await refused(bench, asked(OUTPUT, previous_response_id="resp_2"))
     assert (error.code, error.param) == ("orphan_tool_output", "input[0].call_id")
     allowed = await bench.resolve_history(asked(OUTPUT, previous_response_id="resp_2"), allow_orphans=True)
-    assert told(allowed.new_items) == [OUTPUT]
+    assert plain_items(allowed.new_items) == [OUTPUT]
 
 
 @on_every_store
@@ -218,7 +220,7 @@ async def test_tool_use_inside_a_message_counts_as_a_call(bench: Bench) -> None:
         "role": "assistant",
         "content": [{"type": "tool_use", "id": "call_1", "name": "f", "input": {}}],
     }
-    assert told((await bench.resolve_history(asked(used, OUTPUT))).new_items)[1] == OUTPUT
+    assert plain_items((await bench.resolve_history(asked(used, OUTPUT))).new_items)[1] == OUTPUT
 
 
 @on_every_store
@@ -226,9 +228,9 @@ async def test_incomplete_call_is_dropped_from_the_history(bench: Bench) -> None
     """An item dropped from a conversation is a loss."""
     cut = {**CALL, "arguments": '{"a', "status": "incomplete"}
     await bench.keep("resp_1", asked(user("one")), [says("1"), cut])
-    found = await bench.resolve_history(asked(user("go on"), previous_response_id="resp_1"))
-    assert told(found.request.input or []) == bare(user("one"), says("1"), user("go on"))  # type: ignore[arg-type]
-    assert [loss.path for loss in found.losses] == ["previous_response_id"]
+    resolved = await bench.resolve_history(asked(user("go on"), previous_response_id="resp_1"))
+    assert plain_items(resolved.request.input or []) == bare(user("one"), says("1"), user("go on"))  # type: ignore[arg-type]
+    assert [loss.path for loss in resolved.losses] == ["previous_response_id"]
 
 
 @on_every_store
@@ -245,9 +247,9 @@ async def test_stored_turns_are_restored_byte_for_byte(bench: Bench) -> None:
     assert msgspec.json.decode(codec.encode(response.output)) == [odd, says("\u0000")]
     assert response.metadata == {"a": "\u0000"}
     assert (record.input, record.output) == (turn.input, turn.output)
-    kept = msgspec.json.decode(record.input)
-    assert all(item["id"] for item in kept)
-    assert told(decode_past_turns(past_turns_of(turn)))[:3] == bare(
+    stored_input = msgspec.json.decode(record.input)
+    assert all(item["id"] for item in stored_input)
+    assert plain_items(decode_past_turns(past_turns_of(turn)))[:3] == bare(
         user("\u0000 🎶"), bare_odd, {**user("b"), "acme": [1]}
     )
 
@@ -269,8 +271,8 @@ def test_local_turns_take_precedence_over_the_store() -> None:
     archive = HistorySource(
         owner="alice", store=None, limit=NO_LIMIT, find_local_turns={"resp_1": past_turns_of(turn)}.get
     )
-    found = asyncio.run(resolve_history(asked(user("two"), previous_response_id="resp_1"), archive))
-    assert told(found.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
+    resolved = asyncio.run(resolve_history(asked(user("two"), previous_response_id="resp_1"), archive))
+    assert plain_items(resolved.request.input or []) == bare(user("one"), says("1"), user("two"))  # type: ignore[arg-type]
 
 
 def test_request_with_a_compaction_is_not_self_contained() -> None:
@@ -296,21 +298,21 @@ def test_calls_inside_a_compaction_match_outputs() -> None:
     async def grounded(*items: dict[str, Any], **fields: Any) -> ResolvedRequest:
         return await resolve_history(asked(*items, **fields), archive, opener=opener)
 
-    found = asyncio.run(grounded(user("old"), item, OUTPUT))
-    assert isinstance(found.request.input, list)
-    assert [type(each).__name__ for each in found.request.input] == [
+    resolved = asyncio.run(grounded(user("old"), item, OUTPUT))
+    assert isinstance(resolved.request.input, list)
+    assert [type(each).__name__ for each in resolved.request.input] == [
         "MessageParam",
         "FunctionCallParam",
         "FunctionCallOutputParam",
     ]
-    assert [type(each).__name__ for each in found.new_items] == [
+    assert [type(each).__name__ for each in resolved.new_items] == [
         "MessageParam",
         "CompactionParam",
         "FunctionCallOutputParam",
     ]
-    assert found.sealed_items == found.new_items
+    assert resolved.sealed_items == resolved.new_items
     chained = asyncio.run(grounded(OUTPUT, previous_response_id="resp_1"))
-    assert chained.request.input == found.request.input
+    assert chained.request.input == resolved.request.input
     assert len(chained.sealed_items) == 3
     broken = {**item, "encrypted_content": item["encrypted_content"][:-4]}
     archive = HistorySource(
@@ -343,11 +345,11 @@ def test_lone_output_beside_a_compaction_is_matched_with_its_stored_call() -> No
             return StoredTurn(id="resp_1", input=b"[]", output=msgspec.json.encode([CALL]))
 
     archive = HistorySource(owner="alice", store=OneCall(), limit=NO_LIMIT)  # type: ignore[arg-type]
-    found = asyncio.run(
+    resolved = asyncio.run(
         resolve_history(asked(item, OUTPUT), archive, opener=CompactionOpener(seal=seal, owner="alice"))
     )
-    assert isinstance(found.request.input, list)
-    assert [type(each).__name__ for each in found.request.input] == [
+    assert isinstance(resolved.request.input, list)
+    assert [type(each).__name__ for each in resolved.request.input] == [
         "MessageParam",
         "FunctionCallParam",
         "FunctionCallOutputParam",

@@ -11,7 +11,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.test_history import CALL, OUTPUT, Bench, asked, bare, on_every_store, refused, says, told, user
+from tests.gateway.test_history import (
+    CALL,
+    OUTPUT,
+    Bench,
+    asked,
+    bare,
+    on_every_store,
+    plain_items,
+    refused,
+    says,
+    user,
+)
 from tests.store.places import NO_LIMIT, PLACES
 
 from antiphon.errors import ApiError, ClientFault
@@ -36,15 +47,15 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         async def count(*given: Any, **named: Any) -> Any:
             self.asked[name] += 1
-            found = await getattr(self._store, name)(*given, **named)
+            result = await getattr(self._store, name)(*given, **named)
             match name:
                 case "get_turn":
-                    self.read += len(found.input) + len(found.output)
+                    self.read += len(result.input) + len(result.output)
                 case "get_chain" | "all_entries":
-                    self.read += len(found.content)
+                    self.read += len(result.content)
                 case "find_outputs":
-                    self.read += sum(map(len, found))
-            return found
+                    self.read += sum(map(len, result))
+            return result
 
         return count
 
@@ -109,8 +120,8 @@ async def test_repeated_reference_is_looked_up_once_and_counted_each_time(bench:
     item = {**user("x" * 2000), "id": "mine"}
     await bench.keep("resp_1", asked(item), [says("1")])
     store, size = counting(bench), size_of(item)
-    found = await grounded(store, asked(*[reference("mine")] * 1000), 1000 * size)
-    assert len(found.new_items) == 1000
+    resolved = await grounded(store, asked(*[reference("mine")] * 1000), 1000 * size)
+    assert len(resolved.new_items) == 1000
     assert store.asked == {"find_items": 1, "get_turn": 1}
     store = counting(bench)
     error = await too_long(store, asked(user("so"), *[reference("mine")] * 1000), 10 * size)
@@ -127,8 +138,8 @@ async def test_references_into_one_response_read_it_once(bench: Bench) -> None:
     await bench.keep("resp_2", asked(user("other")), [says("2", "msg_2")])
     store = counting(bench)
     mixed = [reference(each) for item in items for each in (item["id"], "msg_2")]
-    found = await grounded(store, asked(*mixed), NO_LIMIT)
-    assert told(found.new_items)[::2] == bare(*items)
+    resolved = await grounded(store, asked(*mixed), NO_LIMIT)
+    assert plain_items(resolved.new_items)[::2] == bare(*items)
     assert store.asked == {"find_items": 1, "get_turn": 2}
 
 
@@ -139,14 +150,14 @@ async def test_items_over_the_cache_limit_are_read_again(bench: Bench) -> None:
     large = {**user("x" * 900), "id": "large"}
     small = {**user("y"), "id": "small"}
     await bench.keep("resp_1", asked(large, small), [says("1")])
-    found = await grounded(store := counting(bench), asked(reference("small"), truncation="auto"), 1000)
-    assert told(found.new_items) == bare(small)
+    resolved = await grounded(store := counting(bench), asked(reference("small"), truncation="auto"), 1000)
+    assert plain_items(resolved.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "get_turn": 1}
     limit = size_of(large) + size_of(small) - 1
-    found = await grounded(
+    resolved = await grounded(
         store := counting(bench), asked(reference("large"), reference("small"), truncation="auto"), limit
     )
-    assert told(found.new_items) == bare(small)
+    assert plain_items(resolved.new_items) == bare(small)
     assert store.asked == {"find_items": 1, "get_turn": 2}  # `large` came first, and used the budget
 
 
@@ -158,9 +169,9 @@ async def test_reference_deleted_during_resolution_is_refused(bench: Bench) -> N
     forgetful = counting(bench)
 
     async def get_turn(owner: str, number: int) -> Any:
-        found = await bench.store.get_turn(owner, number)  # type: ignore[union-attr]
+        stored = await bench.store.get_turn(owner, number)  # type: ignore[union-attr]
         await bench.store.delete(owner, "resp_1")  # type: ignore[union-attr]
-        return found
+        return stored
 
     forgetful.get_turn = get_turn  # type: ignore[attr-defined]
     with pytest.raises(ClientFault) as caught:
@@ -178,10 +189,10 @@ async def test_truncation_drops_the_oldest_references_unread(bench: Bench) -> No
     references = [reference(f"item_{number}") for number in range(4)]
     request = asked(*references[:2], user("between"), *references[2:], truncation="auto")
     size = size_of({**user("0" * 1000), "id": "item_0"})
-    found = await grounded(store, request, 2 * size)
-    assert told(found.new_items) == bare(user("between"), user("2" * 1000), user("3" * 1000))
+    resolved = await grounded(store, request, 2 * size)
+    assert plain_items(resolved.new_items) == bare(user("between"), user("2" * 1000), user("3" * 1000))
     assert store.asked == {"find_items": 1, "get_turn": 3}  # the third does not fit, the fourth is never read
-    assert [(loss.path, loss.what) for loss in found.losses] == [
+    assert [(loss.path, loss.what) for loss in resolved.losses] == [
         ("input[1].id", "this reference and those before it, 2 in all")
     ]
 
@@ -222,18 +233,18 @@ async def test_truncation_drops_the_oldest_turns_unread(bench: Bench) -> None:
         previous = {"previous_response_id": f"resp_{number - 1}"} if number else {}
         await bench.keep(f"resp_{number}", asked(user(f"{number}" * 1000), **previous), [says("1", f"msg_{number}")])
     store = counting(bench)
-    found = await grounded(store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 3000)
-    assert told(found.request.input or []) == bare(  # type: ignore[arg-type]
+    resolved = await grounded(store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 3000)
+    assert plain_items(resolved.request.input or []) == bare(  # type: ignore[arg-type]
         user("1" * 1000), says("1"), user("2" * 1000), says("1"), user("so")
     )
     assert store.read <= 3000
-    assert found.past_turns == [(await bench.store.get_chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
-    assert [(loss.path, loss.what) for loss in found.losses] == [
+    assert resolved.past_turns == [(await bench.store.get_chain("alice", "resp_2", 3000, drops_oldest=True)).content]  # type: ignore[union-attr]
+    assert [(loss.path, loss.what) for loss in resolved.losses] == [
         ("previous_response_id", "the oldest part of the conversation")
     ]
-    nothing = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
-    assert told(nothing.request.input or []) == [user("so")]  # type: ignore[arg-type]
-    assert nothing.past_turns == []
+    empty = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), 100)
+    assert plain_items(empty.request.input or []) == [user("so")]  # type: ignore[arg-type]
+    assert empty.past_turns == []
     whole = await grounded(bench.store, asked(user("so"), previous_response_id="resp_2", truncation="auto"), NO_LIMIT)
     assert len(whole.sealed_items) == 7
     assert not whole.losses
@@ -245,10 +256,10 @@ async def test_truncation_prefers_references_over_the_chain(bench: Bench) -> Non
     await bench.keep("resp_2", asked(user("2" * 1000), previous_response_id="resp_1"), [says("2", "msg_2")])
     await bench.keep("resp_3", asked({**user("3" * 1000), "id": "mine"}), [says("3", "msg_3")])
     request = asked(reference("mine"), previous_response_id="resp_2", truncation="auto")
-    found = await grounded(bench.store, request, 3000)
-    assert told(found.request.input or []) == bare(says("1"), user("2" * 1000), says("2"), user("3" * 1000))  # type: ignore[arg-type]
+    resolved = await grounded(bench.store, request, 3000)
+    assert plain_items(resolved.request.input or []) == bare(says("1"), user("2" * 1000), says("2"), user("3" * 1000))  # type: ignore[arg-type]
     none_left = await grounded(bench.store, request, size_of({**user("3" * 1000), "id": "mine"}))
-    assert told(none_left.request.input or []) == bare(user("3" * 1000))  # type: ignore[arg-type]
+    assert plain_items(none_left.request.input or []) == bare(user("3" * 1000))  # type: ignore[arg-type]
 
 
 @on_every_store
@@ -256,7 +267,7 @@ async def test_outputs_of_dropped_calls_are_dropped(bench: Bench) -> None:
     await bench.keep("resp_1", asked(user("1" * 1000)), [CALL])
     await bench.keep("resp_2", asked(OUTPUT, user("and"), previous_response_id="resp_1"), [says("2")])
     request = asked(user("so"), previous_response_id="resp_2", truncation="auto")
-    assert told((await grounded(bench.store, request, 1000)).request.input or []) == bare(  # type: ignore[arg-type]
+    assert plain_items((await grounded(bench.store, request, 1000)).request.input or []) == bare(  # type: ignore[arg-type]
         user("and"), says("2"), user("so")
     )
 
@@ -280,10 +291,10 @@ async def test_conversation_over_the_limit_is_refused_or_truncated(bench: Bench)
     assert store.asked == {"all_entries": 1}
     assert store.read == 0
     shorter = asked(user("so"), conversation={"id": "conv_1"}, truncation="auto")
-    found = await grounded(store := counting(bench), shorter, size // 2)
-    assert told(found.sealed_items) == bare(*items[3:], user("so"))
+    resolved = await grounded(store := counting(bench), shorter, size // 2)
+    assert plain_items(resolved.sealed_items) == bare(*items[3:], user("so"))
     assert store.read <= size // 2
-    assert [(loss.path, loss.what) for loss in found.losses] == [
+    assert [(loss.path, loss.what) for loss in resolved.losses] == [
         ("conversation", "the oldest part of the conversation")
     ]
 
@@ -307,15 +318,15 @@ def test_local_turns_have_the_same_limit_as_stored_turns() -> None:
             in caught.value.message
         )
         for limit in range(0, size, 50):
-            found = await continued(limit, truncation="auto")
-            assert sum(map(len, found.past_turns)) <= limit
+            resolved = await continued(limit, truncation="auto")
+            assert sum(map(len, resolved.past_turns)) <= limit
             assert (
-                told(found.sealed_items)
+                plain_items(resolved.sealed_items)
                 == bare(user("1" * 1000), says("1"), user("2" * 1000), says("2"), user("so"))[
-                    -len(found.sealed_items) :
+                    -len(resolved.sealed_items) :
                 ]
             )
-        assert len(found.sealed_items) == 4
+        assert len(resolved.sealed_items) == 4
 
     asyncio.run(within())
 
@@ -341,7 +352,7 @@ async def test_restored_calls_are_counted_and_looked_up_once(bench: Bench) -> No
     assert (await refused(bench, asked({**OUTPUT, "call_id": "twice"}))).code == "orphan_tool_output"
     lone = [{**OUTPUT, "call_id": "nobody's"}] * 100
     store = counting(bench)
-    assert told((await grounded(store, asked(*lone), NO_LIMIT, allow_orphans=True)).new_items) == lone
+    assert plain_items((await grounded(store, asked(*lone), NO_LIMIT, allow_orphans=True)).new_items) == lone
     assert store.asked == {"find_calls": 1}
 
 
@@ -372,9 +383,9 @@ def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int
     return {"type": "compaction", "encrypted_content": SEAL.encrypt("alice", contents.encode())}, len(contents.encode())
 
 
-def words(found: ResolvedRequest) -> list[str]:
+def words(resolved: ResolvedRequest) -> list[str]:
     """The texts in a window; of a summary, its start."""
-    texts = [str(item["content"]) for item in told(found.request.input or [])]  # type: ignore[arg-type]
+    texts = [str(item["content"]) for item in plain_items(resolved.request.input or [])]  # type: ignore[arg-type]
     return [next((mark for mark in ("111", "222") if mark in text), text) for text in texts]
 
 
@@ -409,9 +420,9 @@ def test_compaction_has_priority_over_the_items_it_replaces() -> None:
         owner="alice", store=None, limit=len(b",".join(past)) + size - 1, find_local_turns=lambda _: past
     )
     request = asked(user("so"), previous_response_id="resp_1", truncation="auto")
-    found = asyncio.run(resolve_history(request, archive, opener=CompactionOpener(seal=SEAL, owner="alice")))
-    assert words(found) == ["111", "so"]
-    assert [loss.what for loss in found.losses] == ["everything before the compaction"]
+    resolved = asyncio.run(resolve_history(request, archive, opener=CompactionOpener(seal=SEAL, owner="alice")))
+    assert words(resolved) == ["111", "so"]
+    assert [loss.what for loss in resolved.losses] == ["everything before the compaction"]
 
 
 def test_compaction_is_opened_and_counted_once() -> None:
@@ -424,8 +435,8 @@ def test_compaction_is_opened_and_counted_once() -> None:
             await bench.keep("resp_1", asked(user("one")), [CALL])
             limit = size + size_of(CALL)
             opener = CompactionOpener(seal=SEAL, owner="alice")
-            found = await grounded(store, asked(item, OUTPUT), limit, opener=opener)
-            assert told(found.new_items)[1:] == bare(CALL, OUTPUT)
+            resolved = await grounded(store, asked(item, OUTPUT), limit, opener=opener)
+            assert plain_items(resolved.new_items)[1:] == bare(CALL, OUTPUT)
 
     asyncio.run(within())
 

@@ -68,10 +68,10 @@ async def events(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> lis
     answer = await made.send_request(ScriptedTransport(*answered))
     if is_json(answer):
         return await made.read_response_as_events(answer)
-    told: list[StreamEvent] = []
+    received: list[StreamEvent] = []
     async for piece in answer.pieces():
-        told += reader.feed(piece)
-    return told + reader.finish()
+        received += reader.feed(piece)
+    return received + reader.finish()
 
 
 def kinds(response: Response) -> list[str]:
@@ -85,9 +85,11 @@ def test_compact_only_turn_has_one_item_and_its_usage() -> None:
     assert (response.status, kinds(response)) == (ResponseStatus.COMPLETED, ["compaction"])
     assert response.usage is not None
     assert response.usage.total_tokens == 99
-    told = asyncio.run(events(turn(says("user", LONG), compacts=True, only_compacts=True), answers("Notes.", **USED)))
-    assert find_violations(told) == []
-    assert kinds(fold(told)) == ["compaction"]
+    received = asyncio.run(
+        events(turn(says("user", LONG), compacts=True, only_compacts=True), answers("Notes.", **USED))
+    )
+    assert find_violations(received) == []
+    assert kinds(fold(received)) == ["compaction"]
 
 
 def test_compaction_is_the_first_item_for_any_upstream_answer() -> None:
@@ -96,13 +98,13 @@ def test_compaction_is_the_first_item_for_any_upstream_answer() -> None:
     summary = answers("Notes.", **USED)
     answered = [answers("Hello.", prompt_tokens=3, completion_tokens=2, total_tokens=5), ScriptedAnswer([STREAM], SSE)]
     cut = [STREAM[at : at + 7] for at in range(0, len(STREAM), 7)]
-    found: list[Response] = [asyncio.run(whole(turn(*items, compacts=True), summary, answer)) for answer in answered]
+    results: list[Response] = [asyncio.run(whole(turn(*items, compacts=True), summary, answer)) for answer in answered]
     for answer in (*answered, ScriptedAnswer(cut, SSE)):
-        told = asyncio.run(events(turn(*items, compacts=True), summary, answer))
-        assert find_violations(told) == []
-        assert [event.sequence_number for event in told] == list(range(len(told)))
-        found.append(fold(told))
-    for response in found:
+        received = asyncio.run(events(turn(*items, compacts=True), summary, answer))
+        assert find_violations(received) == []
+        assert [event.sequence_number for event in received] == list(range(len(received)))
+        results.append(fold(received))
+    for response in results:
         assert kinds(response) == ["compaction", "message"]
         assert response.usage is not None
         assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (93, 11, 104)
@@ -203,10 +205,10 @@ def test_failed_summary_fails_the_turn_with_one_end() -> None:
 def test_broken_stream_keeps_the_compaction() -> None:
     made = turn(says("user", LONG), compacts=True)
     broken = ScriptedAnswer([STREAM[:60]], SSE)
-    told = asyncio.run(events(made, answers("Notes."), broken))
-    assert find_violations(told) == []
-    assert kinds(fold(told))[0] == "compaction"
-    assert fold(told).status == ResponseStatus.FAILED
+    received = asyncio.run(events(made, answers("Notes."), broken))
+    assert find_violations(received) == []
+    assert kinds(fold(received))[0] == "compaction"
+    assert fold(received).status == ResponseStatus.FAILED
 
 
 def test_trace_records_the_shortened_request(tmp_path: Any) -> None:
@@ -231,14 +233,14 @@ def test_empty_response_has_no_pieces() -> None:
     EmptyResponse().abort()
 
 
-class Told:
+class FixedReader:
     """A reader that returns its events."""
 
     error = None
 
-    def __init__(self, *told: StreamEvent | TextRun) -> None:
+    def __init__(self, *stream_events: StreamEvent | TextRun) -> None:
         self.losses = Losses()
-        self._told = list(told)
+        self._told = list(stream_events)
 
     def feed(self, frame: object) -> list[StreamEvent]:
         raise NotImplementedError
@@ -260,7 +262,7 @@ def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
     raws = [unknown, {**unknown, "output_index": "odd"}, {"type": "acme:x", "sequence_number": 3}]
     item = Compaction(id="cmp_1", encrypted_content="x")
     reader = PrefixedStreamReader(
-        Told(
+        FixedReader(
             ResponseCreated(sequence_number=0, response=response),
             ResponseQueued(sequence_number=1, response=response),
             *asyncio.run(events(turn(says("user")), ScriptedAnswer([STREAM], SSE)))[1:2] * 2,
@@ -273,13 +275,13 @@ def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
         lambda: CompactionResult(item=item, contents=None, usage=None),  # type: ignore[arg-type]
         OutputLimits(),
     )
-    told: list[Any] = reader.finish()
-    assert [event.sequence_number for event in told] == [0, 1, 1, 2, 3, 1, 5, 5, 5, 6]
-    assert isinstance(told[3], ItemAdded)
-    assert [msgspec.json.decode(event.raw) for event in told[6:9]] == [
+    received: list[Any] = reader.finish()
+    assert [event.sequence_number for event in received] == [0, 1, 1, 2, 3, 1, 5, 5, 5, 6]
+    assert isinstance(received[3], ItemAdded)
+    assert [msgspec.json.decode(event.raw) for event in received[6:9]] == [
         {"type": "acme:x", "sequence_number": 5, "output_index": 1},
         {"type": "acme:x", "sequence_number": 5, "output_index": "odd"},
         {"type": "acme:x", "sequence_number": 5},
     ]
-    assert (told[9].output_index, told[9].deltas) == (1, ["a", "b"])
-    assert OutputTextDelta not in map(type, told)
+    assert (received[9].output_index, received[9].deltas) == (1, ["a", "b"])
+    assert OutputTextDelta not in map(type, received)

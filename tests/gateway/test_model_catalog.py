@@ -26,9 +26,9 @@ def listing(*names: object) -> ScriptedAnswer:
 
 def available(transport: ScriptedTransport, *upstreams: UpstreamConfig) -> list[tuple[str, str]]:
     routes = Routes(Config(upstreams=list(upstreams)), {}, {})
-    found = asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).list_models())
-    assert found.object == "list"
-    return [(model.id, model.owned_by) for model in found.data]
+    models = asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).list_models())
+    assert models.object == "list"
+    return [(model.id, model.owned_by) for model in models.data]
 
 
 def test_configured_names_are_listed_without_an_upstream_call() -> None:
@@ -73,12 +73,12 @@ def test_model_list_request_follows_the_dialect() -> None:
     )
     transport = ScriptedTransport(of_messages, of_gemini)
     routes = Routes(Config(upstreams=[messages, gemini]), {}, {})
-    found = ModelCatalog(routes, transport, lambda: 0.0)
+    catalog = ModelCatalog(routes, transport, lambda: 0.0)
 
     async def look() -> tuple[list[str], list[int | None]]:
-        names = [model.id for model in (await found.list_models()).data]
+        names = [model.id for model in (await catalog.list_models()).data]
         targets = [Target(upstream=routes.upstreams[at], model=name) for at, name in ((0, "m"), (1, "one"), (1, "two"))]
-        return names, [await found.context_size(target) for target in targets]
+        return names, [await catalog.context_size(target) for target in targets]
 
     assert asyncio.run(look()) == (["m", "one", "two"], [1000, 4096, None])
     assert [asked.url for asked in transport.asked] == [
@@ -106,10 +106,10 @@ def test_upstream_without_a_list_is_left_out(answer: ScriptedAnswer | UpstreamFa
 def test_model_list_is_cached_until_it_expires() -> None:
     time = 0.0
     transport = ScriptedTransport(listing("one"), listing("two"))
-    found = ModelCatalog(Routes(Config(upstreams=[lab("a", "*")]), {}, {}), transport, lambda: time)
+    catalog = ModelCatalog(Routes(Config(upstreams=[lab("a", "*")]), {}, {}), transport, lambda: time)
 
     async def ids() -> list[str]:
-        return [model.id for model in (await found.list_models()).data]
+        return [model.id for model in (await catalog.list_models()).data]
 
     assert asyncio.run(ids()) == ["one"]
     time = model_catalog.LIST_LIFETIME
@@ -129,11 +129,11 @@ def test_context_size_comes_from_configuration_then_upstream() -> None:
     ]
     transport = ScriptedTransport(ScriptedAnswer([msgspec.json.encode({"data": rows})], JSON))
     routes = Routes(Config(upstreams=upstreams), {}, {})
-    found = ModelCatalog(routes, transport, lambda: 0.0)
+    catalog = ModelCatalog(routes, transport, lambda: 0.0)
 
     async def contexts() -> list[int | None]:
         return [
-            await found.context_size(routes.find(name))
+            await catalog.context_size(routes.find(name))
             for name in ("set-9", "each-1", "each-2", "other", "big", "small", "quiet", "x")
         ]
 

@@ -93,9 +93,9 @@ def test_losses_event_precedes_the_end_on_request() -> None:
     """F-4, STR-5: the event is numbered like any other."""
     events = read(make_pipe(reports_losses=True).feed(STREAM))
     assert find_violations(events) == []
-    told = msgspec.json.decode(events[-2].raw)  # type: ignore[union-attr]
-    assert told["type"] == LOSSES_EVENT
-    assert told["losses"][0]["path"] == "tools[1]"
+    losses_event = msgspec.json.decode(events[-2].raw)  # type: ignore[union-attr]
+    assert losses_event["type"] == LOSSES_EVENT
+    assert losses_event["losses"][0]["path"] == "tools[1]"
     assert len(events) == len(read(make_pipe().feed(STREAM))) + 1
 
 
@@ -106,9 +106,9 @@ def test_losses_after_the_start_of_a_stream_are_reported() -> None:
     before = len(pipe.losses)
     events = read(pipe.feed(STREAM))
     assert find_violations(events) == []
-    told = msgspec.json.decode(events[-2].raw)["losses"]  # type: ignore[union-attr]
-    assert len(told) == len(pipe.losses) > before
-    assert any("withheld" in loss["what"] for loss in told)
+    losses = msgspec.json.decode(events[-2].raw)["losses"]  # type: ignore[union-attr]
+    assert len(losses) == len(pipe.losses) > before
+    assert any("withheld" in loss["what"] for loss in losses)
 
 
 def test_losses_event_precedes_the_error_of_a_failed_stream() -> None:
@@ -129,12 +129,12 @@ def test_losses_event_is_omitted_without_losses() -> None:
 
 
 def test_violations_are_reported_to_the_callback() -> None:
-    found: list[Violation] = []
-    pipe = make_pipe(on_violation=found.append)
+    violations: list[Violation] = []
+    pipe = make_pipe(on_violation=violations.append)
     events = read(pipe.feed(STREAM))
-    assert found == []
+    assert violations == []
     pipe.write_events(events[:1])  # after the end: an internal error
-    assert [violation.row for violation in found] == ["STR-7"]
+    assert [violation.row for violation in violations] == ["STR-7"]
 
 
 def test_oversized_upstream_event_fails_the_response() -> None:
@@ -178,17 +178,17 @@ def test_consecutive_deltas_are_encoded_like_single_deltas(
 ) -> None:
     chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     frames = [b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks]
-    found: list[Violation] = []
-    at_once, one_by_one = (make_pipe(asked, on_violation=found.append if judged else None) for _ in range(2))
+    violations: list[Violation] = []
+    at_once, one_by_one = (make_pipe(asked, on_violation=violations.append if judged else None) for _ in range(2))
     reader, pipe = make_pipe(asked)._reader, make_pipe(asked)
     one_by_one._reader._text_run = one_by_one._text_run = None  # no runs at all
-    told = b"".join(map(one_by_one.feed, frames)) + one_by_one.finish()
-    assert at_once.feed(b"".join(frames)) + at_once.finish() == told
+    data = b"".join(map(one_by_one.feed, frames)) + one_by_one.finish()
+    assert at_once.feed(b"".join(frames)) + at_once.finish() == data
     assert (
-        pipe.write_events(reader.feed(b"".join(frames))) + pipe.write_events(reader.finish()) == told
+        pipe.write_events(reader.feed(b"".join(frames))) + pipe.write_events(reader.finish()) == data
     )  # as single events
-    assert find_violations(read(told)) == []
-    assert not found
+    assert find_violations(read(data)) == []
+    assert not violations
 
 
 def test_consecutive_deltas_are_padded() -> None:
@@ -253,13 +253,13 @@ def test_recorded_response_has_withheld_items() -> None:
     pipe.feed(stream)
     assert pipe.response is not None
     assert pipe.recorded_response is not None
-    (shown,), (kept,) = pipe.response.output, pipe.recorded_response.output
+    (shown,), (recorded,) = pipe.response.output, pipe.recorded_response.output
     assert isinstance(shown, Message)
-    assert isinstance(kept, Message)
+    assert isinstance(recorded, Message)
     assert isinstance(shown.content[0], OutputText)
-    assert isinstance(kept.content[0], OutputText)
+    assert isinstance(recorded.content[0], OutputText)
     assert not shown.content[0].logprobs
-    assert kept.content[0].logprobs
+    assert recorded.content[0].logprobs
 
 
 def test_pipe_for_websockets_emits_one_message_per_event() -> None:

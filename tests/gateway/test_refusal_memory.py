@@ -25,12 +25,12 @@ def test_refusal_is_remembered_for_an_hour_and_for_its_model() -> None:
     clock = Clock()
     memory = RefusalMemory(clock)
     memory.remember("m", "encrypted_reasoning", WIRE)
-    found = memory.find("m")
-    assert found is not None
-    assert (found.refused, found.wire) == (("encrypted_reasoning",), WIRE)
+    refusals = memory.find("m")
+    assert refusals is not None
+    assert (refusals.refused, refusals.wire) == (("encrypted_reasoning",), WIRE)
     assert memory.find("other") is None
     clock.seconds += LIFETIME - 1
-    assert memory.find("m") is found
+    assert memory.find("m") is refusals
     clock.seconds += 1
     assert memory.find("m") is None
 
@@ -40,9 +40,9 @@ def test_second_refusal_is_remembered_with_the_first() -> None:
     memory.remember("m", "reasoning", ResponsesWire())
     memory.remember("m", "encrypted_reasoning", WIRE)
     memory.remember("m", "encrypted_reasoning", WIRE)
-    found = memory.find("m")
-    assert found is not None
-    assert (found.refused, found.wire) == (("reasoning", "encrypted_reasoning"), WIRE)
+    refusals = memory.find("m")
+    assert refusals is not None
+    assert (refusals.refused, refusals.wire) == (("reasoning", "encrypted_reasoning"), WIRE)
 
 
 @given(names=st.lists(st.integers(0, 2 * MAX_MODELS), min_size=1, max_size=20))

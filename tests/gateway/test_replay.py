@@ -31,7 +31,7 @@ from antiphon.trace.records import (
 )
 
 FINISHED = b'data: {"choices":[{"delta":{"content":"lo."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-BEGUN = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
+FIRST_PIECE = b'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n'
 WHOLE = b'{"choices":[{"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}]}'
 FAILED = b'data: {"error":{"message":"no more room","code":500}}\n\n'
 CALLS = (
@@ -66,24 +66,24 @@ def changed(trace: RecordedTrace, kind: type, change: Callable[[Any], AnyTraceRe
     return replace(trace, records=[each for each in records if each is not None])
 
 
-def said(made: ReplayResult) -> list[tuple[str, str, str]]:
+def differences_in(made: ReplayResult) -> list[tuple[str, str, str]]:
     return [(each.what, each.recorded, each.made) for each in made.differences]
 
 
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        (asking(), stream(BEGUN[:9], BEGUN[9:] + FINISHED)),
+        (asking(), stream(FIRST_PIECE[:9], FIRST_PIECE[9:] + FINISHED)),
         (asking(), ScriptedAnswer([WHOLE[:9], WHOLE[9:]], JSON)),
         (asking(stream=False), ScriptedAnswer([WHOLE], JSON)),
-        (asking(stream=False), stream(BEGUN, FINISHED)),
+        (asking(stream=False), stream(FIRST_PIECE, FINISHED)),
         (asking(tools=[LOOK]), stream(CALLS)),
-        (asking(stream_options={"include_obfuscation": True}), stream(BEGUN, FINISHED)),
-        (asking(input=f"my key is {KEY}"), stream(BEGUN, FINISHED)),
-        (asking(), stream(BEGUN, FAILED)),
+        (asking(stream_options={"include_obfuscation": True}), stream(FIRST_PIECE, FINISHED)),
+        (asking(input=f"my key is {KEY}"), stream(FIRST_PIECE, FINISHED)),
+        (asking(), stream(FIRST_PIECE, FAILED)),
         (asking(), stream(FAILED)),
         (asking(stream=False), stream(FAILED)),
-        (asking(), stream(BEGUN)),
+        (asking(), stream(FIRST_PIECE)),
         (asking(), ScriptedAnswer([b'{"error":{"message":"slow down"}}'], {**JSON, "retry-after": "3"}, status=429)),
         (asking(stream=False), ScriptedAnswer([b"<html>"], {"content-type": "text/html"}, status=503)),
         (asking(stream=False), ScriptedAnswer([b"{"], JSON)),
@@ -107,7 +107,7 @@ def said(made: ReplayResult) -> list[tuple[str, str, str]]:
 )
 def test_replay_of_a_turn_has_no_differences(tmp_path: Path, body: dict[str, Any], answer: ScriptedAnswer) -> None:
     made = replay_trace(recorded(tmp_path, body, answer))
-    assert said(made) == []
+    assert differences_in(made) == []
     assert not made.is_cut_short
 
 
@@ -117,16 +117,16 @@ def test_replay_of_another_client_dialect_has_no_differences(tmp_path: Path, ask
     """The stream of a Gemini client without `alt=sse` is an array, in which no name marks the end."""
     path, body = (asker.stream_path, asker.streamed) if is_stream else (asker.path, asker.asked)
     answers = [
-        stream(BEGUN, FINISHED),
-        stream(BEGUN),
+        stream(FIRST_PIECE, FINISHED),
+        stream(FIRST_PIECE),
         ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429),
     ]
     for answer in answers:
         trace = recorded(tmp_path, body, answer, path=path.partition("?")[0], headers={"antiphon-extensions": "losses"})
         made = replay_trace(trace)
-        assert said(made) == []
-        begun_a_second_before = replace(trace, summary=replace(trace.summary, time=trace.summary.time - 1))
-        assert said(replay_trace(begun_a_second_before)) == []
+        assert differences_in(made) == []
+        started_a_second_earlier = replace(trace, summary=replace(trace.summary, time=trace.summary.time - 1))
+        assert differences_in(replay_trace(started_a_second_earlier)) == []
         assert not made.is_cut_short
 
 
@@ -138,16 +138,16 @@ def test_replay_writes_the_recorded_style_and_the_losses_event(tmp_path: Path, s
     headers = {"antiphon-extensions": "other, Losses"} | ({"antiphon-style": style} if style else {})
     answer = b'data: {"choices":[{"delta":{"reasoning_content":"Hm."}}]}\n\n'
     made = replay_trace(recorded(tmp_path, asking(store=True), stream(answer, FINISHED), headers=headers))
-    assert said(made) == []
+    assert differences_in(made) == []
     assert f"response.{name}.delta".encode() in made.answer
     assert b"antiphon:losses" in made.answer
     assert [loss.path for loss in made.losses] == ["store"]
 
 
 def test_replay_over_a_responses_upstream_has_no_differences(tmp_path: Path) -> None:
-    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
-    made = replay_trace(recorded(tmp_path, asking(), stream(told[:500], told[500:]), dialect="responses"))
-    assert said(made) == []
+    answer = record(tmp_path / "chat", asking(), stream(FIRST_PIECE, FINISHED))
+    made = replay_trace(recorded(tmp_path, asking(), stream(answer[:500], answer[500:]), dialect="responses"))
+    assert differences_in(made) == []
 
 
 def test_replay_of_a_retry_without_a_refused_part_has_no_differences(tmp_path: Path) -> None:
@@ -155,49 +155,49 @@ def test_replay_of_a_retry_without_a_refused_part_has_no_differences(tmp_path: P
     refusal = ScriptedAnswer(
         [b'{"error":{"message":"Encrypted content is not supported with this model."}}'], JSON, status=400
     )
-    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
+    answer = record(tmp_path / "chat", asking(), stream(FIRST_PIECE, FINISHED))
     asked = asking(include=["reasoning.encrypted_content"])
-    trace = recorded(tmp_path, asked, refusal, stream(told), dialect="responses")
+    trace = recorded(tmp_path, asked, refusal, stream(answer), dialect="responses")
     assert trace.notes["left_out"] == "encrypted_reasoning"
     made = replay_trace(trace)
-    assert said(made) == []
+    assert differences_in(made) == []
     assert [loss.path for loss in made.losses] == ["include[0]"]
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
 def test_note_of_an_unknown_refused_part_is_ignored(tmp_path: Path, dialect: str) -> None:
-    told = record(tmp_path / "chat", asking(), stream(BEGUN, FINISHED))
-    answer = stream(told) if dialect == "responses" else stream(BEGUN, FINISHED)
+    recorded_answer = record(tmp_path / "chat", asking(), stream(FIRST_PIECE, FINISHED))
+    answer = stream(recorded_answer) if dialect == "responses" else stream(FIRST_PIECE, FINISHED)
     trace = with_note(recorded(tmp_path, asking(), answer, dialect=dialect), "left_out", "reasoning")
-    assert said(replay_trace(trace)) == []
+    assert differences_in(replay_trace(trace)) == []
 
 
 def test_replay_refuses_an_undecodable_request(tmp_path: Path) -> None:
     made = replay_trace(recorded(tmp_path, b'{"model": "mock-1", "input": 7}'))
-    assert said(made) == []
+    assert differences_in(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
 def test_replay_refuses_a_request_that_was_refused(tmp_path: Path) -> None:
     made = replay_trace(recorded(tmp_path, asking(background=True)))
-    assert said(made) == []
+    assert differences_in(made) == []
     assert (made.status, made.upstream_body) == (400, None)
 
 
 def test_answer_of_a_disconnected_client_is_compared_up_to_its_end(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, BEGUN, FINISHED), leaves_after=1)
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FIRST_PIECE, FINISHED), leaves_after=1)
     made = replay_trace(trace)
-    assert said(made) == []
+    assert differences_in(made) == []
     assert made.is_cut_short
 
 
-@pytest.mark.parametrize("pieces", [(BEGUN, UpstreamFault("it hung up", code="upstream_disconnected")), ()])
+@pytest.mark.parametrize("pieces", [(FIRST_PIECE, UpstreamFault("it hung up", code="upstream_disconnected")), ()])
 def test_network_fault_is_replayed_from_its_note(tmp_path: Path, pieces: tuple[bytes | ApiError, ...]) -> None:
     answer = stream(*pieces) if pieces else UpstreamFault("it was silent", code="upstream_timeout", status=504)
     trace = recorded(tmp_path, asking(), answer)
     note = "upstream_disconnected: it hung up" if pieces else "upstream_timeout: it was silent"
     made = replay_trace(with_note(trace, "upstream_fault", note))
-    assert said(made) == []
+    assert differences_in(made) == []
     assert made.status == (200 if pieces else 504)
 
 
@@ -210,7 +210,7 @@ def test_differences_are_shown_from_their_first_byte(tmp_path: Path) -> None:
     trace = changed(
         trace, ClientPiece, lambda each: replace(each, data=RawData(each.data.raw.replace(b"Hello.", b"Bye.")))
     )
-    request, status, answer = said(replay_trace(trace))
+    request, status, answer = differences_in(replay_trace(trace))
     assert request[0] == "the request to the upstream"
     assert '"content":"Ho"' in request[1]
     assert '"content":"Hi"' in request[2]
@@ -221,11 +221,11 @@ def test_differences_are_shown_from_their_first_byte(tmp_path: Path) -> None:
 
 
 def test_longer_answer_than_recorded_is_a_difference(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
-    told = b"".join(piece.data.raw for piece in trace.client_pieces).removesuffix(b"data: [DONE]\n\n")
-    pieces = iter([ClientPiece(at=1.0, data=RawData(told))])
-    ((what, then, now),) = said(replay_trace(changed(trace, ClientPiece, lambda _: next(pieces, None))))
-    assert what == "the answer"
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FINISHED))
+    data = b"".join(piece.data.raw for piece in trace.client_pieces).removesuffix(b"data: [DONE]\n\n")
+    pieces = iter([ClientPiece(at=1.0, data=RawData(data))])
+    ((title, then, now),) = differences_in(replay_trace(changed(trace, ClientPiece, lambda _: next(pieces, None))))
+    assert title == "the answer"
     assert now == then + "\n [DONE]"
 
 
@@ -236,21 +236,21 @@ def test_trace_without_an_upstream_request_is_not_replayable(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "expected"),
     [
         (ClientRequest, "no request was recorded"),
         (ClientHead, "no response was recorded"),
         (UpstreamHead, "the upstream did not answer"),
     ],
 )
-def test_trace_with_a_missing_record_is_not_replayable(tmp_path: Path, kind: type, said: str) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
-    with pytest.raises(NotReplayable, match=said):
+def test_trace_with_a_missing_record_is_not_replayable(tmp_path: Path, kind: type, expected: str) -> None:
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FINISHED))
+    with pytest.raises(NotReplayable, match=expected):
         replay_trace(changed(trace, kind, lambda _: None))
 
 
 def test_trace_with_omitted_data_is_not_replayable(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FINISHED))
     trace = replace(
         trace, records=[*trace.records, OmittedData(at=1.0, missing={"upstream_piece": 3, "client_piece": 4})]
     )
@@ -278,15 +278,15 @@ def test_recorded_response_can_be_read_after_abort(tmp_path: Path) -> None:
 def test_replay_of_a_stored_chain_has_no_differences(tmp_path: Path, streams: bool) -> None:
     """The resolved history is in its trace: a replay needs no store."""
     store = f"sqlite:///{tmp_path}/antiphon.db"
-    first = recorded(tmp_path, asking(stream=streams, store=True), stream(BEGUN, FINISHED), store=store)
+    first = recorded(tmp_path, asking(stream=streams, store=True), stream(FIRST_PIECE, FINISHED), store=store)
     made = replay_trace(first)
-    assert said(made) == []
-    told = b"".join(piece.data.raw for piece in first.client_pieces)
-    found = re.search(rb"resp_[0-9a-f]{40}", told)
-    assert found is not None
-    going_on = asking(stream=streams, store=True, input="And?", previous_response_id=found[0].decode())
-    again = replay_trace(recorded(tmp_path, going_on, stream(BEGUN, FINISHED), store=store))
-    assert said(again) == []
+    assert differences_in(made) == []
+    data = b"".join(piece.data.raw for piece in first.client_pieces)
+    match = re.search(rb"resp_[0-9a-f]{40}", data)
+    assert match is not None
+    going_on = asking(stream=streams, store=True, input="And?", previous_response_id=match[0].decode())
+    again = replay_trace(recorded(tmp_path, going_on, stream(FIRST_PIECE, FINISHED), store=store))
+    assert differences_in(again) == []
     assert again.upstream_body is not None
     roles = [message["role"] for message in msgspec.json.decode(again.upstream_body)["messages"]]
     assert roles == ["user", "assistant", "user"]
@@ -299,13 +299,13 @@ def test_trace_with_an_unknown_previous_response_is_not_replayable(tmp_path: Pat
 
 
 def test_trace_of_a_websocket_turn_is_not_replayable(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FINISHED))
     with pytest.raises(NotReplayable, match="WebSocket"):
         replay_trace(changed(trace, ClientRequest, lambda each: replace(each, method="WEBSOCKET")))
 
 
 def test_trace_with_several_upstream_requests_is_not_replayable(tmp_path: Path) -> None:
-    trace = recorded(tmp_path, asking(), stream(BEGUN, FINISHED))
+    trace = recorded(tmp_path, asking(), stream(FIRST_PIECE, FINISHED))
     trace = replace(trace, records=[*trace.records, TraceNote(at=1.0, name="conversation", value="compacted")])
     with pytest.raises(NotReplayable, match="several upstream requests"):
         replay_trace(trace)
@@ -315,8 +315,11 @@ def test_truncated_conversation_is_read_from_the_trace(tmp_path: Path) -> None:
     """REQ-2."""
     body = asking(truncation="auto", input=[{"role": "user", "content": "a " * 400}, {"role": "user", "content": "b"}])
     trace = recorded(
-        tmp_path, body, ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON), stream(BEGUN, FINISHED)
+        tmp_path,
+        body,
+        ScriptedAnswer([b'{"data":[{"id":"m","context_length":256}]}'], JSON),
+        stream(FIRST_PIECE, FINISHED),
     )
     made = replay_trace(trace)
-    assert said(made) == []
+    assert differences_in(made) == []
     assert b"a a" not in (made.upstream_body or b"")

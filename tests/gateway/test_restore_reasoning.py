@@ -37,12 +37,12 @@ def says(text: str) -> Json:
 
 
 def items(*given: Json) -> list[ItemParam]:
-    found: list[ItemParam] = codec.decode_as(msgspec.json.encode(given), list[ItemParam])
-    return found
+    decoded: list[ItemParam] = codec.decode_as(msgspec.json.encode(given), list[ItemParam])
+    return decoded
 
 
-def names(found: list[ItemParam]) -> list[str]:
-    return [str(getattr(item, "call_id", None) or getattr(item, "id", None) or "user") for item in found]
+def names(given: list[ItemParam]) -> list[str]:
+    return [str(getattr(item, "call_id", None) or getattr(item, "id", None) or "user") for item in given]
 
 
 def put_back(history: list[Json], *outputs: list[Json], maker: str = "lab") -> list[str]:
@@ -94,8 +94,8 @@ def test_plain_reasoning_is_replaced_by_the_sealed_form() -> None:
 def test_reasoning_with_an_id_is_completed() -> None:
     """RSN-2: it keeps the fields that the client sent."""
     stripped = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "short"}]}
-    (found, *_) = restore_reasoning(items(stripped, says("so")), [items(thought("rs_1"), says("so"))], "lab")
-    assert found == items({**stripped, "encrypted_content": thought("rs_1")["encrypted_content"]})[0]
+    (completed, *_) = restore_reasoning(items(stripped, says("so")), [items(thought("rs_1"), says("so"))], "lab")
+    assert completed == items({**stripped, "encrypted_content": thought("rs_1")["encrypted_content"]})[0]
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ async def test_store_restores_reasoning_that_the_client_dropped(bench: Bench) ->
     await bench.keep("resp_1", asked(user("Go.")), [thought("rs_1"), call("call_1")])
     await bench.keep("resp_2", asked(user("Go."), call("call_1"), result("call_1")), [thought("rs_2"), call("call_2")])
     whole = asked(user("Go."), call("call_1"), result("call_1"), call("call_2"), result("call_2"))
-    found = await bench.resolve_history(whole, maker="lab")
-    assert names(found.new_items) == ["user", "rs_1", "call_1", "call_1", "rs_2", "call_2", "call_2"]
-    assert found.request.input == found.new_items
+    resolved = await bench.resolve_history(whole, maker="lab")
+    assert names(resolved.new_items) == ["user", "rs_1", "call_1", "call_1", "rs_2", "call_2", "call_2"]
+    assert resolved.request.input == resolved.new_items
     lone = await bench.resolve_history(asked(user("Go."), result("call_1")), maker="lab")
     assert names(lone.new_items) == ["user", "rs_1", "call_1", "call_1"]
     untouched: list[dict[str, Any]] = [

@@ -19,8 +19,8 @@ def test_first_matching_upstream_gets_its_own_model_name() -> None:
         lab("two", models=["*"]),
     ]
     routes = Routes(Config(upstreams=upstreams), {}, {})
-    found = {model: routes.find(model) for model in ("mock-7", "fast", "other")}
-    assert {model: (target.upstream.name, target.model) for model, target in found.items()} == {
+    targets = {model: routes.find(model) for model in ("mock-7", "fast", "other")}
+    assert {model: (target.upstream.name, target.model) for model, target in targets.items()} == {
         "mock-7": ("one", "mock-7"),
         "fast": ("one", "mock-1"),
         "other": ("two", "other"),

@@ -49,8 +49,8 @@ def test_changed_seal_does_not_open() -> None:
     assert seal(NEW).decrypt("alice", sealed) == b"abc"
     for place in range(len(sealed)):
         other = "A" if sealed[place] != "A" else "B"
-        found = seal(NEW).decrypt("alice", sealed[:place] + other + sealed[place + 1 :])
-        assert found is None or (place == len(sealed) - 1 and found == b"abc")  # whose last bits may be unused
+        opened = seal(NEW).decrypt("alice", sealed[:place] + other + sealed[place + 1 :])
+        assert opened is None or (place == len(sealed) - 1 and opened == b"abc")  # whose last bits may be unused
     assert seal(NEW).decrypt("alice", sealed + "!") is None
     for cut in range(len(sealed)):
         assert seal(NEW).decrypt("alice", sealed[:cut]) is None
@@ -118,20 +118,20 @@ def test_key_file_is_created_only_on_first_use(tmp_path: Path) -> None:
 
 
 def test_concurrent_key_creation_gives_one_key(tmp_path: Path) -> None:
-    found: list[bytes] = []
+    keys: list[bytes] = []
     begin = threading.Barrier(8)
 
     def make() -> None:
         begin.wait()
-        found.append(load_or_create_key(tmp_path / "key"))
+        keys.append(load_or_create_key(tmp_path / "key"))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
+    assert len(keys) == 8
+    assert len(set(keys)) == 1
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 

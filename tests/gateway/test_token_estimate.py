@@ -158,15 +158,15 @@ def test_estimate_ignores_items_that_no_model_reads() -> None:
 
 
 def test_estimate_counts_parts_of_every_kind() -> None:
-    said = estimate_text("I may not.")
-    assert counted(message({"type": "refusal", "refusal": "I may not."})) == said
-    assert counted(message({"type": "output_text", "text": "I may not."})) == said
-    assert counted({"type": "message", "role": "user", "content": "I may not."}) == said
+    expected = estimate_text("I may not.")
+    assert counted(message({"type": "refusal", "refusal": "I may not."})) == expected
+    assert counted(message({"type": "output_text", "text": "I may not."})) == expected
+    assert counted({"type": "message", "role": "user", "content": "I may not."}) == expected
     assert (
         counted(message({"type": "tool_use", "id": "t", "name": "get_weather", "input": {"city": ["Paris", 1, None]}}))
         > 8
     )
-    assert counted(message({"type": "acme:part", "note": "I may not."})) > said
+    assert counted(message({"type": "acme:part", "note": "I may not."})) > expected
 
 
 def test_estimate_counts_items_and_tools_of_any_type() -> None:

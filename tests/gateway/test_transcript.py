@@ -12,7 +12,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 
 
 def test_transcript_contains_every_item() -> None:
-    told = make_transcript(
+    transcript = make_transcript(
         "Be kind.",
         [
             *items(says("system", "hidden")),
@@ -50,7 +50,7 @@ def test_transcript_contains_every_item() -> None:
         ],
         None,
     )
-    assert told.text.split("\n\n") == [
+    assert transcript.text.split("\n\n") == [
         "[instructions to the assistant, still in force]\nBe kind.",
         *(f"[summary of the earlier conversation]\n{summary_message('long ago').content}").split("\n\n"),
         "[user]\nLook at this.",
@@ -64,16 +64,16 @@ def test_transcript_contains_every_item() -> None:
         '[acme:thing]\n{"type":"acme:thing","x":1}',
         '[web_search_call]\n{"type":"web_search_call","id":"ws_1","status":"completed"}',
     ]
-    assert (told.omitted_items, told.media_parts) == (0, 2)
+    assert (transcript.omitted_items, transcript.media_parts) == (0, 2)
 
 
 def test_transcript_cuts_long_outputs_in_the_middle() -> None:
     long = "begin " + "x" * 100_000 + " end"
-    told = make_transcript(None, items({**output("a"), "output": long}), None)
-    assert told.text.startswith("[result of tool call a]\nbegin xxx")
-    assert told.text.endswith("xxx end")
-    assert "\n[… 84011 characters omitted …]\n" in told.text
-    assert len(told.text) < 17_000
+    transcript = make_transcript(None, items({**output("a"), "output": long}), None)
+    assert transcript.text.startswith("[result of tool call a]\nbegin xxx")
+    assert transcript.text.endswith("xxx end")
+    assert "\n[… 84011 characters omitted …]\n" in transcript.text
+    assert len(transcript.text) < 17_000
 
 
 def test_transcript_is_shortened_to_the_limit() -> None:

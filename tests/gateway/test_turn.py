@@ -96,7 +96,7 @@ def test_upstream_is_called_once_at_its_own_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told", "code"),
+    ("status", "body", "expected", "code"),
     [
         (401, b'{"error":{"message":"bad key sk-123456789"}}', 502, "upstream_auth_failed"),
         (429, b'{"error":{"message":"slow"}}', 429, "rate_limit_exceeded"),
@@ -106,12 +106,12 @@ def test_upstream_is_called_once_at_its_own_path() -> None:
         (204, b"", 502, "upstream_invalid_response"),
     ],
 )
-def test_error_statuses_are_mapped_to_errors(status: int, body: bytes, told: int, code: str) -> None:
+def test_error_statuses_are_mapped_to_errors(status: int, body: bytes, expected: int, code: str) -> None:
     """ERR-4: and no redirect is followed."""
     transport = ScriptedTransport(ScriptedAnswer([body], {"location": "http://elsewhere/"}, status))
     with pytest.raises(ApiError) as caught:
         run(begin().send_request(transport))
-    assert (caught.value.status, caught.value.code) == (told, code)
+    assert (caught.value.status, caught.value.code) == (expected, code)
     assert "sk-" not in caught.value.message
     assert len(transport.asked) == 1
 
@@ -122,18 +122,18 @@ def test_error_with_a_truncated_body_is_mapped_by_its_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "what"),
+    ("headers", "expected"),
     [
         ({"content-type": "text/event-stream", "content-encoding": "gzip"}, "compressed"),
         ({"content-type": "application/json", "content-encoding": "BR"}, "compressed"),
         ({"content-type": "Text/HTML; charset=utf-8"}, "page"),
     ],
 )
-def test_unreadable_responses_are_refused_by_their_headers(headers: dict[str, str], what: str) -> None:
+def test_unreadable_responses_are_refused_by_their_headers(headers: dict[str, str], expected: str) -> None:
     answer = ScriptedAnswer([b"\x1f\x8b"], headers)
     error = raised(begin(), answer)
     assert (error.status, error.code) == (502, "upstream_invalid_response")
-    assert what in error.message
+    assert expected in error.message
     assert answer.aborted
 
 
@@ -148,12 +148,12 @@ def test_answer_with_identity_encoding_is_read() -> None:
 
 
 def test_stream_broken_after_its_finish_reason_is_complete_for_a_plain_client() -> None:
-    said = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
-    response = run(whole(begin(), ScriptedAnswer([said, UpstreamFault("silent", code="upstream_timeout")], SSE)))
+    data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
+    response = run(whole(begin(), ScriptedAnswer([data, UpstreamFault("silent", code="upstream_timeout")], SSE)))
     assert response.status == "completed"
     early = raised(
         begin(),
-        ScriptedAnswer([said.replace(b'"stop"', b"null"), UpstreamFault("silent", code="upstream_timeout")], SSE),
+        ScriptedAnswer([data.replace(b'"stop"', b"null"), UpstreamFault("silent", code="upstream_timeout")], SSE),
     )
     assert early.code == "upstream_timeout"
 
@@ -267,11 +267,11 @@ def test_body_type_is_read_from_the_headers() -> None:
 def test_running_turn_keeps_only_the_offered_tools_of_its_input() -> None:
     """Decoding the answer requires the offered tools, and nothing else of the request."""
     more = {"type": "additional_tools", "tools": [{"type": "function", "name": "more"}]}
-    said = {"type": "message", "role": "user", "content": "Hi"}
-    body = msgspec.json.encode({"model": "m", "input": [said, more, said]})
+    message = {"type": "message", "role": "user", "content": "Hi"}
+    body = msgspec.json.encode({"model": "m", "input": [message, more, message]})
     prepared = prepare_request(decode_request(body), target())
-    for kept in (prepared.request, prepared.upstream_request):
-        assert msgspec.json.decode(codec.encode(kept.input)) == [more]
+    for remaining in (prepared.request, prepared.upstream_request):
+        assert msgspec.json.decode(codec.encode(remaining.input)) == [more]
     assert prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
 
 
@@ -290,28 +290,28 @@ def test_recorded_whole_response_has_withheld_items() -> None:
     async def within() -> tuple[Response, ResponseRecord | None]:
         async with in_sqlite() as store:
             recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
-            told = await UpstreamTurn(
+            response = await UpstreamTurn(
                 prepare_request(request, target(), is_stored=True), stamps, None, None, recorder
             ).read_response(answer)
-            return told, await store.get("alice", told.id)
+            return response, await store.get("alice", response.id)
 
-    told, record = run(within())
+    response, record = run(within())
     assert record is not None
-    assert b'"logprob":-0.5' not in codec.encode(told.output)
+    assert b'"logprob":-0.5' not in codec.encode(response.output)
     assert b'"logprob":-0.5' in record.output
 
 
-@pytest.mark.parametrize(("key", "told"), [("open sesame", "you sent [key]"), ("open", "you sent open")])
-def test_key_echoed_by_a_server_is_masked(key: str, told: str) -> None:
+@pytest.mark.parametrize(("key", "expected"), [("open sesame", "you sent [key]"), ("open", "you sent open")])
+def test_key_echoed_by_a_server_is_masked(key: str, expected: str) -> None:
     """ERR-5: by its value, not by the usual form of keys; a very short key may be any word."""
     config = UpstreamConfig(name="lab", dialect="chat", base_url="http://lab/v1", api_key_env="KEY", models=["*"])
     place = Routes(Config(upstreams=[config]), {"KEY": key}, {}).find("m")
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1)
     turn = UpstreamTurn(prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), place), stamps, None)
-    said = msgspec.json.encode({"error": {"message": f"you sent {key}"}})
+    error_body = msgspec.json.encode({"error": {"message": f"you sent {key}"}})
     with pytest.raises(ApiError) as caught:
-        run(turn.send_request(ScriptedTransport(ScriptedAnswer([said], JSON, 400))))
-    assert caught.value.message == told
+        run(turn.send_request(ScriptedTransport(ScriptedAnswer([error_body], JSON, 400))))
+    assert caught.value.message == expected
 
 
 # Refused reasoning
@@ -333,16 +333,16 @@ HISTORY = [
 @pytest.mark.parametrize("stream", [False, True])
 def test_refused_reasoning_is_dropped_and_the_request_retried(stream: bool) -> None:
     """RSN-3: with a loss, and the callback is called."""
-    told: list[str] = []
+    codes: list[str] = []
     turn = begin("responses", input=HISTORY, stream=stream)
-    turn.on_retry = lambda error: told.append(error.code)
+    turn.on_retry = lambda error: codes.append(error.code)
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))
     run(turn.send_request(transport))
     first, second = [msgspec.json.decode(asked.body)["input"] for asked in transport.asked]
     assert [item for item in first if item.get("type") != "reasoning"] == second
     assert len(first) == len(second) + 1
     assert [loss.path for loss in turn.losses] == ["input"]
-    assert told == ["invalid_encrypted_content"]
+    assert codes == ["invalid_encrypted_content"]
     assert turn.prepared.build_retry is None  # an answer may take long, and keeps no history
 
 

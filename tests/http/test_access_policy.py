@@ -14,8 +14,8 @@ KEY = "sk-alice-0123456789"
 
 
 def policy(*, keys: bool = True, host: str = "127.0.0.1", **server: object) -> AccessPolicy:
-    known = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
-    return AccessPolicy.from_config(Config(server=ServerConfig(host=host, **server), keys=known), {})  # type: ignore[arg-type]
+    key_configs = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    return AccessPolicy.from_config(Config(server=ServerConfig(host=host, **server), keys=key_configs), {})  # type: ignore[arg-type]
 
 
 def scope(*headers: tuple[str, str | bytes]) -> dict[str, object]:
@@ -170,9 +170,9 @@ def test_caller_has_the_style_of_the_accepted_key() -> None:
     """API-6: one owner may have keys of different styles; of several keys in a request the first valid one counts."""
     styles: dict[str, SelectableEventStyle | None] = {"sk-plain": None, "sk-older": "older", "sk-standard": "standard"}
     keys = [KeyConfig(name="alice", sha256=key_hash(key.encode()).hex(), style=style) for key, style in styles.items()]
-    known = AccessPolicy.from_config(Config(keys=keys), {})
+    rules = AccessPolicy.from_config(Config(keys=keys), {})
     for key, style in styles.items():
-        assert known.authenticate(scope(("x-api-key", key))) == ("alice", style)
+        assert rules.authenticate(scope(("x-api-key", key))) == ("alice", style)
     both = scope(("authorization", "Bearer sk-plain"), ("x-api-key", "sk-older"))
-    assert known.authenticate(both).style is None
-    assert known.authenticate(scope(("authorization", "Bearer wrong"), ("x-api-key", "sk-older"))).style == "older"
+    assert rules.authenticate(both).style is None
+    assert rules.authenticate(scope(("authorization", "Bearer wrong"), ("x-api-key", "sk-older"))).style == "older"

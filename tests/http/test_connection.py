@@ -81,13 +81,13 @@ class TinyApp:
             body += message["body"]
             if not message["more_body"]:
                 break
-        told = {
+        summary = {
             "path": scope["path"],
             "query": scope["query_string"].decode(),
             "length": len(body),
             "body": body[:100].decode(),
         }
-        await answer(send, 200, json.dumps(told).encode())
+        await answer(send, 200, json.dumps(summary).encode())
 
     async def _wait(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers when the gate opens, unless the client disconnects first."""
@@ -163,9 +163,9 @@ class Answer:
         self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
 
     def error(self) -> dict[str, Any]:
-        told = json.loads(self.body)
-        assert set(told) == {"error"}
-        error: dict[str, Any] = told["error"]
+        decoded = json.loads(self.body)
+        assert set(decoded) == {"error"}
+        error: dict[str, Any] = decoded["error"]
         assert set(error) == {"message", "type", "code", "param"}
         return error
 
@@ -391,9 +391,9 @@ def test_other_upgrade_is_ignored_and_the_body_read(place: Place, data: bytes, c
     with place.client() as client:
         client.sendall(upgrading[: len(upgrading) - cut])
         client.sendall(upgrading[len(upgrading) - cut :] + following)
-        told = to_the_end(client)
-    assert told.count(b"200 OK") == 2
-    assert (b'"body": "abc"' in told) == (b"abc" in data)
+        written = to_the_end(client)
+    assert written.count(b"200 OK") == 2
+    assert (b'"body": "abc"' in written) == (b"abc" in data)
     assert [scope["path"] for scope in place.app.seen] == ["/x", "/second"]
 
 
@@ -417,8 +417,8 @@ def test_pipelined_requests_are_answered_in_order(place: Place) -> None:
         assert place.app.waiting.wait(BOUND)
         assert [scope["path"] for scope in place.app.seen] == ["/wait"]
         place.app.gate.set()
-        told = to_the_end(client)
-    assert re.findall(rb'"path": "/(\w+)"', told) == [*(b"%d" % number for number in range(30)), b"last"]
+        data = to_the_end(client)
+    assert re.findall(rb'"path": "/(\w+)"', data) == [*(b"%d" % number for number in range(30)), b"last"]
 
 
 def test_refusal_is_sent_after_the_earlier_answers(place: Place) -> None:
@@ -427,8 +427,8 @@ def test_refusal_is_sent_after_the_earlier_answers(place: Place) -> None:
         assert place.app.waiting.wait(BOUND)
         client.sendall(b"more nonsense")
         place.app.gate.set()
-        told = to_the_end(client)
-    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200", b"400"]
+        data = to_the_end(client)
+    assert re.findall(rb"HTTP/1.1 (\d+)", data) == [b"200", b"200", b"400"]
 
 
 def test_pipelined_request_with_an_invalid_body_is_never_served(place: Place) -> None:
@@ -436,8 +436,8 @@ def test_pipelined_request_with_an_invalid_body_is_never_served(place: Place) ->
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n" + POST + CHUNKED + b"zz\r\n")
         assert place.app.waiting.wait(BOUND)
         place.app.gate.set()
-        told = to_the_end(client)
-    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"400"]
+        data = to_the_end(client)
+    assert re.findall(rb"HTTP/1.1 (\d+)", data) == [b"200", b"400"]
     assert [scope["path"] for scope in place.app.seen] == ["/wait"]
 
 
@@ -446,8 +446,8 @@ def test_no_answer_follows_an_answer_that_closes(place: Place) -> None:
         client.sendall(b"GET /boom/gated HTTP/1.1\r\nhost: a\r\n\r\n" + GET + b"\r\n" + b"nonsense\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
         place.app.gate.set()
-        told = to_the_end(client)
-    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"500"]
+        data = to_the_end(client)
+    assert re.findall(rb"HTTP/1.1 (\d+)", data) == [b"500"]
     until(lambda: place.protocols() == 0)
     assert [scope["path"] for scope in place.app.seen] == ["/boom/gated"]
 
@@ -477,8 +477,8 @@ def test_unread_complete_body_keeps_the_connection(place: Place) -> None:
         client.sendall(
             b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc" + GET + b"connection: close\r\n\r\n"
         )
-        told = to_the_end(client)
-    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"413", b"200"]
+        data = to_the_end(client)
+    assert re.findall(rb"HTTP/1.1 (\d+)", data) == [b"413", b"200"]
 
 
 def test_expect_continue_is_answered_with_100(place: Place) -> None:
@@ -496,8 +496,8 @@ def test_refused_expect_continue_closes_the_connection(place: Place) -> None:
 
 def test_request_targets_are_parsed_in_every_form(place: Place) -> None:
     for target in (b"/a%20b?c=d", b"http://b/a%20b?c=d", b"http://b:81/a%20b?c=d"):
-        told = json.loads(place.ask(b"GET %b HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" % target).body)
-        assert (told["path"], told["query"]) == ("/a b", "c=d")
+        decoded = json.loads(place.ask(b"GET %b HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n" % target).body)
+        assert (decoded["path"], decoded["query"]) == ("/a b", "c=d")
     hosts = [dict(scope["headers"])[b"host"] for scope in place.app.seen]
     assert hosts == [b"a", b"b", b"b:81"]  # RFC 9112, 3.2.2
     assert place.app.seen[0]["raw_path"] == b"/a%20b"

@@ -54,8 +54,8 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
 
 
 def test_plain_asgi_server_answers_plain_and_streamed() -> None:
-    said = turn(testing.text("Hel", "lo."))
-    with ChatServer([said, said]) as upstream, plain_uvicorn(upstream.base_url) as gateway:
+    reply = turn(testing.text("Hel", "lo."))
+    with ChatServer([reply, reply]) as upstream, plain_uvicorn(upstream.base_url) as gateway:
         assert gateway.post(ASKED).json()["status"] == "completed"
         frames = sse.Decoder().feed(gateway.post(STREAMED).content)
         assert fold([decode_event(frame.data) for frame in frames if frame.data != sse.DONE]).status == "completed"
@@ -76,9 +76,9 @@ def test_plain_asgi_server_detects_a_client_disconnect() -> None:
                     ("content-length", str(len(body))),
                 )
                 client.sendall(head("POST", "/v1/responses", *headers) + body)
-                came = b""
-                while b"Hel" not in came:
-                    came += client.recv(65536)
+                data = b""
+                while b"Hel" not in data:
+                    data += client.recv(65536)
             upstream.wait_disconnected(1)
             assert gateway.requests(1)[0]["client_left"]
             until(lambda: gateway.services.transport.open_connections == 0)  # type: ignore[attr-defined]

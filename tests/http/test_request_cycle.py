@@ -174,13 +174,13 @@ def test_send_waits_for_a_client_that_does_not_read() -> None:
 def test_disconnect_stops_writes_and_calls_the_callback() -> None:
     async def work(line: Connection) -> None:
         cycle = line.cycle()
-        told: list[str] = []
-        cycle.call_on_disconnect(lambda: told.append("at once"))
+        calls: list[str] = []
+        cycle.call_on_disconnect(lambda: calls.append("at once"))
         line.flow.choke()
         cycle.on_disconnect()
-        assert told == ["at once"]
-        cycle.call_on_disconnect(lambda: told.append("late"))
-        assert told == ["at once", "late"]
+        assert calls == ["at once"]
+        cycle.call_on_disconnect(lambda: calls.append("late"))
+        assert calls == ["at once", "late"]
         assert not cycle.is_write_paused
         assert cycle.write_now(b"a")
         await cycle.send(dict(START))

@@ -169,8 +169,8 @@ def until(condition: Callable[[], bool]) -> None:
 @contextmanager
 def serving(*, off: bool = False, keys: bool = False, force: bool = True, **times: float) -> Iterator[Place]:
     echo = Echo()
-    known = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
-    edge = AccessPolicy.from_config(Config(server=ServerConfig(allowed_origins=[PAGE]), keys=known), {})
+    key_configs = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    edge = AccessPolicy.from_config(Config(server=ServerConfig(allowed_origins=[PAGE]), keys=key_configs), {})
     app = App(None if off else WebSocketRoutes(edge, {"/ws": echo}, MAX, WebSocketTimeouts(**times)))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

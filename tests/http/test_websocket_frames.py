@@ -33,13 +33,13 @@ MAX = 1000
 def read(*pieces: bytes, max_message: int = MAX) -> list[ReceivedFrame]:
     """All complete messages."""
     reader = FrameReader(max_message)
-    found: list[ReceivedFrame] = []
+    frames: list[ReceivedFrame] = []
     for piece in pieces:
         reader.feed(piece)
         while (received := reader.next_frame()) is not None:
             if received != PartialMessage():
-                found.append(received)
-    return found
+                frames.append(received)
+    return frames
 
 
 def broken(data: bytes, max_message: int = MAX) -> int:
@@ -54,7 +54,7 @@ def broken(data: bytes, max_message: int = MAX) -> int:
 
 # Messages
 
-SPEECH = (
+FRAMES = (
     frame(1, "Grüße, 🎶".encode())
     + frame(1, b"")
     + frame(9, b"are you there")
@@ -69,7 +69,7 @@ SPEECH = (
     + frame(1, b"x" * 300)
     + frame(8, (1000).to_bytes(2) + b"bye")
 )
-HEARD: list[ReceivedFrame] = [
+EXPECTED: list[ReceivedFrame] = [
     TextMessage("Grüße, 🎶"),
     TextMessage(""),
     PingFrame(b"are you there"),
@@ -83,30 +83,30 @@ HEARD: list[ReceivedFrame] = [
 
 
 def test_reader_joins_messages_and_returns_control_frames_between() -> None:
-    assert read(SPEECH) == HEARD
+    assert read(FRAMES) == EXPECTED
 
 
 def test_reader_returns_the_same_messages_for_every_split() -> None:
-    for at in range(len(SPEECH)):
-        assert read(SPEECH[:at], SPEECH[at:]) == HEARD
-    assert read(*(SPEECH[at : at + 1] for at in range(len(SPEECH)))) == HEARD
+    for at in range(len(FRAMES)):
+        assert read(FRAMES[:at], FRAMES[at:]) == EXPECTED
+    assert read(*(FRAMES[at : at + 1] for at in range(len(FRAMES)))) == EXPECTED
 
 
 @st.composite
 def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
     """Texts in any number of frames, split anywhere, with pings in between."""
-    data, heard = b"", list[ReceivedFrame]()
+    data, expected = b"", list[ReceivedFrame]()
     for text in draw(st.lists(st.text(max_size=50), max_size=4)):
-        said = text.encode()
-        cuts = sorted(draw(st.lists(st.integers(0, len(said)), max_size=3)))
-        parts = [said[a:b] for a, b in zip([0, *cuts], [*cuts, len(said)], strict=True)]
+        encoded = text.encode()
+        cuts = sorted(draw(st.lists(st.integers(0, len(encoded)), max_size=3)))
+        parts = [encoded[a:b] for a, b in zip([0, *cuts], [*cuts, len(encoded)], strict=True)]
         for at, part in enumerate(parts):
             data += frame(0 if at else 1, part, fin=at == len(parts) - 1, mask=draw(st.binary(min_size=4, max_size=4)))
             if at < len(parts) - 1 and draw(st.booleans()):
                 data += frame(9, b"%d" % at)
-                heard.append(PingFrame(b"%d" % at))
-        heard.append(TextMessage(text))
-    return data, heard
+                expected.append(PingFrame(b"%d" % at))
+        expected.append(TextMessage(text))
+    return data, expected
 
 
 @settings(max_examples=30)
@@ -114,9 +114,9 @@ def _messages(draw: st.DrawFn) -> tuple[bytes, list[ReceivedFrame]]:
 def test_reader_joins_any_text_from_any_fragments_and_splits(
     sent: tuple[bytes, list[ReceivedFrame]], cuts: list[int]
 ) -> None:
-    data, heard = sent
+    data, expected = sent
     marks = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    assert read(*(data[a:b] for a, b in pairwise(marks))) == heard
+    assert read(*(data[a:b] for a, b in pairwise(marks))) == expected
 
 
 def test_has_partial_input_from_first_byte_to_last() -> None:
@@ -230,7 +230,7 @@ def test_close_frame_may_have_no_code() -> None:
 # Sent frames
 
 
-def heard_by_a_client(data: bytes) -> list[object]:
+def read_by_client(data: bytes) -> list[object]:
     client = FrameProtocol(client=True, extensions=[])
     client.receive_bytes(data)
     return [received.payload for received in client.received_frames()]
@@ -238,17 +238,17 @@ def heard_by_a_client(data: bytes) -> list[object]:
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65535, 65536, 70000])
 def test_client_library_reads_our_text_frames(size: int) -> None:
-    assert heard_by_a_client(text_frame(b"x" * size)) == ["x" * size]
+    assert read_by_client(text_frame(b"x" * size)) == ["x" * size]
 
 
 def test_client_library_reads_our_control_frames() -> None:
-    assert heard_by_a_client(PING + pong_frame(b"p" * 125) + close_frame(1001, "going")) == [
+    assert read_by_client(PING + pong_frame(b"p" * 125) + close_frame(1001, "going")) == [
         b"",
         b"p" * 125,
         (1001, "going"),
     ]
-    assert heard_by_a_client(close_frame(None)) == [(1005, "")]
+    assert read_by_client(close_frame(None)) == [(1005, "")]
 
 
 def test_long_close_reason_is_truncated_between_characters() -> None:
-    assert heard_by_a_client(close_frame(1008, "é" * 100)) == [(1008, "é" * 61)]
+    assert read_by_client(close_frame(1008, "é" * 100)) == [(1008, "é" * 61)]

@@ -33,7 +33,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield made
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """The default action for a piece of text."""
 
 
@@ -51,7 +51,7 @@ def test_client_gets_the_same_result_in_every_cell(
     serving.begin([testing.turn(*turn.script()) for turn in scenario.turns])
     asking.begin(serving.kind.model, scenario.asked)
     for number, turn in enumerate(scenario.turns):
-        answer = asking.ask(streams=streams, on_text=nothing)
+        answer = asking.ask(streams=streams, on_text=do_nothing)
         body = serving.body(number)
         assert answer == turn.answer(scenario.parsed)
         assert serving.kind.told(body) == scenario.told_before(number, serving.kind.lifted)
@@ -99,10 +99,10 @@ def test_reasoning_is_never_sent_to_another_server(shared: Rig, client: str, mak
     first.begin([testing.turn(*calling.script())])
     second.begin([testing.turn(*answering.script())])
     asking.begin(first.kind.model, REASONING.asked)
-    asking.ask(streams=False, on_text=nothing)
+    asking.ask(streams=False, on_text=do_nothing)
     asking.move(second.kind.model)
     asking.give(calling.results)
-    assert asking.ask(streams=False, on_text=nothing) == answering.answer()
+    assert asking.ask(streams=False, on_text=do_nothing) == answering.answer()
     body = second.body(0)
     assert second.kind.told(body) == REASONING.told_before(1)
     assert second.kind.thoughts(body) == []

@@ -143,8 +143,8 @@ def test_model_name_becomes_a_label_after_its_first_success() -> None:
     failed = a_line(model="dreamt-up", error="upstream_error")
     listed = a_line(model="listed", status=502, error="upstream_error")
     read = measured(refused, unknown, failed, listed, refused, models=["listed"])["antiphon_requests_total"]
-    found = [(dict(labels)["model"], dict(labels)["status"], count) for (_, labels), count in read.samples.items()]
-    assert sorted(found) == [("", "4xx", 1), ("listed", "5xx", 1), ("other", "2xx", 1), ("other", "4xx", 2)]
+    counts = [(dict(labels)["model"], dict(labels)["status"], count) for (_, labels), count in read.samples.items()]
+    assert sorted(counts) == [("", "4xx", 1), ("listed", "5xx", 1), ("other", "2xx", 1), ("other", "4xx", 2)]
     served = measured(a_line(model="new"), a_line(model="new", status=502, error="upstream_error"))[
         "antiphon_requests_total"
     ]
@@ -207,18 +207,18 @@ def test_metrics_of_processes_are_shared_and_never_decrease(tmp_path: Path) -> N
         theirs.add_gauge("room", "Room.", lambda: 2)
         ours.start()
         theirs.start()
-        told = []
+        values = []
         for metrics in (ours, theirs, theirs, ours):
             metrics.count_request(a_line())
             read = prometheus_text.read(metrics.render().decode())
-            told.append(read["antiphon_requests_total"].value(status="2xx"))
+            values.append(read["antiphon_requests_total"].value(status="2xx"))
             assert read["room"].value() == 3
         ours.stop()
         theirs.count_request(a_line())
         read = prometheus_text.read(theirs.render().decode())
         assert read["room"].value() == 2
         theirs.stop()
-        return [*told, read["antiphon_requests_total"].value(status="2xx")]
+        return [*values, read["antiphon_requests_total"].value(status="2xx")]
 
     # Unrequested changes are shared within a second; shared values never decrease.
     assert asyncio.run(serve()) == [1, 2, 3, 4, 5]

@@ -121,12 +121,12 @@ def test_embedded_models_start_only_if_configured() -> None:
 
 def test_port_in_use_is_refused_before_the_model_starts() -> None:
     """The socket comes first: the refusal precedes the loading of a model, and no address is announced."""
-    told: list[str] = []
+    announced: list[str] = []
     with bound_listener(on("127.0.0.1")) as taken:
         config = msgspec.structs.replace(default_config({}), server=ServerConfig(port=taken.getsockname()[1]))
         with pytest.raises(ConfigError, match="cannot listen"):
-            serve(config, announce=told.append, environ={})
-    assert told == []
+            serve(config, announce=announced.append, environ={})
+    assert announced == []
 
 
 # Processes
@@ -269,7 +269,7 @@ def test_metrics_of_worker_processes_are_summed_after_one_died(tmp_path: Path, m
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), workers=2) as served:
 
-        def told(name: str, **labels: str) -> float:
+        def metric(name: str, **labels: str) -> float:
             return prometheus_text.read(served.get("/metrics").text)[name].value(**labels)
 
         sent = 1
@@ -281,14 +281,14 @@ def test_metrics_of_worker_processes_are_summed_after_one_died(tmp_path: Path, m
         end = time.monotonic() + START
         while seen < sent:  # the other process writes within a second
             assert time.monotonic() < end
-            before, seen = seen, told("antiphon_requests_total", endpoint="/v1/responses", status="2xx")
+            before, seen = seen, metric("antiphon_requests_total", endpoint="/v1/responses", status="2xx")
             assert before <= seen <= sent
-        assert told("antiphon_build_info") == 2
+        assert metric("antiphon_build_info") == 2
         victim = min(served.workers())
         os.kill(victim, signal.SIGKILL)
         until(lambda: len(served.workers() - {victim}) == 2, START)
-        assert told("antiphon_requests_total", endpoint="/v1/responses", status="2xx") == sent
-        until(lambda: told("antiphon_build_info") == 2, START)
+        assert metric("antiphon_requests_total", endpoint="/v1/responses", status="2xx") == sent
+        until(lambda: metric("antiphon_build_info") == 2, START)
         served.stop()
     assert list(tmp_path.glob("antiphon-metrics-*")) == []
 

@@ -163,7 +163,7 @@ def test_answers_that_exceed_the_grace_period_fail_with_server_shutdown(tmp_path
                 stream.sendall(request(stream=True, close=False))
                 plain.sendall(request(close=False))
                 talking.send(CREATE)
-                begun = read_until(stream, b"output_text.delta")
+                start = read_until(stream, b"output_text.delta")
                 events = events_until(talking, "response.output_text.delta")
                 upstream.wait_received(3, BOUND)
                 gateway.signal()
@@ -172,16 +172,16 @@ def test_answers_that_exceed_the_grace_period_fail_with_server_shutdown(tmp_path
                 assert silent.end() == Closed(1001, "server_shutdown")
                 events += events_until(talking, "response.failed")
                 assert talking.end() == Closed(1001, "server_shutdown")
-            told = Told(begun + read_all(stream))
+            answer = Told(start + read_all(stream))
             refused = Told(read_all(plain))
         assert gateway.wait() == 0
         gate.open()
         failed = events[-1]["response"]
-        assert told.outcome == ("failed", "server_shutdown")
+        assert answer.outcome == ("failed", "server_shutdown")
         assert (refused.status, refused.error["code"]) == (503, "server_shutdown")
         assert (failed["status"], failed["error"]["code"]) == ("failed", "server_shutdown")
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        assert gateway.kept(told.response.id) == told.response
+        assert gateway.kept(answer.response.id) == answer.response
         assert msgspec.to_builtins(gateway.kept(failed["id"])) == failed
         assert '"exception"' not in gateway.log
 
@@ -194,7 +194,7 @@ def test_answers_that_end_within_the_grace_period_complete(tmp_path: Path, worke
             stream.sendall(request(stream=True, close=False))
             plain.sendall(request(close=False))
             talking.send(CREATE)
-            begun = read_until(stream, b"output_text.delta")
+            start = read_until(stream, b"output_text.delta")
             events_until(talking, "response.output_text.delta")
             upstream.wait_received(3, BOUND)
             talking.send(CREATE)  # it is queued
@@ -207,7 +207,7 @@ def test_answers_that_end_within_the_grace_period_complete(tmp_path: Path, worke
             done = events_until(talking, "response.completed")[-1]["response"]
             waiting = [talking.receive_json(), talking.receive_json()]
             assert talking.end() == Closed(1001, "server_shutdown")
-            answers = [Told(begun + read_all(stream)), Told(read_all(plain))]
+            answers = [Told(start + read_all(stream)), Told(read_all(plain))]
         assert gateway.wait() == 0
         assert [(error["type"], error["status"], error["error"]["code"]) for error in waiting] == [
             ("error", 503, "server_shutdown")
@@ -225,7 +225,7 @@ def test_second_signal_stops_at_once(tmp_path: Path, workers: int, how: signal.S
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=3600, workers=workers) as gateway, gateway.connect() as stream:
         stream.sendall(request(stream=True))
-        begun = read_until(stream, b"output_text.delta")
+        start = read_until(stream, b"output_text.delta")
         gateway.signal(how)
         until(gateway.is_refusing)
         assert gateway.process.poll() is None
@@ -233,9 +233,9 @@ def test_second_signal_stops_at_once(tmp_path: Path, workers: int, how: signal.S
         assert gateway.wait(BOUND) == 0
         gate.open()
         if workers == 1:  # there is still time for an event
-            told = Told(begun + read_all(stream))
-            assert told.outcome == ("failed", "server_shutdown")
-            assert gateway.kept(told.response.id) == told.response
+            answer = Told(start + read_all(stream))
+            assert answer.outcome == ("failed", "server_shutdown")
+            assert gateway.kept(answer.response.id) == answer.response
             assert '"exception"' not in gateway.log
 
 
@@ -245,7 +245,7 @@ def test_second_signal_ends_background_responses_at_once(tmp_path: Path, is_read
     gate, upstream = hesitating()
     with upstream, served(tmp_path, upstream, grace=3600) as gateway, gateway.connect() as stream:
         stream.sendall(request(stream=True, background=True))
-        begun = read_until(stream, b"output_text.delta")
+        start = read_until(stream, b"output_text.delta")
         if not is_read:
             stream.close()
         gateway.signal()
@@ -254,10 +254,10 @@ def test_second_signal_ends_background_responses_at_once(tmp_path: Path, is_read
         gateway.signal()
         assert gateway.wait(BOUND) == 0
         gate.open()
-        kept = gateway.kept(begun.partition(b'"id":"')[2].partition(b'"')[0].decode())
-        assert kept is not None
-        assert kept.error is not None
-        assert kept.error.code == "server_shutdown"
+        stored = gateway.kept(start.partition(b'"id":"')[2].partition(b'"')[0].decode())
+        assert stored is not None
+        assert stored.error is not None
+        assert stored.error.code == "server_shutdown"
         assert '"exception"' not in gateway.log
 
 
@@ -314,7 +314,7 @@ def test_response_being_stored_at_the_deadline_is_sent_as_stored(tmp_path: Path,
             held.execute("BEGIN IMMEDIATE")
             if over == "http":
                 stream.sendall(request(stream=True))
-                begun = read_until(stream, b"output_text.delta")
+                start = read_until(stream, b"output_text.delta")
             else:
                 talking.send(CREATE)
                 events_until(talking, "response.output_text.delta")
@@ -325,18 +325,18 @@ def test_response_being_stored_at_the_deadline_is_sent_as_stored(tmp_path: Path,
             held.execute("COMMIT")
             held.close()
             if over == "http":
-                told = Told(begun + read_all(stream))
-                assert told.outcome == ("completed", None)
-                id = told.response.id
+                answer = Told(start + read_all(stream))
+                assert answer.outcome == ("completed", None)
+                id = answer.response.id
             else:
                 done = events_until(talking, "response.completed", "response.failed", "error")[-1]
                 assert done["type"] == "response.completed"
                 id = done["response"]["id"]
                 assert talking.end() == Closed(1001, "server_shutdown")
         assert gateway.wait() == 0
-        kept = gateway.kept(id)
-        assert kept is not None
-        assert kept.status == "completed"
+        stored = gateway.kept(id)
+        assert stored is not None
+        assert stored.status == "completed"
         assert '"exception"' not in gateway.log
 
 

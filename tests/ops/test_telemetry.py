@@ -67,7 +67,9 @@ class Collected:
 
 
 @contextmanager
-def telling(collected: Collected, config: Config, environ: Mapping[str, str] | None = None) -> Iterator[Running]:
+def gateway_with_telemetry(
+    collected: Collected, config: Config, environ: Mapping[str, str] | None = None
+) -> Iterator[Running]:
     with running(config, environ=environ, open_telemetry=collected.open) as gateway:
         yield gateway
 
@@ -82,21 +84,21 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 @pytest.mark.parametrize("stream", [False, True])
 def test_turn_is_one_span_with_the_conventional_attributes(stream: bool) -> None:
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         answer = gateway.post({**ASKED, "stream": stream})
         [span] = collected.spans(1)
     assert (span.name, span.kind, span.status.status_code) == ("chat m", SpanKind.SERVER, StatusCode.UNSET)
     assert span.parent is None
-    found = attributes(span)
-    assert found["gen_ai.operation.name"] == "chat"
-    assert found["gen_ai.provider.name"] == "lab"
-    assert found["gen_ai.request.model"] == "m"
-    assert found["gen_ai.response.id"].startswith("resp_")
-    assert found["gen_ai.usage.input_tokens"] > 0
-    assert found["gen_ai.usage.output_tokens"] > 0
-    assert found["http.response.status_code"] == 200
-    assert found["antiphon.request.id"] == answer.headers["x-request-id"]
-    assert ("gen_ai.response.time_to_first_chunk" in found) == stream
+    span_attributes = attributes(span)
+    assert span_attributes["gen_ai.operation.name"] == "chat"
+    assert span_attributes["gen_ai.provider.name"] == "lab"
+    assert span_attributes["gen_ai.request.model"] == "m"
+    assert span_attributes["gen_ai.response.id"].startswith("resp_")
+    assert span_attributes["gen_ai.usage.input_tokens"] > 0
+    assert span_attributes["gen_ai.usage.output_tokens"] > 0
+    assert span_attributes["http.response.status_code"] == 200
+    assert span_attributes["antiphon.request.id"] == answer.headers["x-request-id"]
+    assert ("gen_ai.response.time_to_first_chunk" in span_attributes) == stream
     assert span.start_time is not None
     assert span.end_time is not None
     assert 0 < span.end_time - span.start_time < 60e9
@@ -105,7 +107,7 @@ def test_turn_is_one_span_with_the_conventional_attributes(stream: bool) -> None
 
 def test_client_trace_is_continued_but_not_propagated_upstream() -> None:
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         assert gateway.post(ASKED, traceparent=PARENT).status_code == 200
         [span] = collected.spans(1)
         [seen] = chat.received
@@ -118,7 +120,7 @@ def test_client_trace_is_continued_but_not_propagated_upstream() -> None:
 @pytest.mark.parametrize("header", ["", "nonsense", "00-0-0-01", "é" * 100])
 def test_invalid_traceparent_starts_a_new_trace(header: str) -> None:
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         gateway.raw(
             b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntraceparent: %b\r\n\r\n"
             % header.encode("latin-1")
@@ -130,7 +132,7 @@ def test_invalid_traceparent_starts_a_new_trace(header: str) -> None:
 
 def test_trace_is_propagated_upstream_if_configured() -> None:
     collected = Collected(propagates=True)
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         assert gateway.post({**ASKED, "stream": True}, traceparent=PARENT).status_code == 200
         [span] = collected.spans(1)
         [seen] = chat.received
@@ -139,7 +141,7 @@ def test_trace_is_propagated_upstream_if_configured() -> None:
 
 def test_websocket_turns_are_spans() -> None:
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         with open_websocket(gateway.port, "/v1/responses", ("traceparent", PARENT)) as socket:
             for count in (1, 2):
                 socket.send({"type": "response.create", **ASKED})
@@ -152,7 +154,7 @@ def test_websocket_turns_are_spans() -> None:
 def test_turns_of_other_dialects_are_spans(asker: Asker) -> None:
     """Without keys, wherever they were sent."""
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         asker.ask(gateway, **asker.key("the-key-of-alice"))
         gateway.post(
             asker.streamed, f"{asker.stream_path}{'&' if '?' in asker.stream_path else '?'}key=the-key-of-alice"
@@ -166,7 +168,7 @@ def test_turns_of_other_dialects_are_spans(asker: Asker) -> None:
 
 def test_failed_turn_is_a_span_with_error_and_other_requests_have_no_span() -> None:
     collected = Collected()
-    with telling(collected, one_upstream("http://127.0.0.1:1/v1")) as gateway:
+    with gateway_with_telemetry(collected, one_upstream("http://127.0.0.1:1/v1")) as gateway:
         assert gateway.get("/health").status_code == 200
         assert gateway.post(ASKED, "/v1/responses/input_tokens").status_code == 200
         assert gateway.post({"input": "no model"}).status_code == 400
@@ -184,14 +186,14 @@ def test_telemetry_contains_no_content_and_no_keys() -> None:
         config = one_upstream(chat.base_url, api_key_env="LAB")
         config = replace(config, keys=[KeyConfig(name="alice", env="ALICE")])
         environ = {"ALICE": "the-key-of-alice", "LAB": "the-key-of-lab"}
-        with telling(collected, config, environ) as gateway:
+        with gateway_with_telemetry(collected, config, environ) as gateway:
             key = {"authorization": "Bearer the-key-of-alice"}
             gateway.post({**ASKED, "instructions": "hidden", "metadata": {"a": "hidden"}}, **key)
             gateway.post({"model": "sk-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "input": "hidden"}, **key)
             gateway.post({"model": "m" * 5000, "input": "hidden"}, **key)
-            told = str([(span.name, attributes(span)) for span in collected.spans(3)]) + str(collected.measures())
+            exported = str([(span.name, attributes(span)) for span in collected.spans(3)]) + str(collected.measures())
     for word in ("secret", "hidden", "the-key", "sk-aaaa", "m" * 300):
-        assert word not in told
+        assert word not in exported
 
 
 # Metrics
@@ -199,29 +201,29 @@ def test_telemetry_contains_no_content_and_no_keys() -> None:
 
 def test_turn_metrics_follow_the_conventions() -> None:
     collected = Collected()
-    with ChatServer() as chat, telling(collected, one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, gateway_with_telemetry(collected, one_upstream(chat.base_url)) as gateway:
         gateway.post(ASKED)
         gateway.post({**ASKED, "stream": True})
         collected.spans(2)
-        found = collected.measures()
-    assert set(found) == {
+        metrics = collected.measures()
+    assert set(metrics) == {
         "gen_ai.client.token.usage",
         "gen_ai.server.request.duration",
         "gen_ai.server.time_to_first_token",
         "gen_ai.server.time_per_output_token",
     }
-    assert {point.attributes["gen_ai.token.type"] for point in found["gen_ai.client.token.usage"]} == {
+    assert {point.attributes["gen_ai.token.type"] for point in metrics["gen_ai.client.token.usage"]} == {
         "input",
         "output",
     }
-    [duration] = found["gen_ai.server.request.duration"]
+    [duration] = metrics["gen_ai.server.request.duration"]
     assert duration.count == 2
     assert dict(duration.attributes) == {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "m",
         "gen_ai.provider.name": "lab",
     }
-    [first] = found["gen_ai.server.time_to_first_token"]
+    [first] = metrics["gen_ai.server.time_to_first_token"]
     assert first.count == 1
 
 

@@ -43,8 +43,14 @@ def counter(shelf: Shelf, out: io.StringIO | None = None) -> UsageCounter:
 
 
 def line(**fields: Any) -> RequestLog:
-    told: dict[str, Any] = {"model": "m", "owner": "anna", "upstream": "lab", "time": 86_400.0 * 20_000 + 5, **fields}
-    return RequestLog(request_id="req_1", method="POST", path="/v1/responses", **told)
+    settings: dict[str, Any] = {
+        "model": "m",
+        "owner": "anna",
+        "upstream": "lab",
+        "time": 86_400.0 * 20_000 + 5,
+        **fields,
+    }
+    return RequestLog(request_id="req_1", method="POST", path="/v1/responses", **settings)
 
 
 def test_usage_is_summed_by_day_owner_model_and_upstream() -> None:

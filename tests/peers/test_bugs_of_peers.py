@@ -29,7 +29,7 @@ DIALECTS = ("chat", "responses", "messages", "gemini")
 every_client = pytest.mark.parametrize("client", DIALECTS)
 every_server = pytest.mark.parametrize("server", DIALECTS)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
-SAID: Any = [{"role": "user", "content": "Rome?"}]
+CONVERSATION: Any = [{"role": "user", "content": "Rome?"}]
 FUNCTION = {"name": "get_weather", "parameters": SCHEMA}
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -39,12 +39,12 @@ PATHS = {
 }
 ASKED: dict[str, dict[str, Any]] = {
     "chat": {
-        **{"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": SAID},
+        **{"model": "m", "stream": True, "stream_options": {"include_usage": True}, "messages": CONVERSATION},
         "tools": [{"type": "function", "function": FUNCTION}],
     },
     "responses": {"model": "m", "stream": True, "input": "Rome?", "tools": [{"type": "function", **FUNCTION}]},
     "messages": {
-        **{"model": "m", "stream": True, "max_tokens": 100, "messages": SAID},
+        **{"model": "m", "stream": True, "max_tokens": 100, "messages": CONVERSATION},
         "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
     },
     "gemini": {
@@ -66,33 +66,33 @@ def target(server: Any) -> Target:
 
 def asking(client: Any, server: str) -> UpstreamTurn:
     request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], json.dumps(ASKED[client]).encode())
-    return begun(prepare_request(request, target(server)))
+    return opening_of(prepare_request(request, target(server)))
 
 
-def begun(prepared: PreparedRequest) -> UpstreamTurn:
+def opening_of(prepared: PreparedRequest) -> UpstreamTurn:
     numbers = iter(range(1000))
     return UpstreamTurn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1), None)
 
 
 def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
     """The content that a client gets of a server's stream, the same for the whole stream and frame by frame."""
-    told: list[bytes] = []
+    results: list[bytes] = []
     for pieces in (frames, [b"".join(frames)]):
         turn = asking(client, server)
         pipe = turn.make_pipe(CLIENT_DIALECTS[client].events_from_hub(turn.prepared.request))
-        told.append(b"".join(map(pipe.feed, pieces)) + pipe.finish())
-    assert told[0] == told[1]
-    return read(client, told[0])
+        results.append(b"".join(map(pipe.feed, pieces)) + pipe.finish())
+    assert results[0] == results[1]
+    return read(client, results[0])
 
 
-def content(told: Told, *, has_call: bool = True) -> set[tuple[str, ...]]:
+def content(result: Told, *, has_call: bool = True) -> set[tuple[str, ...]]:
     """The content, independent of the dialect's order, with arguments as JSON."""
-    assert bool(told.calls) == has_call
-    return {(*each[:-1], json.dumps(json.loads(each[-1]))) if each[0] == "call" else each for each in told.said}
+    assert bool(result.calls) == has_call
+    return {(*each[:-1], json.dumps(json.loads(each[-1]))) if each[0] == "call" else each for each in result.said}
 
 
-def without_ids(told: Told) -> list[tuple[str, ...]]:
-    return [(name, json.dumps(json.loads(arguments))) for _, _, name, arguments in told.calls]
+def without_ids(result: Told) -> list[tuple[str, ...]]:
+    return [(name, json.dumps(json.loads(arguments))) for _, _, name, arguments in result.calls]
 
 
 TEXT_AND_CALL: dict[str, list[bytes]] = {
@@ -111,10 +111,11 @@ TEXT_AND_CALL: dict[str, list[bytes]] = {
 @every_server
 def test_call_beside_text_in_one_chunk_is_not_lost(client: str, server: str) -> None:
     """STR-3."""
-    told = streamed(client, server, TEXT_AND_CALL[server])
-    assert content(told) == {TEXT, (*CALL[:-1], '{"city": "Rome"}')}
+    result = streamed(client, server, TEXT_AND_CALL[server])
+    assert content(result) == {TEXT, (*CALL[:-1], '{"city": "Rome"}')}
     assert (
-        told.stop == {"chat": "tool_calls", "responses": "completed", "messages": "tool_use", "gemini": "STOP"}[client]
+        result.stop
+        == {"chat": "tool_calls", "responses": "completed", "messages": "tool_use", "gemini": "STOP"}[client]
     )
 
 
@@ -168,14 +169,14 @@ def test_call_beside_text_in_a_plain_answer_is_not_lost(client: Any, server: str
 HISTORY: dict[str, dict[str, Any]] = {
     "chat": {
         "messages": [
-            *SAID,
+            *CONVERSATION,
             {"role": "assistant", "content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]},
             {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
         ]
     },
     "responses": {
         "input": [
-            *SAID,
+            *CONVERSATION,
             {"role": "assistant", "content": TEXT[1]},
             {"type": "function_call", "call_id": "call_a", "name": "get_weather", "arguments": ROME},
             {"type": "function_call_output", "call_id": "call_a", "output": "sunny"},
@@ -183,7 +184,7 @@ HISTORY: dict[str, dict[str, Any]] = {
     },
     "messages": {
         "messages": [
-            *SAID,
+            *CONVERSATION,
             {"role": "assistant", "content": WHOLE["messages"]["content"]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_a", "content": "sunny"}]},
         ]
@@ -233,9 +234,9 @@ SHARED: dict[str, list[bytes]] = {
 @every_server
 def test_calls_with_a_shared_index_or_without_ids_stay_separate(client: str, server: str) -> None:
     """TOOL-1."""
-    told = streamed(client, server, SHARED[server])
-    assert without_ids(told) == [("get_weather", '{"city": "Rome"}'), ("get_weather", '{"city": "Oslo"}')]
-    ids = [call[1] for call in told.calls]
+    result = streamed(client, server, SHARED[server])
+    assert without_ids(result) == [("get_weather", '{"city": "Rome"}'), ("get_weather", '{"city": "Oslo"}')]
+    ids = [call[1] for call in result.calls]
     assert len(set(ids)) == 2
     assert server == "gemini" or ids == ["call_a", "call_b"]
 
@@ -254,8 +255,8 @@ DRIFTING: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("server", DRIFTING)
 def test_item_ids_are_stable_during_a_stream(client: str, server: str) -> None:
     """STR-9, ITEM-1: the reader of the hub's dialect compares the id of each item in all events that contain it."""
-    told = streamed(client, server, DRIFTING[server])
-    assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
+    result = streamed(client, server, DRIFTING[server])
+    assert content(result) == {(*CALL[:-1], '{"city": "Rome"}')}
 
 
 # Input tokens, by each API's own arithmetic: 100 in total, of which 40 came from a cache.
@@ -307,9 +308,9 @@ CUT: dict[str, list[bytes]] = {
 @every_server
 def test_answer_cut_by_the_token_limit_is_not_completed(client: str, server: str) -> None:
     """REQ-3."""
-    told = streamed(client, server, CUT[server])
+    result = streamed(client, server, CUT[server])
     stops = {"chat": "length", "responses": "max_output_tokens", "messages": "max_tokens", "gemini": "MAX_TOKENS"}
-    assert (told.said, told.stop) == ([("text", "Once upon")], stops[client])
+    assert (result.said, result.stop) == ([("text", "Once upon")], stops[client])
 
 
 AT_ONCE: dict[str, list[bytes]] = {
@@ -328,8 +329,8 @@ AT_ONCE: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("case", AT_ONCE)
 def test_arguments_in_one_piece_are_sent_as_deltas(client: str, case: str) -> None:
     """STR-9."""
-    told = streamed(client, case.partition(",")[0], AT_ONCE[case])
-    assert content(told) == {(*CALL[:-1], '{"city": "Rome"}')}
+    result = streamed(client, case.partition(",")[0], AT_ONCE[case])
+    assert content(result) == {(*CALL[:-1], '{"city": "Rome"}')}
 
 
 TEXT_THEN_THOUGHT: dict[str, list[bytes]] = {
@@ -349,16 +350,16 @@ TEXT_THEN_THOUGHT: dict[str, list[bytes]] = {
 @pytest.mark.parametrize("case", TEXT_THEN_THOUGHT)
 def test_text_before_thinking_gives_separate_blocks(client: str, case: str) -> None:
     """RSN-1: the reader of messages fails if a block starts before the last one has stopped."""
-    told = streamed(client, case.partition(",")[0], TEXT_THEN_THOUGHT[case])
-    assert content(told, has_call=False) == {TEXT, THOUGHT}
+    result = streamed(client, case.partition(",")[0], TEXT_THEN_THOUGHT[case])
+    assert content(result, has_call=False) == {TEXT, THOUGHT}
 
 
 @every_client
 def test_second_message_start_is_ignored(client: str) -> None:
     """STR-1: the reader of messages requires one `message_start`, the hub's grammar one `response.created`."""
     frames = spelling.messages(*spelling.text_block(0, "Hel"), *spelling.text_block(1, "lo."))
-    told = streamed(client, "messages", [frames[0], *frames[:4], frames[0], *frames[4:]])
-    assert "".join(text for _, text in told.said) == "Hello."
+    result = streamed(client, "messages", [frames[0], *frames[:4], frames[0], *frames[4:]])
+    assert "".join(text for _, text in result.said) == "Hello."
 
 
 THINKING: dict[str, list[bytes]] = {
@@ -382,8 +383,8 @@ MARKS = {"chat": THOUGHT[1], "responses": SIGNATURE, "messages": SIGNATURE, "gem
 @every_server
 def test_thinking_is_sent_as_thinking_to_every_client(client: str, server: str) -> None:
     """RSN-1: never as text."""
-    told = streamed(client, server, THINKING[server])
-    assert content(told) == {THOUGHT, (*CALL[:-1], '{"city": "Rome"}')}
+    result = streamed(client, server, THINKING[server])
+    assert content(result) == {THOUGHT, (*CALL[:-1], '{"city": "Rome"}')}
 
 
 @pytest.mark.parametrize("then", DIALECTS)
@@ -403,7 +404,7 @@ def test_reasoning_is_returned_only_to_its_server(server: str, then: str) -> Non
 def continued(server: str, then: str) -> PreparedRequest:
     """The next turn of a conversation that another server started, continued by a client of the hub's dialect."""
     asked: dict[str, Any] = {**ASKED["responses"], "include": ["reasoning.encrypted_content"]}
-    turn = begun(prepare_request(_request(asked), target(server)))
+    turn = opening_of(prepare_request(_request(asked), target(server)))
     pipe = turn.make_pipe(CLIENT_DIALECTS["responses"].events_from_hub(turn.prepared.request))
     pipe.feed(b"".join(THINKING[server]))
     pipe.finish()
@@ -411,7 +412,7 @@ def continued(server: str, then: str) -> PreparedRequest:
     assert isinstance(response, Response)
     output = json.loads(codec.encode(response))["output"]
     result = {"type": "function_call_output", "call_id": "call_a", "output": "sunny"}
-    return prepare_request(_request({**asked, "input": [*SAID, *output, result]}), target(then))
+    return prepare_request(_request({**asked, "input": [*CONVERSATION, *output, result]}), target(then))
 
 
 def _request(body: dict[str, Any]) -> Request:

@@ -22,7 +22,7 @@ CONCLUDE = {
 }
 
 
-def found(**verdicts: Verdict) -> list[ProbeFinding]:
+def make_verdicts(**verdicts: Verdict) -> list[ProbeFinding]:
     return [
         ProbeFinding(id=id.replace("__", "."), title=id, verdict=verdict, detail="x")
         for id, verdict in verdicts.items()
@@ -33,7 +33,7 @@ def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
     """Everything is accepted, except these."""
     steps = [step.id for step in STEPS[dialect].steps("parts")]  # type: ignore[index]
     best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
-    return CONCLUDE[dialect](Verdicts(found(**{**best, **verdicts})))
+    return CONCLUDE[dialect](Verdicts(make_verdicts(**{**best, **verdicts})))
 
 
 @pytest.mark.parametrize(

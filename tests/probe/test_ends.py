@@ -50,18 +50,18 @@ def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest],
 def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
     """D-4: `down` is no refusal, and the remaining steps are not run."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
+        report, findings = probe(target_of(server.base_url, "responses"))
     assert "the server is gone: 503: overloaded" in report.stopped
-    assert found["developer"].verdict == "accepted"
-    assert "calls.paired" not in found
+    assert findings["developer"].verdict == "accepted"
+    assert "calls.paired" not in findings
     assert "which ended before its time" in report.profile
 
 
 def test_broken_connection_ends_the_run() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
+        report, findings = probe(target_of(server.base_url, "responses"))
     assert "it broke off before its answer was whole" in report.stopped
-    assert found["tools"].verdict == "accepted"
+    assert findings["tools"].verdict == "accepted"
 
 
 def test_transient_error_is_not_a_refusal() -> None:
@@ -72,9 +72,9 @@ def test_transient_error_is_not_a_refusal() -> None:
         return error(500, "hiccup") if next(turns) == 3 else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
+        report, findings = probe(target_of(server.base_url, "responses"))
     assert report.stopped == ""
-    assert found["tools"].verdict == "accepted"
+    assert findings["tools"].verdict == "accepted"
 
 
 def test_request_that_is_never_answered_is_down() -> None:
@@ -83,9 +83,9 @@ def test_request_that_is_never_answered_is_down() -> None:
         return turn(end("hang")) if hangs else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
-        report, found = probe(target_of(server.base_url, "responses", timeouts=SHORT))
+        report, findings = probe(target_of(server.base_url, "responses", timeouts=SHORT))
     assert report.stopped == ""
-    assert (found["tools"].verdict, found["tools"].detail) == (
+    assert (findings["tools"].verdict, findings["tools"].detail) == (
         "down",
         "it did not answer in time, though it answers others",
     )
@@ -134,9 +134,9 @@ def test_retry_after_is_respected() -> None:
         )
 
     with ResponsesServer(reply) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
+        report, findings = probe(target_of(server.base_url, "responses"))
     assert report.stopped == ""
-    assert {id: each.detail for id, each in found.items() if "429" in each.detail} == {}
+    assert {id: each.detail for id, each in findings.items() if "429" in each.detail} == {}
 
 
 def test_key_header_is_detected_and_the_key_never_shown(tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_wrong_key_ends_the_run() -> None:
 def test_server_that_accepts_only_strings_gets_strings(tmp_path: Path) -> None:
     """D-4: string or parts."""
     with server_of("responses", [ONLY_STRINGS]) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
-        assert found["user.parts"].verdict == "refused"
-        assert found["image"].verdict == "untried"
+        report, findings = probe(target_of(server.base_url, "responses"))
+        assert findings["user.parts"].verdict == "refused"
+        assert findings["image"].verdict == "untried"
         file = tmp_path / "probed.toml"
         file.write_text(report.profile, encoding="utf-8")
         server.refusals.clear()
@@ -186,9 +186,9 @@ def test_server_without_usage_counts_as_accepting() -> None:
     with ResponsesServer(
         lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])
     ) as server:
-        _, found = probe(target_of(server.base_url, "responses"))
-    assert found["usage"].verdict == "ignored"
-    assert (found["system"].verdict, found["system"].detail) == (
+        _, findings = probe(target_of(server.base_url, "responses"))
+    assert findings["usage"].verdict == "ignored"
+    assert (findings["system"].verdict, findings["system"].detail) == (
         "accepted",
         "taken; whether it was read is not counted",
     )
@@ -196,21 +196,24 @@ def test_server_without_usage_counts_as_accepting() -> None:
 
 def test_server_without_streams_is_detected() -> None:
     def reply(received: ReceivedRequest) -> Reply:
-        said = improvise(make_prompt(received.json)).elements
-        return turn(*said, stream=False)
+        elements = improvise(make_prompt(received.json)).elements
+        return turn(*elements, stream=False)
 
     with ResponsesServer(reply) as server:
-        _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["stream"].verdict, found["stream"].detail) == ("refused", "no stream came, but application/json")
-    assert found["stream.order"].verdict == "refused"
+        _, findings = probe(target_of(server.base_url, "responses"))
+    assert (findings["stream"].verdict, findings["stream"].detail) == (
+        "refused",
+        "no stream came, but application/json",
+    )
+    assert findings["stream.order"].verdict == "refused"
 
 
 def test_server_that_refuses_limits_is_called_without_them() -> None:
     refusing = [each for each in CONSTRAINTS["responses"] if each.name in ("no limit", "few efforts")]
     with server_of("responses", refusing) as server:
-        report, found = probe(target_of(server.base_url, "responses"))
-    assert found["limit.max_output_tokens"].verdict == "refused"
-    assert found["cut"].verdict == "untried"
+        report, findings = probe(target_of(server.base_url, "responses"))
+    assert findings["limit.max_output_tokens"].verdict == "refused"
+    assert findings["cut"].verdict == "untried"
     assert 'lacks = ["max_output_tokens"]' in report.profile
     assert 'efforts = ["low", "medium", "high"]' in report.profile
 
@@ -226,9 +229,9 @@ def test_answers_that_contain_an_error_are_refusals() -> None:
         )
 
     with ResponsesServer(reply) as server:
-        _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["tools"].verdict, found["tools"].detail) == ("refused", "200, with an error inside: scripted")
-    assert found["stream"].verdict == "refused"
+        _, findings = probe(target_of(server.base_url, "responses"))
+    assert (findings["tools"].verdict, findings["tools"].detail) == ("refused", "200, with an error inside: scripted")
+    assert findings["stream"].verdict == "refused"
 
 
 def test_endless_answer_ends_the_run() -> None:

@@ -31,11 +31,11 @@ def test_state_and_websocket_of_a_server_are_detected(tmp_path: Path) -> None:
         config = one_upstream(upstream.base_url)
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
         with running(config) as gateway:
-            _, found = probe(target_of(f"{gateway.url}/v1", "responses"))
-    assert (found["state"].verdict, found["state"].detail) == ("accepted", "the earlier turn was read again")
-    assert found["websocket"].verdict == "accepted"
-    assert found["stream.order"].verdict == "accepted"
-    assert found["error.shape"].detail == "400, an object with code, message, param, type"
+            _, findings = probe(target_of(f"{gateway.url}/v1", "responses"))
+    assert (findings["state"].verdict, findings["state"].detail) == ("accepted", "the earlier turn was read again")
+    assert findings["websocket"].verdict == "accepted"
+    assert findings["stream.order"].verdict == "accepted"
+    assert findings["error.shape"].detail == "400, an object with code, message, param, type"
 
 
 def test_invalid_streams_and_unusual_errors_are_reported() -> None:
@@ -48,10 +48,10 @@ def test_invalid_streams_and_unusual_errors_are_reported() -> None:
         return improvise(make_prompt(received.json))
 
     with ResponsesServer(reply, models=["mock-1"]) as server:
-        _, found = probe(target_of(server.base_url, "responses"))
-    assert found["stream.order"].verdict == "ignored"
-    assert "faults, the first: " in found["stream.order"].detail
-    assert found["error.model"].detail == "404, an object with code, message, param, type"
+        _, findings = probe(target_of(server.base_url, "responses"))
+    assert findings["stream.order"].verdict == "ignored"
+    assert "faults, the first: " in findings["stream.order"].detail
+    assert findings["error.model"].detail == "404, an object with code, message, param, type"
 
 
 def test_server_without_state_is_reported() -> None:
@@ -88,14 +88,14 @@ def test_websocket_step_reports_missing_server_or_unsupported_transport() -> Non
 
 def test_errors_in_an_unreadable_form_are_reported() -> None:
     with ChatServer(lambda _: turn(text("Hello.")), strict=False) as server:
-        _, found = probe(target_of(server.base_url, "chat"))
-    assert found["error.shape"].verdict == "ignored"
+        _, findings = probe(target_of(server.base_url, "chat"))
+    assert findings["error.shape"].verdict == "ignored"
     bad = whole({"oops": 1}, 400)
     with ChatServer(
         lambda received: bad if received.json["messages"] == 7 else turn(text("Hello.")), strict=False
     ) as server:
-        _, found = probe(target_of(server.base_url, "chat"))
-    assert (found["error.shape"].verdict, found["error.shape"].detail) == (
+        _, findings = probe(target_of(server.base_url, "chat"))
+    assert (findings["error.shape"].verdict, findings["error.shape"].detail) == (
         "refused",
         "400, in no form that clients read",
     )

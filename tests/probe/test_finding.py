@@ -26,10 +26,10 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 
 
 def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: bool = False) -> Observation:
-    said = Message(
+    message = Message(
         id="m", status=ItemStatus.COMPLETED, role="assistant", content=[OutputText(text=text, annotations=[])]
     )
-    output: list[Item] = [said] if text else []
+    output: list[Item] = [message] if text else []
     output += [FunctionCall(id="f", call_id="c", name="f", arguments="{}", status=ItemStatus.COMPLETED)] * called
     response = make_initial_response(Request(), id="r", created_at=0)
     fields = {name: getattr(response, name) for name in Response.__struct_fields__}

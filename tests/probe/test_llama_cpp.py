@@ -20,10 +20,10 @@ SLOW = Timeouts(connect=5.0, first_byte=120.0, idle=120.0, total=240.0)
 
 
 def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
-    report, found = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
+    report, findings = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
     assert {
-        id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"
+        id: each.detail for id, each in findings.items() if id.startswith("proof.") and each.verdict != "accepted"
     } == {}
     file = folder / "probed.toml"
     file.write_text(report.profile, encoding="utf-8")

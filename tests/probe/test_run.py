@@ -40,11 +40,11 @@ def test_hidden_constraints_are_found_and_the_profile_makes_the_gateway_work(nam
     """D-4, D-1: the profile loads, and every scenario passes without a refusal by the server."""
     dialect, constraints, make = SEVEN[name]
     with make() as server:
-        report, found = probe(target_of(server.base_url, dialect))
-        shown = {id: found[id].verdict for each in constraints for id in each.shows}
+        report, findings = probe(target_of(server.base_url, dialect))
+        shown = {id: findings[id].verdict for each in constraints for id in each.shows}
         assert shown == {id: verdict for each in constraints for id, verdict in each.shows.items()}
         assert {
-            id: each.detail for id, each in found.items() if id.startswith("proof.") and each.verdict != "accepted"
+            id: each.detail for id, each in findings.items() if id.startswith("proof.") and each.verdict != "accepted"
         } == {}
         file = tmp_path / "probed.toml"
         file.write_text(report.profile, encoding="utf-8")
@@ -72,9 +72,9 @@ def test_every_constraint_is_drawn_by_some_seed(dialect: Dialect) -> None:
 def test_nine_payloads_have_the_verdicts_of_the_published_table() -> None:
     """D-4, D-1: in its order, and before everything else except the name of the limit."""
     with vercel() as server:
-        report, found = probe(target_of(server.base_url, "responses"))
+        report, findings = probe(target_of(server.base_url, "responses"))
     first = [finding.id for finding in report.findings if not finding.id.startswith("limit.")][:9]
-    assert {id: found[id].verdict for id in first} == {
+    assert {id: findings[id].verdict for id in first} == {
         "minimal": "accepted",
         "developer": "accepted",
         "tools": "accepted",
@@ -85,7 +85,7 @@ def test_nine_payloads_have_the_verdicts_of_the_published_table() -> None:
         "result.after-text": "refused",
         "calls.as-text": "accepted",
     }
-    evidence = found["result.alone"].evidence
+    evidence = findings["result.alone"].evidence
     assert evidence is not None
     assert (evidence.request, evidence.status) == ("POST /responses", 500)
     assert "exceeds the number of toolUse blocks" in evidence.excerpt

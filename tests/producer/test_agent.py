@@ -26,7 +26,7 @@ pytestmark = pytest.mark.without_coverage
 Run = Callable[[Turn], Awaitable[None]]
 
 
-class Told:
+class TurnResult:
     """The output of an agent, checked by the grammar."""
 
     def __init__(self, run: Run, input: str | list[ItemParam] = "Hi", total: float | None = None) -> None:
@@ -54,16 +54,16 @@ def test_agent_writes_reasoning_extension_message_and_usage() -> None:
             await out.write("ne.")
         turn.usage(input_tokens=1000, cached_tokens=500, output_tokens=200)
 
-    told = Told(run)
-    thought, change, message = told.items
+    answer = TurnResult(run)
+    thought, change, message = answer.items
     assert thought["content"] == [{"type": "reasoning_text", "text": "Looking at the files…"}]
     assert (change["type"], change["path"], change["status"]) == ("acme:file_change", "a.py", "completed")
     assert message["content"][0]["text"] == "Done."
-    assert [event.delta for event in told.events if isinstance(event, OutputTextDelta)] == ["Do", "ne."]
-    assert told.response.status == "completed"
-    assert told.response.usage is not None
-    assert told.response.usage.total_tokens == 1200
-    assert told.response.usage.input_tokens_details.cached_tokens == 500
+    assert [event.delta for event in answer.events if isinstance(event, OutputTextDelta)] == ["Do", "ne."]
+    assert answer.response.status == "completed"
+    assert answer.response.usage is not None
+    assert answer.response.usage.total_tokens == 1200
+    assert answer.response.usage.input_tokens_details.cached_tokens == 500
 
 
 def test_agent_writes_summaries_citations_calls_and_extensions() -> None:
@@ -82,8 +82,8 @@ def test_agent_writes_summaries_citations_calls_and_extensions() -> None:
         await turn.event("acme:progress", {"done": 1})
         await turn.extension("acme:command", {"command": "ls"}, status=ItemStatus.FAILED)
 
-    told = Told(run)
-    thought, message, look, find, output, command = told.items
+    answer = TurnResult(run)
+    thought, message, look, find, output, command = answer.items
     assert thought["summary"] == [{"type": "summary_text", "text": "In short."}]
     assert message["phase"] == "commentary"
     assert [part["type"] for part in message["content"]] == ["output_text", "refusal"]
@@ -92,7 +92,7 @@ def test_agent_writes_summaries_citations_calls_and_extensions() -> None:
     assert (find["name"], find["arguments"]) == ("find", '{"b":2}')
     assert (output["call_id"], output["output"]) == (find["call_id"], "found")
     assert command["status"] == "failed"
-    assert "acme:progress" in [getattr(event, "kind", "") for event in told.events]
+    assert "acme:progress" in [getattr(event, "kind", "") for event in answer.events]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_turn_has_the_text_and_items_of_the_request(input: str | list[ItemParam]
         assert (turn.text, len(turn.input), turn.request.model) == (text, count, "m")
         assert turn.response.status == "in_progress"
 
-    assert Told(run, input).response.status == "completed"
+    assert TurnResult(run, input).response.status == "completed"
 
 
 async def _write_after_its_end(turn: Turn) -> None:
@@ -146,7 +146,7 @@ async def _usage_after_the_end(turn: Turn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "expected"),
     [
         (_write_after_its_end, r"the item 'message 1' was announced before \(ITEM-4\)"),
         (_bad_extension, r"spelled slug:name, such as acme:progress; got 'file_change' \(B-3\)"),
@@ -155,16 +155,16 @@ async def _usage_after_the_end(turn: Turn) -> None:
         (_usage_after_the_end, r"its usage cannot change any more \(STR-7\)"),
     ],
 )
-def test_invalid_call_raises_with_the_message_of_the_writer(run: Run, said: str) -> None:
+def test_invalid_call_raises_with_the_message_of_the_writer(run: Run, expected: str) -> None:
     """B-1, B-3: raised in the agent's code, so that its traceback shows the line."""
     caught: list[InvalidTransition] = []
 
     async def careful(turn: Turn) -> None:
-        with pytest.raises(InvalidTransition, match=said) as raised:
+        with pytest.raises(InvalidTransition, match=expected) as raised:
             await run(turn)
         caught.append(raised.value)
 
-    Told(careful)
+    TurnResult(careful)
     assert len(caught) == 1
 
 
@@ -176,10 +176,10 @@ def test_agent_can_end_as_incomplete() -> None:
             await out.write("Too lo")
             turn.incomplete("max_output_tokens")
 
-    told = Told(run)
-    assert told.items[0]["status"] == "incomplete"
-    assert told.response.incomplete_details is not None
-    assert told.response.incomplete_details.reason == "max_output_tokens"
+    answer = TurnResult(run)
+    assert answer.items[0]["status"] == "incomplete"
+    assert answer.response.incomplete_details is not None
+    assert answer.response.incomplete_details.reason == "max_output_tokens"
 
 
 def test_client_fault_of_an_agent_fails_the_response_with_its_message() -> None:
@@ -190,11 +190,11 @@ def test_client_fault_of_an_agent_fails_the_response_with_its_message() -> None:
             await out.write("I")
             raise InvalidValue("input: got no words", param="input")
 
-    told = Told(run)
-    assert told.response.status == "failed"
-    assert told.response.error is not None
-    assert (told.response.error.code, told.response.error.message) == ("invalid_value", "input: got no words")
-    assert told.items[0]["status"] == "incomplete"
+    answer = TurnResult(run)
+    assert answer.response.status == "failed"
+    assert answer.response.error is not None
+    assert (answer.response.error.code, answer.response.error.message) == ("invalid_value", "input: got no words")
+    assert answer.items[0]["status"] == "incomplete"
 
 
 def test_other_errors_of_an_agent_are_logged_but_not_sent(caplog: pytest.LogCaptureFixture) -> None:
@@ -203,9 +203,9 @@ def test_other_errors_of_an_agent_are_logged_but_not_sent(caplog: pytest.LogCapt
         raise RuntimeError("the password is 1234")
 
     with caplog.at_level(logging.ERROR, logger="antiphon.agent"):
-        told = Told(run)
-    assert told.response.error is not None
-    assert (told.response.error.code, told.response.error.message) == (
+        answer = TurnResult(run)
+    assert answer.response.error is not None
+    assert (answer.response.error.code, answer.response.error.message) == (
         "agent_failed",
         "the agent failed; see the log of the gateway",
     )
@@ -217,7 +217,7 @@ def test_agent_failure_after_the_end_changes_nothing() -> None:
         turn.incomplete()
         raise ApiError("too late")
 
-    assert Told(run).response.status == "incomplete"
+    assert TurnResult(run).response.status == "incomplete"
 
 
 def test_agent_timeout_fails_the_response() -> None:
@@ -226,9 +226,9 @@ def test_agent_timeout_fails_the_response() -> None:
             await out.write("Wait")
             await asyncio.Event().wait()
 
-    told = Told(run, total=0.01)
-    assert told.response.error is not None
-    assert told.response.error.code == "upstream_timeout"
+    answer = TurnResult(run, total=0.01)
+    assert answer.response.error is not None
+    assert answer.response.error.code == "upstream_timeout"
 
 
 def test_timeout_error_of_the_agent_itself_is_agent_failed(caplog: pytest.LogCaptureFixture) -> None:
@@ -236,7 +236,7 @@ def test_timeout_error_of_the_agent_itself_is_agent_failed(caplog: pytest.LogCap
         del turn
         raise TimeoutError
 
-    assert Told(run, total=60).response.error.code == "agent_failed"  # type: ignore[union-attr]
+    assert TurnResult(run, total=60).response.error.code == "agent_failed"  # type: ignore[union-attr]
     assert "TimeoutError" in caplog.text
 
 

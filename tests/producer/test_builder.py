@@ -47,12 +47,12 @@ def test_builder_emits_to_the_emitter_of_each_call() -> None:
     """B-5, B-2: to a collecting, a callback, an SSE and a null emitter alike."""
     builder, collector = ResponseBuilder("gpt-5"), EventCollector()
     frames: list[bytes] = []
-    heard: list[StreamEvent] = []
-    emitters: list[Emitter] = [collector, CallbackEmitter(heard.append), SseEmitter(frames.append), NullEmitter()]
+    received: list[StreamEvent] = []
+    emitters: list[Emitter] = [collector, CallbackEmitter(received.append), SseEmitter(frames.append), NullEmitter()]
     for at, event in enumerate(TURN):
         builder.process_event(event, emitters[min(at, 3)] if at < 6 else SseEmitter(frames.append))
     assert [TYPE_OF_EVENT[type(event)] for event in collector.events] == ["response.created", "response.in_progress"]
-    assert heard == []
+    assert received == []
     assert frames[0].startswith(b"event: response.output_item.added\n")
     assert frames[-1] == b"data: [DONE]\n\n"
     response = builder.response()
@@ -81,40 +81,40 @@ def test_integration_calls_its_callback_and_returns_the_response(tmp_path: Path)
     file = tmp_path / "vtcode.toml"
     file.write_text("[agent.open_responses]\nenabled = true\ninclude_extensions = false\n")
     integration = OpenResponsesIntegration.from_toml(file)
-    heard: list[StreamEvent] = []
-    integration.set_callback(heard.append)
+    received: list[StreamEvent] = []
+    integration.set_callback(received.append)
     integration.start_response("gpt-5")
     for event in TURN:
         integration.process_event(event)
     response = integration.finish_response()
     assert response is not None
     assert [type_of(item) for item in response.output] == ["reasoning", "message"]
-    assert find_violations(heard) == []
+    assert find_violations(received) == []
     assert integration.finish_response() is None
 
 
 def test_disabled_integration_does_nothing() -> None:
     """B-8: `enabled` is false by default."""
     integration = OpenResponsesIntegration()
-    heard: list[StreamEvent] = []
-    integration.set_callback(heard.append)
+    received: list[StreamEvent] = []
+    integration.set_callback(received.append)
     integration.start_response("gpt-5")
     for event in TURN:
         integration.process_event(event)
     assert integration.finish_response() is None
-    assert heard == []
+    assert received == []
 
 
 def test_integration_without_events_returns_a_response() -> None:
     """B-8: `emit_events`."""
     integration = OpenResponsesIntegration(OpenResponsesConfig(enabled=True, emit_events=False), slug="acme")
-    heard: list[StreamEvent] = []
-    integration.set_callback(heard.append)
+    received: list[StreamEvent] = []
+    integration.set_callback(received.append)
     integration.start_response("gpt-5")
     integration.process_event(TURN[3])
     integration.set_callback(None)
     response = integration.finish_response()
-    assert heard == []
+    assert received == []
     assert response is not None
     assert [type_of(item) for item in response.output] == ["acme:file_change"]
 

@@ -37,7 +37,7 @@ def answer(agent: Agent, input: str | list[ItemParam] = "Hi", instructions: str 
     return asyncio.run(agent.answer(Request(model="lab", input=input, instructions=instructions), EventCollector()))
 
 
-def said(response: Response) -> str:
+def text_of(response: Response) -> str:
     return str(response.output[0].content[0].text)  # type: ignore[union-attr, index]
 
 
@@ -45,10 +45,10 @@ def test_program_with_codex_output_is_served_as_a_model() -> None:
     """F-5: its own recording, behind `/v1/chat/completions`."""
     agent = program(f"import sys; sys.stdout.write(open({str(RECORDING)!r}, encoding='utf-8').read())")
     with serving(agent) as gateway:
-        told = gateway.post(
+        response = gateway.post(
             {"model": "lab", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/chat/completions"
         ).json()
-    assert told["choices"][0]["message"]["content"] == "Let me look.The greeting is friendlier now."
+    assert response["choices"][0]["message"]["content"] == "Let me look.The greeting is friendlier now."
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_program_gets_the_conversation_as_input(
 ) -> None:
     response = answer(program(TELLER), input, instructions)
     assert response.status == "completed"
-    assert said(response) == asked
+    assert text_of(response) == asked
 
 
 def test_lines_that_are_no_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ def test_lines_that_are_no_events_are_logged(caplog: pytest.LogCaptureFixture) -
 def test_program_runs_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "asked.txt").touch()
     code = TELLER.replace("sys.stdin.read()", "' '.join(__import__('os').listdir())")
-    assert said(answer(program(code, folder=tmp_path))) == "asked.txt"
+    assert text_of(answer(program(code, folder=tmp_path))) == "asked.txt"
 
 
 def test_program_that_exits_early_fails_the_response() -> None:

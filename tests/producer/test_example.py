@@ -22,8 +22,8 @@ def test_example_agent_lists_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(str(EXAMPLES))
     agent = load_agent("agent:listing", str(EXAMPLES))
     with serving(agent) as gateway:
-        told = gateway.post({"model": "listing", "input": "What is in src?"}).json()
-        _, look, message = told["output"]
+        response = gateway.post({"model": "listing", "input": "What is in src?"}).json()
+        _, look, message = response["output"]
         assert (look["type"], look["found"]) == ("example:look", 1)
         assert message["content"][0]["text"] == "In src there is a.py, and nothing else."
         outside = gateway.post({"model": "listing", "input": "What is in ..?"}).json()

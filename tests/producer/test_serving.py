@@ -46,15 +46,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_load_agent_imports_by_module_and_name(folder: Path) -> None:
-    found = load_agent("lab_agents:hello", str(folder))
-    assert isinstance(found, Agent)
-    assert found is load_agent("lab_agents:hello", str(folder))
-    upstream = agent_upstream("lab_agents:hello", found)
+    loaded = load_agent("lab_agents:hello", str(folder))
+    assert isinstance(loaded, Agent)
+    assert loaded is load_agent("lab_agents:hello", str(folder))
+    upstream = agent_upstream("lab_agents:hello", loaded)
     assert (upstream.name, upstream.models, upstream.agent) == ("hello", ["hello"], "lab_agents:hello")
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "expected"),
     [
         ("lab_agents", "expected a module and the name of an agent in it"),
         ("nowhere:hello", "no module 'nowhere', neither in"),
@@ -62,8 +62,8 @@ def test_load_agent_imports_by_module_and_name(folder: Path) -> None:
         ("lab_agents:plain", "put @agent"),
     ],
 )
-def test_load_agent_refuses_invalid_names_with_a_remedy(spec: str, said: str, folder: Path) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_load_agent_refuses_invalid_names_with_a_remedy(spec: str, expected: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=expected):
         load_agent(spec, str(folder))
 
 

@@ -29,7 +29,7 @@ def test_settings_are_read_from_their_table_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[agent.open_responses]\nenabeld = true\n", "agent.toml, line 2: .*open_responses.enabeld.*enabled"),
         ("[agent.open_responses]\nenabled = 1\n", "agent.toml, line 2: agent.open_responses.enabled: got 1"),
@@ -37,10 +37,10 @@ def test_settings_are_read_from_their_table_only(tmp_path: Path) -> None:
         ("agent = 1\n[x", "agent.toml"),
     ],
 )
-def test_invalid_setting_is_refused_with_its_place(text: str, said: str, tmp_path: Path) -> None:
+def test_invalid_setting_is_refused_with_its_place(text: str, expected: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=expected):
         load_settings(file)
 
 

@@ -97,42 +97,42 @@ def test_agent_gets_the_whole_stored_conversation(tmp_path: Path) -> None:
 
 def test_cancelling_a_background_response_cancels_the_agent(tmp_path: Path) -> None:
     """F-5: cancellation arrives as `CancelledError`."""
-    waiter, begun, ended = _waiting()
+    waiter, started, ended = _waiting()
     store = StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
     with serving(waiter, Config(store=store)) as gateway:
         behind = gateway.post(body(model="wait", background=True)).json()
-        assert begun.wait(60)
+        assert started.wait(60)
         cancelled = gateway.post({}, f"/v1/responses/{behind['id']}/cancel").json()
         assert ended.wait(60)
     assert cancelled["status"] == "cancelled"
 
 
 def test_client_disconnect_cancels_the_agent() -> None:
-    waiter, begun, ended = _waiting()
+    waiter, started, ended = _waiting()
     with serving(waiter) as gateway:
         with gateway.connect() as connection:
             asked = msgspec.json.encode(body(model="wait", stream=True))
             head = b"POST /v1/responses HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
             connection.sendall(head % len(asked) + asked)
-            assert begun.wait(60)
+            assert started.wait(60)
         assert ended.wait(60)
 
 
 def _waiting() -> tuple[Agent, threading.Event, threading.Event]:
-    begun, ended = threading.Event(), threading.Event()
+    started, ended = threading.Event(), threading.Event()
 
     @agent(model="wait")
     async def wait(turn: Turn) -> None:
         async with turn.message() as out:
             await out.write("Wait")
-            begun.set()
+            started.set()
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 ended.set()
                 raise
 
-    return wait, begun, ended
+    return wait, started, ended
 
 
 def test_agent_answers_over_a_websocket() -> None:
@@ -196,7 +196,7 @@ def test_agent_waits_for_a_slow_reader(kind: str) -> None:
 
 def test_agent_without_awaits_yields_to_the_event_loop() -> None:
     """The text of an agent that computes between its writes is delivered meanwhile, not at the end."""
-    heard: list[int] = []
+    received: list[int] = []
 
     @agent(model="busy")
     async def busy(turn: Turn) -> None:
@@ -211,11 +211,11 @@ def test_agent_without_awaits_yields_to_the_event_loop() -> None:
     async def read() -> None:
         answer = await _ask(AgentTransport({"lab:agent": busy}, HttpTransport({})))
         async for piece in answer.pieces():
-            heard.append(piece.count(b"event: response.output_text.delta"))
+            received.append(piece.count(b"event: response.output_text.delta"))
 
     asyncio.run(read())
-    assert sum(heard) == 5
-    assert max(heard) < 5
+    assert sum(received) == 5
+    assert max(received) < 5
 
 
 def test_agent_can_clean_up_after_its_end() -> None:
@@ -248,9 +248,9 @@ def test_agent_transport_refuses_requests_that_are_no_turns(method: str, path: s
         answer.abort()
         return answer.status, await _all(answer)
 
-    found, said = asyncio.run(read())
-    assert found == status
-    assert b'"error"' in said
+    answer_status, answer_body = asyncio.run(read())
+    assert answer_status == status
+    assert b'"error"' in answer_body
 
 
 def test_agent_transport_forwards_other_addresses_and_close_cancels_agents() -> None:
@@ -263,11 +263,11 @@ def test_agent_transport_forwards_other_addresses_and_close_cancels_agents() -> 
         answer = await transport.send(
             "POST", f"{base_url}/chat/completions", {"content-type": "application/json"}, asked, Timeouts()
         )
-        said = await _all(answer)
+        answer_body = await _all(answer)
         await transport.close()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        return said
+        return answer_body
 
     with ChatServer([turn(text("From afar."))]) as server:
         assert b"From afar." in asyncio.run(read(server.base_url))

@@ -18,8 +18,8 @@ def _rows(heading: str) -> list[list[str]]:
 
 
 def test_page_lists_every_shipped_profile_with_its_dialect() -> None:
-    told = {name: row[1] for row in _rows("The shipped ones") for name in re.findall(r"`([^`]+)`", row[0])}
-    assert told == {name: load_profile(name).dialect for name in profile_names()}
+    listed = {name: row[1] for row in _rows("The shipped ones") for name in re.findall(r"`([^`]+)`", row[0])}
+    assert listed == {name: load_profile(name).dialect for name in profile_names()}
 
 
 def test_page_lists_every_quirk() -> None:
@@ -36,6 +36,6 @@ def test_page_model_table_matches_the_profile() -> None:
     wire = load_profile("anthropic").wire
     assert isinstance(wire, MessagesWire)
     rows = [row for row in _rows("Models of one server") if row[0].startswith("`claude-")]
-    told = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
-    assert told == {name: list(model_thinking(wire, name).thinking) for name in told}
+    listed = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    assert listed == {name: list(model_thinking(wire, name).thinking) for name in listed}
     assert len(rows) == len(wire.models) - 2  # the last two are described in words

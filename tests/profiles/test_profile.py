@@ -191,9 +191,9 @@ def test_empirical_table_is_expressed_as_a_profile() -> None:
         )
     )
     prepared, losses = parse_profile(D1, "d1").apply_quirks(request)
-    said: dict[str, Any] = msgspec.json.decode(encode(prepared))
-    assert said["instructions"] == "You are a helpful assistant."
-    assert [(item["role"], item["content"]) for item in said["input"]] == [
+    body: dict[str, Any] = msgspec.json.decode(encode(prepared))
+    assert body["instructions"] == "You are a helpful assistant."
+    assert [(item["role"], item["content"]) for item in body["input"]] == [
         ("developer", "Be brief."),
         ("user", [{"type": "input_text", "text": "What time is it?"}]),
         ("assistant", "Let me check the time.\n\n[Tool Call: get_time({}) -> call_id: call_123]"),
@@ -217,7 +217,7 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         (
             'about = "x"\ndialect = "chatt"',
@@ -300,17 +300,17 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = ""', 4, ["a value on one line"]),
     ],
 )
-def test_profile_error_has_file_and_line(text: str, line: int, said: list[str]) -> None:
+def test_profile_error_has_file_and_line(text: str, line: int, expected: list[str]) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_profile(text, "mine", file="mine.toml")
     message = str(caught.value)
     assert message.startswith(f"mine.toml, line {line}: ")
-    for words in said:
+    for words in expected:
         assert words in message
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("about = ", "mine: not valid TOML: "),
         ('dialect = "chat"', "mine: about is missing: wanted a string"),
@@ -320,10 +320,10 @@ def test_profile_error_has_file_and_line(text: str, line: int, said: list[str]) 
         ),
     ],
 )
-def test_profile_error_for_a_missing_setting_has_no_line(text: str, said: str) -> None:
+def test_profile_error_for_a_missing_setting_has_no_line(text: str, expected: str) -> None:
     with pytest.raises(ProfileError) as caught:
         parse_profile(text, "mine")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(expected)
 
 
 def test_child_profile_of_another_dialect_is_refused() -> None:

@@ -13,7 +13,7 @@ from antiphon.protocol.codec import encode
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
-PLAIN = [Quirk(name, known.options()) for name, known in QUIRKS.items() if name != "only_items"]
+PLAIN = [Quirk(name, kind.options()) for name, kind in QUIRKS.items() if name != "only_items"]
 EVERY = [
     *PLAIN,
     Quirk("only_items", OnlyItemsOptions(types=["message", "function_call", "function_call_output"])),

@@ -41,9 +41,9 @@ def test_vercel_profile_sends_strings_and_tool_history_as_text() -> None:
     """D-1, D-2: instructions for system messages, developer unchanged, calls and results as text."""
     body = sent("vercel-ai-gateway-2026-01", input=HISTORY)
     assert body["instructions"] == "Be brief."
-    said = [(item["role"], item["content"]) for item in body["input"]]
+    entries = [(item["role"], item["content"]) for item in body["input"]]
     assert {item["type"] for item in body["input"]} == {"message"}
-    assert said == [
+    assert entries == [
         ("user", "What time is it, and where?"),
         (
             "assistant",

@@ -74,13 +74,13 @@ def test_provider_names_occur_only_in_profiles() -> None:
     package."""
     source = Path(antiphon.__file__).parent
     pattern = re.compile("|".join(PROVIDERS), re.IGNORECASE)
-    found = [
+    matches = [
         f"{file.relative_to(source.parent)}:{number}: {line.strip()}"
         for file in sorted(source.rglob("*.py"))
         if source / "profiles" not in file.parents
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if pattern.search(line)
     ]
-    assert found == [], (
-        "provider names outside profiles/; say what the server does instead of who it is:\n" + "\n".join(found)
+    assert matches == [], (
+        "provider names outside profiles/; say what the server does instead of who it is:\n" + "\n".join(matches)
     )

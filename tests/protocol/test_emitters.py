@@ -34,12 +34,12 @@ def test_collector_returns_events_since_the_last_take_B_2() -> None:
 
 
 def test_callback_emitter_calls_every_listener_in_order_B_2() -> None:
-    told: list[tuple[str, StreamEvent]] = []
+    calls: list[tuple[str, StreamEvent]] = []
     written_to(
-        CallbackEmitter(lambda event: told.append(("first", event)), lambda event: told.append(("second", event))),
+        CallbackEmitter(lambda event: calls.append(("first", event)), lambda event: calls.append(("second", event))),
         lambda w: w.start(),
     )
-    assert [(name, event.sequence_number) for name, event in told] == [
+    assert [(name, event.sequence_number) for name, event in calls] == [
         ("first", 0),
         ("second", 0),
         ("first", 1),

@@ -104,12 +104,12 @@ def test_excerpt_is_the_value_or_its_start(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False)
     shown = excerpt(text.encode())
     assert len(shown) <= 120
-    beginning, cut, told = shown.partition("…")
+    beginning, cut, size = shown.partition("…")
     assert " ".join(text.split()).startswith(beginning)
     if not cut:
         assert beginning == " ".join(text.split())
-    elif told:
-        assert re.fullmatch(r" \((a string|an array|an object|an integer|a number) of \d+ (characters|bytes)\)", told)
+    elif size:
+        assert re.fullmatch(r" \((a string|an array|an object|an integer|a number) of \d+ (characters|bytes)\)", size)
 
 
 @pytest.mark.parametrize(

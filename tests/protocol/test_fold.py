@@ -79,14 +79,14 @@ def test_unfinished_response_is_replayed_up_to_its_last_event(events: list[Strea
 @given(lives())
 def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
     reader = Fold()
-    begun: list[int] = []
+    added: list[int] = []
     done: dict[int, Item | None] = {}
     texts: dict[int, str] = {}
     for event in events:
         reader.feed(event)
         match event:
             case ItemAdded():
-                begun.append(event.output_index)
+                added.append(event.output_index)
             case ItemDone():
                 done[event.output_index] = event.item
             case ArgumentsDelta() | CustomInputDelta():
@@ -94,7 +94,7 @@ def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
             case _:
                 pass
         output = reader.response.output
-        assert len(output) == len(begun)
+        assert len(output) == len(added)
         assert {index: output[index] for index in done} == done
         for index, text in texts.items():
             call: Any = output[index]
@@ -103,32 +103,32 @@ def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
 
 @given(st.data(), lives())
 def test_fold_never_raises_for_any_sequence_of_events(data: st.DataObject, events: list[StreamEvent]) -> None:
-    assert fold([begun(), *data.draw(st.permutations(events))]).id == "resp_1"
+    assert fold([created(), *data.draw(st.permutations(events))]).id == "resp_1"
 
 
 # Truncated streams, part by part
 
 
-def begun(output: list[Item] | None = None) -> ResponseCreated:
+def created(output: list[Item] | None = None) -> ResponseCreated:
     response = make_initial_response(Request(model="m"), id="resp_1", created_at=FIRST_SECOND)
     return ResponseCreated(sequence_number=0, response=replace(response, output=output or []))
 
 
 def item(kind: type[Item], **changes: Any) -> Any:
     """An item in progress, with no content yet."""
-    known: dict[type, dict[str, Any]] = {
+    defaults: dict[type, dict[str, Any]] = {
         Message: {"role": "assistant", "content": []},
         Reasoning: {"summary": []},
         FunctionCall: {"call_id": "c_1", "name": "look", "arguments": ""},
         CustomToolCall: {"call_id": "c_1", "name": "patch", "input": ""},
     }
-    return kind(**{"id": "it_1", "status": ItemStatus.IN_PROGRESS, **known.get(kind, {}), **changes})
+    return kind(**{"id": "it_1", "status": ItemStatus.IN_PROGRESS, **defaults.get(kind, {}), **changes})
 
 
 def folded(announced: Item, *events: StreamEvent) -> Any:
     """The result of a fold of one item."""
-    (found,) = fold([begun(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
-    return found
+    (result,) = fold([created(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
+    return result
 
 
 AT: dict[str, Any] = {"sequence_number": 0, "item_id": "it_1", "output_index": 0, "content_index": 0}
@@ -159,8 +159,8 @@ def test_fold_reads_parts_without_added_events(events: list[StreamEvent], part: 
 def test_fold_reads_reasoning_without_added_events() -> None:
     cut = folded(item(Reasoning), ReasoningDelta(**AT, delta="H"), SummaryTextDelta(**IN_SUMMARY, delta="S"))
     assert (cut.content, cut.summary) == ([ReasoningText(text="H")], [SummaryText(text="S")])
-    told = folded(item(Reasoning), ReasoningDone(**AT, text="Hm"), SummaryTextDone(**IN_SUMMARY, text="So"))
-    assert (told.content, told.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
+    done = folded(item(Reasoning), ReasoningDone(**AT, text="Hm"), SummaryTextDone(**IN_SUMMARY, text="So"))
+    assert (done.content, done.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
 
 
 def test_truncated_call_has_the_received_arguments() -> None:
@@ -177,8 +177,8 @@ def test_truncated_call_has_the_received_arguments() -> None:
 
 def test_content_of_an_added_item_is_kept() -> None:
     announced = item(Message, content=[InputText(text="a"), OutputText(text="b", annotations=[])])
-    found = folded(announced, ContentPartAdded(**AT, part=InputText(text="c")))
-    assert found.content == [InputText(text="c"), OutputText(text="b", annotations=[])]
+    result = folded(announced, ContentPartAdded(**AT, part=InputText(text="c")))
+    assert result.content == [InputText(text="c"), OutputText(text="b", annotations=[])]
 
 
 def test_done_item_is_not_changed_by_later_events_ITEM_4() -> None:
@@ -195,7 +195,7 @@ def test_done_item_is_not_changed_by_later_events_ITEM_4() -> None:
 
 
 def ended(*output: Item) -> StreamEvent:
-    response = replace(begun().response, status="completed", output=list(output))
+    response = replace(created().response, status="completed", output=list(output))
     return ResponseCompleted(sequence_number=9, response=response)
 
 
@@ -205,7 +205,7 @@ def test_items_that_were_not_streamed_are_read_from_the_terminal_event() -> None
         item(Message, id="b", status=ItemStatus.COMPLETED),
     )
     streamed: list[StreamEvent] = [ItemDone(sequence_number=1, output_index=0, item=first)]
-    assert fold([begun(), *streamed, ended(first, second)]).output == [first, second]
+    assert fold([created(), *streamed, ended(first, second)]).output == [first, second]
 
 
 def test_unfinished_item_is_read_from_the_terminal_event() -> None:
@@ -234,7 +234,7 @@ def test_null_items_are_ignored() -> None:
         ItemAdded(sequence_number=1, output_index=0, item=None),
         OutputTextDelta(**AT, delta="a"),
     ]
-    assert fold([begun(), *null]).output == []
+    assert fold([created(), *null]).output == []
     assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=None)) == item(Message)
 
 
@@ -244,7 +244,7 @@ def test_items_are_ordered_by_index_despite_gaps() -> None:
         ItemAdded(sequence_number=1, output_index=10**12, item=second),
         ItemAdded(sequence_number=2, output_index=3, item=first),
     ]
-    assert fold([begun(), *far]).output == [first, second]
+    assert fold([created(), *far]).output == [first, second]
 
 
 def test_fold_without_a_response_event_raises() -> None:
@@ -256,7 +256,7 @@ def test_fold_without_a_response_event_raises() -> None:
 
 
 def made(*output: Item, status: str = "completed") -> Response:
-    return replace(begun().response, status=status, output=list(output))
+    return replace(created().response, status=status, output=list(output))
 
 
 def test_queued_response_is_replayed_as_queued() -> None:
@@ -345,7 +345,7 @@ def test_items_without_ids_get_the_same_ids_in_every_replay_ITEM_6() -> None:
 
 def test_failed_response_is_replayed_with_its_error_STR_8() -> None:
     collector = EventCollector()
-    writer = ResponseWriter(begun().response, collector, counting_stamps())
+    writer = ResponseWriter(created().response, collector, counting_stamps())
     writer.fail(UpstreamFault("gone", code="upstream_disconnected"))
     error = replay(writer.response)[-2]
     assert isinstance(error, ErrorEvent)
@@ -365,4 +365,4 @@ def test_invalid_response_cannot_be_replayed_ITEM_3() -> None:
 
 def test_fold_ignores_extension_events() -> None:
     unknown = UnknownEvent(kind="acme:progress", sequence_number=1, raw=Raw(b'{"type":"acme:progress"}'))
-    assert fold([begun(), unknown]) == begun().response
+    assert fold([created(), unknown]) == created().response

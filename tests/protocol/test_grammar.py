@@ -151,7 +151,7 @@ def _may_be_absent(events: list[StreamEvent], at: int) -> bool:
 def _meaning(events: list[StreamEvent]) -> dict[Any, list[Any]]:
     """The content of the response, of each item, of each part and of its citations, each in its own order; deltas
     joined."""
-    told: dict[Any, list[Any]] = {}
+    contents: dict[Any, list[Any]] = {}
     for event in events:
         match event:
             case UnknownEvent():
@@ -166,15 +166,15 @@ def _meaning(events: list[StreamEvent]) -> dict[Any, list[Any]]:
                 place = ("annotation", event.output_index, event.content_index)
             case _:
                 place = ("content", event.output_index, event.content_index)
-        said = told.setdefault(place, [])
+        content = contents.setdefault(place, [])
         delta = getattr(event, "delta", None)
         if delta is None:
-            said.append(replace(event, sequence_number=0))
-        elif said and isinstance(said[-1], tuple):
-            said[-1] = (said[-1][0] + delta, said[-1][1] + (getattr(event, "logprobs", UNSET) or []))
+            content.append(replace(event, sequence_number=0))
+        elif content and isinstance(content[-1], tuple):
+            content[-1] = (content[-1][0] + delta, content[-1][1] + (getattr(event, "logprobs", UNSET) or []))
         else:
-            said.append((delta, getattr(event, "logprobs", UNSET) or []))
-    return told
+            content.append((delta, getattr(event, "logprobs", UNSET) or []))
+    return contents
 
 
 def _dropped(events: list[StreamEvent], at: int) -> list[StreamEvent]:
@@ -228,7 +228,7 @@ def _edited_at_random(data: st.DataObject, event: StreamEvent) -> StreamEvent:
 
 def _members(value: Any) -> list[tuple[Any, Any]]:
     names = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    return [found for name in names for found in [(value, name), *_members(value[name])]]
+    return [member for name in names for member in [(value, name), *_members(value[name])]]
 
 
 # The tables
@@ -261,7 +261,7 @@ def test_every_stage_is_in_its_table_and_reachable() -> None:
 # One broken rule at a time. Each case: what is written, how it is damaged, and the text of the violation.
 
 
-def said(write: Write) -> list[StreamEvent]:
+def written(write: Write) -> list[StreamEvent]:
     """The events of a response."""
     collector = EventCollector()
     write(
@@ -428,7 +428,7 @@ def announced_again(events: list[StreamEvent]) -> list[StreamEvent]:
 
 
 def error_event() -> StreamEvent:
-    return said(failure)[_find(said(failure), ErrorEvent, 0)]
+    return written(failure)[_find(written(failure), ErrorEvent, 0)]
 
 
 def unknown_event(kind: str, **members: Any) -> UnknownEvent:
@@ -761,12 +761,12 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     ids=[f"{r} {n}" for r, n, *_ in SPOILED],
 )
 def test_violation_is_named_by_its_row(row: str, write: Write, spoil: Edit, words: str) -> None:
-    events = said(write)
+    events = written(write)
     assert find_violations(events) == []
-    found = find_violations(spoil(events))
-    assert row in {violation.row for violation in found}
-    assert any(words in violation.message for violation in found), found
-    assert len(found) <= 4, "one mistake is not told many times"
+    violations = find_violations(spoil(events))
+    assert row in {violation.row for violation in violations}
+    assert any(words in violation.message for violation in violations), violations
+    assert len(violations) <= 4, "one mistake is not told many times"
 
 
 # Valid streams that look odd
@@ -781,21 +781,21 @@ def test_parallel_calls_may_interleave_STR_9() -> None:
                 writer.add_arguments(key, piece)
         writer.complete()
 
-    assert find_violations(said(write)) == []
+    assert find_violations(written(write)) == []
 
 
 def test_citation_may_come_between_text_and_part_done_STR_11() -> None:
-    assert find_violations(put_off(AnnotationAdded)(said(text))) == []
+    assert find_violations(put_off(AnnotationAdded)(written(text))) == []
 
 
 def test_response_may_fail_while_queued() -> None:
-    assert find_violations(drop(ResponseInProgress)(said(waiting))) == []
+    assert find_violations(drop(ResponseInProgress)(written(waiting))) == []
 
 
 def test_part_added_whole_needs_no_deltas_STR_3() -> None:
     """Its text is in its `added` event; that of kinds without deltas always is."""
     whole = OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])
-    events = change(ContentPartAdded, part=whole)(said(text))
+    events = change(ContentPartAdded, part=whole)(written(text))
     events = _renumbered([event for event in events if not isinstance(event, OutputTextDelta | AnnotationAdded)])
     assert find_violations(events) == []
 
@@ -815,37 +815,37 @@ def test_part_without_deltas_is_added_and_done_STR_3(part: Any) -> None:
         events = change_response(ResponseCompleted, output=[events[_find(events, ItemDone, 0)].item])(events)  # type: ignore[union-attr]
         return _renumbered([event for event in events if not isinstance(event, RefusalDelta | RefusalDone)])
 
-    events = parts_of(said(refusal))
+    events = parts_of(written(refusal))
     assert find_violations(events) == []
     assert _rows(insert(RefusalDelta(**AT, content_index=0, delta="x"), after=ContentPartAdded)(events)) == {"STR-11"}
 
 
 def test_item_of_unknown_type_may_contain_anything_ITEM_5() -> None:
     item = UnknownItem(kind="acme:talk", raw=Raw(b'{"type":"acme:talk","id":"msg_1"}'))
-    events = change(ItemAdded, item=item)(change(ItemDone, item=item)(said(refusal)))
+    events = change(ItemAdded, item=item)(change(ItemDone, item=item)(written(refusal)))
     events = change_response(ResponseCompleted, output=[item])(events)
     assert find_violations(events) == []
 
 
 def test_status_may_be_absent_where_the_type_allows_it_ITEM_2() -> None:
-    events = change_item(ItemAdded, status=UNSET)(change_item(ItemDone, status=UNSET)(said(reasoning)))
+    events = change_item(ItemAdded, status=UNSET)(change_item(ItemDone, status=UNSET)(written(reasoning)))
     events = change_response(ResponseCompleted, output=[events[_find(events, ItemDone, 0)].item])(events)  # type: ignore[union-attr]
     assert find_violations(events) == []
 
 
 def test_absent_null_and_empty_are_equal_in_the_terminal_response() -> None:
-    done: Any = said(text)[_find(said(text), ItemDone, 0)]
+    done: Any = written(text)[_find(written(text), ItemDone, 0)]
     parts = [OutputText(text="Hello", annotations=[CITED], logprobs=[PROBABLE])]
     last = replace(done.item, content=parts, extra={"acme": Raw(b"null"), "more": Raw(b"[]")})
-    assert find_violations(change_response(ResponseCompleted, output=[last])(said(text))) == []
+    assert find_violations(change_response(ResponseCompleted, output=[last])(written(text))) == []
 
 
 # After a violation
 
 
 def test_two_violations_are_both_reported() -> None:
-    events = drop(ItemAdded, 1)(drop(OutputTextDelta)(said(two_texts)))
-    assert {(found.row, found.message.partition(":")[0]) for found in find_violations(events)} == {
+    events = drop(ItemAdded, 1)(drop(OutputTextDelta)(written(two_texts)))
+    assert {(violation.row, violation.message.partition(":")[0]) for violation in find_violations(events)} == {
         ("STR-6", "output[0].content[0]"),
         ("STR-2", "output[1]"),
     }
@@ -857,8 +857,8 @@ def test_items_in_the_wrong_order_are_reported_once_STR_2() -> None:
         writer.open_message("b")
         writer.complete()
 
-    (found,) = find_violations(put_off(ItemAdded)(said(write)))
-    assert found.row == "STR-2"
+    (violation,) = find_violations(put_off(ItemAdded)(written(write)))
+    assert violation.row == "STR-2"
 
 
 def test_constant_output_index_is_reported_once_STR_2() -> None:
@@ -868,27 +868,27 @@ def test_constant_output_index_is_reported_once_STR_2() -> None:
             writer.close_item(key)
         writer.complete()
 
-    events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in said(write)]
-    (found,) = find_violations(events)
-    assert found == Violation(
+    events = [replace(event, output_index=0) if hasattr(event, "output_index") else event for event in written(write)]
+    (violation,) = find_violations(events)
+    assert violation == Violation(
         "STR-2", "output[0]: the index belongs to 'msg_1'; expected output_index 1 for the next", 8
     )
 
 
 def test_hosted_tool_event_of_an_existing_item_is_valid_ITEM_5() -> None:
-    events = insert(unknown_event("response.web_search_call.searching"), after=ItemAdded)(said(hosted))
+    events = insert(unknown_event("response.web_search_call.searching"), after=ItemAdded)(written(hosted))
     assert find_violations(events) == []
 
 
 def test_items_without_id_are_tracked_by_their_events_ITEM_6() -> None:
     """A null `added` event names no item; its first event does, and the rest must match it."""
-    events = change(ItemAdded, item=None)(said(text))
+    events = change(ItemAdded, item=None)(written(text))
     assert _rows(events) == {"STR-2"}
     assert _rows(change(OutputTextDone, item_id="x")(events)) == {"STR-2", "ITEM-6"}
 
 
 def test_call_without_added_event_is_not_compared() -> None:
-    events = drop(ItemAdded)(change(ArgumentsDelta, delta="nonsense")(said(call)))
+    events = drop(ItemAdded)(change(ArgumentsDelta, delta="nonsense")(written(call)))
     assert _rows(events) == {"STR-2"}
 
 
@@ -897,23 +897,26 @@ def test_items_of_the_deepest_allowed_nesting_are_compared() -> None:
     for _ in range(MAX_NESTING):
         deep = [deep]
     item = WebSearchCall(id="ws_1", status="completed", action={"deep": deep})
-    assert "STR-6" in _rows(change(ItemDone, item=item)(said(hosted)))
+    assert "STR-6" in _rows(change(ItemDone, item=item)(written(hosted)))
 
 
 @pytest.mark.parametrize("other", [{"a": {"b": 1}}, {"a": [1, 2]}, {"a": 1.5}, {"a": None}])
 def test_difference_is_reported_with_its_path(other: dict[str, Any]) -> None:
-    events = change_item(ItemDone, action={"a": [{"b": "q"}], "same": [1, {"c": "d"}]})(said(hosted))
+    events = change_item(ItemDone, action={"a": [{"b": "q"}], "same": [1, {"c": "d"}]})(written(hosted))
     last = WebSearchCall(id="ws_1", status="completed", action={"same": [1, {"c": "d"}], **other})
-    (found,) = find_violations(change_response(ResponseCompleted, output=[last])(events))
-    assert "action.a: an array of 1 against " in found.message
+    (violation,) = find_violations(change_response(ResponseCompleted, output=[last])(events))
+    assert "action.a: an array of 1 against " in violation.message
 
 
 def test_violation_has_its_sequence_number_and_the_end_is_checked_once() -> None:
     grammar = Grammar()
-    events = said(text)[:3]
+    events = written(text)[:3]
     assert grammar.feed(events[0]) == []
-    assert [(found.row, found.sequence) for found in grammar.feed(events[2])] == [("STR-5", 2), ("STR-1", 2)]
+    assert [(violation.row, violation.sequence) for violation in grammar.feed(events[2])] == [
+        ("STR-5", 2),
+        ("STR-1", 2),
+    ]
     ended = grammar.finish()
-    assert [(found.row, found.sequence) for found in ended] == [("STR-7", None), ("STR-4", None)]
+    assert [(violation.row, violation.sequence) for violation in ended] == [("STR-7", None), ("STR-4", None)]
     assert str(ended[0]).startswith("STR-7: response: the stream ended")
     assert grammar.finish() == []

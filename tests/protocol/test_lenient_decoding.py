@@ -169,10 +169,10 @@ def test_object_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
     assert request.tools
     tool, group = request.tools
     assert isinstance(group, NamespaceTool)
-    found: list[Any] = [item, request.tool_choice, tool, group.tools[0], unknown, text.annotations[0]]
+    objects: list[Any] = [item, request.tool_choice, tool, group.tools[0], unknown, text.annotations[0]]
     kinds = [UnknownItem, UnknownToolChoice, UnknownTool, UnknownTool, UnknownContent, UnknownAnnotation]
-    assert [type(value) for value in found] == kinds
-    assert [bytes(value.raw) for value in found] == [raw.encode()] * 6
+    assert [type(value) for value in objects] == kinds
+    assert [bytes(value.raw) for value in objects] == [raw.encode()] * 6
     assert encode(request).count(raw.encode()) == 6
 
 
@@ -220,11 +220,11 @@ def test_internal_names_have_no_meaning_in_client_bodies(spelling: str, value: A
     message = f'{{"role":"user","content":"x","{spelling}_fields":{text}}}'
     body = f'{{"{spelling}_fields":{text},"{spelling}":{text},"input":[{item},{message}]}}'
     request = decode_request(body.encode())
-    unknown, known = items_of(request)
+    unknown, message_item = items_of(request)
     assert isinstance(unknown, UnknownItem)
-    assert isinstance(known, MessageParam)
+    assert isinstance(message_item, MessageParam)
     assert unknown.kind == "antiphon:raw"
-    assert (known.extra or {}).keys() == {"antiphon:raw_fields"}
+    assert (message_item.extra or {}).keys() == {"antiphon:raw_fields"}
     expected = json.loads(body)
     expected["input"][1]["type"] = "message"
     assert json.loads(encode(request)) == expected
@@ -291,9 +291,9 @@ WRONG: Final[list[Any]] = [5, 5.5, "no such word", True, None, [], {}]
 
 def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
     """The document with one fault in it, its path, and the received value (`...` if a field was left out)."""
-    found = spots(document, Request)
-    assume(found)
-    spot = data.draw(st.sampled_from(found))
+    candidates = spots(document, Request)
+    assume(candidates)
+    spot = data.draw(st.sampled_from(candidates))
     wrong = [value for value in WRONG if kind_of(value) not in spot.kinds]
     ways: list[tuple[str, Any]] = (
         [("kind", value) for value in wrong]
@@ -311,15 +311,15 @@ def broken(document: Any, data: st.DataObject) -> tuple[Any, str, Any]:
 @given(data=st.data())
 def test_invalid_value_is_reported_with_path_received_and_expected(data: st.DataObject) -> None:
     """ERR-3."""
-    document, path, came = broken(data.draw(documents(Request)), data)
+    document, path, received = broken(data.draw(documents(Request)), data)
     fault = refusal_of(document)
     assert fault.param == path
-    if came is ...:
+    if received is ...:
         assert isinstance(fault, MissingField)
         assert fault.message.startswith(f"{path} is missing: ")
     else:
         assert isinstance(fault, InvalidValue)
-        assert fault.message.startswith(f"{path}: got {json.dumps(came)}, wanted ")
+        assert fault.message.startswith(f"{path}: got {json.dumps(received)}, wanted ")
 
 
 @given(data=st.data())

@@ -108,12 +108,12 @@ def lives(draw: st.DrawFn) -> list[StreamEvent]:
     life = Life()
     write = life.writer
     kinds = {key: draw(st.sampled_from(KINDS)) for key in range(5)}
-    begun: set[int] = set()
+    started: set[int] = set()
     for step in range(draw(st.integers(0, 12))):
         key = draw(st.integers(0, 4))
         begin, go_on = kinds[key]
-        if key not in begun:
-            begun.add(key)
+        if key not in started:
+            started.add(key)
             begin(life, key, draw)
         elif write.is_open(key) and draw(st.booleans()):
             go_on(life, key, draw)
@@ -134,7 +134,7 @@ def _refusal(life: Life, key: int, _: st.DrawFn) -> None:
     life.writer.add_refusal(key, f"no {key}")
 
 
-def _nothing(life: Life, key: int, _: st.DrawFn) -> None:
+def _no_op(life: Life, key: int, _: st.DrawFn) -> None:
     if not life.writer.is_open(key):
         life.writer.open_message(key)
 
@@ -166,7 +166,7 @@ Step = Callable[[Life, int, st.DrawFn], None]
 KINDS: list[tuple[Step, Step]] = [
     (_text, _text),
     (_text, _refusal),
-    (_nothing, _nothing),
+    (_no_op, _no_op),
     (_reasoning, _reasoning),
     (_function, lambda life, key, _: life.writer.add_arguments(key, " ")),
     (_function, lambda life, key, _: life.writer.add_arguments(key, " ")),
@@ -244,8 +244,8 @@ def may_be_called(request: Request, item: FunctionCall | CustomToolCall) -> bool
 def _names(choice: Any, kind: str, item: FunctionCall | CustomToolCall) -> bool:
     if isinstance(choice, UnknownToolChoice):
         return item.namespace == "ns"
-    said = (choice.__struct_config__.tag, choice.name, choice.namespace or None)
-    return said == (kind, item.name, item.namespace or None)
+    named = (choice.__struct_config__.tag, choice.name, choice.namespace or None)
+    return named == (kind, item.name, item.namespace or None)
 
 
 def items_of(events: list[StreamEvent]) -> list[Item]:
@@ -295,10 +295,10 @@ def test_forbidden_call_is_withheld_and_reported(request: Request, events: list[
         and isinstance(event.item, FunctionCall | CustomToolCall)
         and not may_be_called(request, event.item)
     ]
-    told = b"".join(map(encode, delivered))
+    encoded = b"".join(map(encode, delivered))
     for index, item in forbidden:
-        assert f'"{item.id}"'.encode() not in told
-        assert f'"{item.call_id}"'.encode() not in told
+        assert f'"{item.id}"'.encode() not in encoded
+        assert f'"{item.call_id}"'.encode() not in encoded
         assert any(loss.path == f"output[{index}]" and item.name in loss.what for loss in losses)
 
 
@@ -434,11 +434,13 @@ def test_tool_choice_allows_tools_by_kind_and_namespace(choice: Any, delivered: 
     life.custom("d", "f", namespace="ns")
     life.writer.complete()
     events, losses = ruled(replace(ASK, tool_choice=choice), life.events)
-    assert [_said(item) for item in items_of(events) if isinstance(item, FunctionCall | CustomToolCall)] == delivered
+    assert [
+        _call_key(item) for item in items_of(events) if isinstance(item, FunctionCall | CustomToolCall)
+    ] == delivered
     assert len(losses) == 4 - len(delivered)
 
 
-def _said(call: FunctionCall | CustomToolCall) -> str:
+def _call_key(call: FunctionCall | CustomToolCall) -> str:
     kind = "custom " if isinstance(call, CustomToolCall) else ""
     return f"{kind}{call.namespace}.{call.name}" if call.namespace else f"{kind}{call.name}"
 
@@ -574,8 +576,8 @@ def test_sealed_reasoning_is_sent_only_on_request() -> None:
         life.writer.set_encrypted_content("r", "sealed")
         life.writer.complete()
         delivered, losses = ruled(request, life.events)
-        found = [e.item for e in delivered if isinstance(e, ItemDone)] + items_of(delivered)
-        assert [item.encrypted_content for item in found if isinstance(item, Reasoning)] == [wanted, wanted]
+        items = [e.item for e in delivered if isinstance(e, ItemDone)] + items_of(delivered)
+        assert [item.encrypted_content for item in items if isinstance(item, Reasoning)] == [wanted, wanted]
         assert b"thought" in encode(delivered[-1])
         assert losses == []
 
@@ -595,9 +597,9 @@ def test_results_of_hosted_tools_are_sent_only_on_request() -> None:
         )
         for item in items_of(without)
     ] == [({"type": "search", "query": "q"}, None, None), (None, None, None), (None, None, None)]
-    for name, told in zip(ALL_HOSTED, [b'"sources":[', b'"results":[', b'"outputs":['], strict=True):
+    for name, field_start in zip(ALL_HOSTED, [b'"sources":[', b'"results":[', b'"outputs":['], strict=True):
         one, _ = ruled(replace(ASK, include=[name]), life.events)
-        assert told in encode(one[-1])
+        assert field_start in encode(one[-1])
         assert sum(field in encode(one[-1]) for field in [b'"sources":[', b'"results":[', b'"outputs":[']) == 1
 
 

@@ -65,10 +65,10 @@ def test_initial_response_has_31_fields_with_effective_values(document: Any) -> 
     ]
     assert response["model"] == (document.get("model") or "")
     for name, default in DEFAULTS.items():
-        said = document.get(name)
-        assert response[name] == (default if said is None or (name == "previous_response_id" and not said) else said), (
-            name
-        )
+        value = document.get(name)
+        assert response[name] == (
+            default if value is None or (name == "previous_response_id" and not value) else value
+        ), name
 
 
 @given(st.data())

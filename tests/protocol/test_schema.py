@@ -241,7 +241,7 @@ def test_metadata_limits_name_the_offending_pair(schemas: dict[str, Schema]) -> 
 
 def test_every_schema_limit_is_tested(schemas: dict[str, Schema]) -> None:
     """The limits are on the properties of named objects, and in metadata; the tests above would miss one elsewhere."""
-    found = sum(len(LIMITS & node.keys()) for node in nodes(schemas))
+    total = sum(len(LIMITS & node.keys()) for node in nodes(schemas))
     on_properties = sum(
         len(LIMITS & plain.keys())
         for schema in schemas.values()
@@ -249,7 +249,7 @@ def test_every_schema_limit_is_tested(schemas: dict[str, Schema]) -> None:
         for value in part.get("properties", {}).values()
         for plain in inline(value)
     )
-    assert found == on_properties + len({"maxProperties", "maxLength"})  # those of metadata
+    assert total == on_properties + len({"maxProperties", "maxLength"})  # those of metadata
 
 
 @pytest.mark.parametrize("name", COUNTERPARTS)

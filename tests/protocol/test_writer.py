@@ -87,7 +87,7 @@ def fresh() -> tuple[ResponseWriter, EventCollector]:
     return ResponseWriter(initial_response, collector, counting_stamps()), collector
 
 
-def said(*moves: Move) -> list[StreamEvent]:
+def events_of(*moves: Move) -> list[StreamEvent]:
     """The events of a response."""
     writer, collector = fresh()
     for move in moves:
@@ -135,7 +135,7 @@ def test_event_types_are_those_of_the_schema_and_of_custom_tools_B_2() -> None:
 
 
 def test_writer_can_emit_every_event_type_B_2() -> None:
-    def everything(writer: ResponseWriter) -> None:
+    def write_all(writer: ResponseWriter) -> None:
         writer.queue()
         writer.add_text("m", "a")
         writer.add_annotation("m", CITED)
@@ -148,19 +148,19 @@ def test_writer_can_emit_every_event_type_B_2() -> None:
         writer.add_custom_input("c", "e")
 
     def ended(end: Move) -> set[type]:
-        return set(kinds(said(everything, end)))
+        return set(kinds(events_of(write_all, end)))
 
-    spoken = ended(complete) | ended(lambda w: w.end_incomplete("content_filter")) | ended(lambda w: w.fail(GONE))
-    assert spoken == set(TYPE_OF_EVENT)
+    emitted = ended(complete) | ended(lambda w: w.end_incomplete("content_filter")) | ended(lambda w: w.fail(GONE))
+    assert emitted == set(TYPE_OF_EVENT)
 
 
 # The requirements of each row
 
 
 def test_writer_emits_created_and_in_progress_first_STR_1() -> None:
-    assert kinds(said(lambda w: w.add_text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
-    assert kinds(said(lambda w: w.start()))[:2] == [ResponseCreated, ResponseInProgress]
-    queued = said(lambda w: w.queue(), lambda w: w.emit_extension_event("acme:progress", {}))
+    assert kinds(events_of(lambda w: w.add_text("a", "x")))[:2] == [ResponseCreated, ResponseInProgress]
+    assert kinds(events_of(lambda w: w.start()))[:2] == [ResponseCreated, ResponseInProgress]
+    queued = events_of(lambda w: w.queue(), lambda w: w.emit_extension_event("acme:progress", {}))
     assert kinds(queued)[:3] == [ResponseCreated, ResponseQueued, ResponseInProgress]
     assert [event.response.status for event in queued[:3]] == ["queued", "queued", "in_progress"]  # type: ignore[union-attr]
     writer, collector = fresh()
@@ -194,7 +194,7 @@ def test_writer_emits_created_and_in_progress_first_STR_1() -> None:
     ],
 )
 def test_added_item_has_known_fields_and_zero_values_STR_2(announce: Move, item: Item) -> None:
-    announced = said(announce)[2]
+    announced = events_of(announce)[2]
     assert isinstance(announced, ItemAdded)
     assert announced.item == item
 
@@ -209,11 +209,11 @@ def test_added_item_has_known_fields_and_zero_values_STR_2(announce: Move, item:
     ],
 )
 def test_part_has_added_and_done_events_even_if_empty_STR_3(say: Move, part: list[type]) -> None:
-    assert kinds(said(say, complete)[2:]) == [ItemAdded, *part, ItemDone, ResponseCompleted]
+    assert kinds(events_of(say, complete)[2:]) == [ItemAdded, *part, ItemDone, ResponseCompleted]
 
 
 def test_part_without_key_ends_when_another_kind_starts_STR_3() -> None:
-    events = said(
+    events = events_of(
         lambda w: w.add_text("a", "x"), lambda w: w.add_refusal("a", "no"), lambda w: w.add_text("a", "y"), complete
     )
     assert kinds(events[3:]) == [
@@ -237,7 +237,7 @@ def test_parts_with_keys_stay_open_in_parallel_STR_3() -> None:
 
     (message,) = _output(write)
     assert [part.text for part in message.content] == ["13", "2"]
-    assert find_violations(said(write)) == []
+    assert find_violations(events_of(write)) == []
 
 
 def test_end_part_ends_the_current_part_STR_3() -> None:
@@ -255,7 +255,7 @@ def _output(*moves: Move) -> list[Any]:
 
 
 def test_done_item_equals_the_item_of_the_response_STR_4_STR_6() -> None:
-    events = said(lambda w: w.add_text("a", "Hel"), lambda w: w.add_text("a", "lo"), complete)
+    events = events_of(lambda w: w.add_text("a", "Hel"), lambda w: w.add_text("a", "lo"), complete)
     done, last = events[-2], events[-1]
     assert isinstance(done, ItemDone)
     assert isinstance(last, ResponseCompleted)
@@ -273,7 +273,7 @@ def test_done_item_equals_the_item_of_the_response_STR_4_STR_6() -> None:
     ],
 )
 def test_terminal_event_is_unique_and_last_STR_7(end: Move, kind: type) -> None:
-    events = said(lambda w: w.add_text("a", "x"), end)
+    events = events_of(lambda w: w.add_text("a", "x"), end)
     terminal = [
         type(event) for event in events if isinstance(event, ResponseCompleted | ResponseIncomplete | ResponseFailed)
     ]
@@ -282,7 +282,7 @@ def test_terminal_event_is_unique_and_last_STR_7(end: Move, kind: type) -> None:
 
 
 def test_failure_closes_open_items_and_emits_the_error_first_STR_8_ITEM_3() -> None:
-    events = said(
+    events = events_of(
         lambda w: w.add_text("a", "x"),
         lambda w: w.open_call("b", name="look", call_id="c"),
         lambda w: w.fail(GONE, USED),
@@ -312,13 +312,13 @@ def test_parallel_calls_keep_separate_arguments_STR_9() -> None:
 
     first, second = _output(write)
     assert (first.arguments, second.arguments) == ('{"a":1}', "{}")
-    told = [event for event in said(write) if isinstance(event, ArgumentsDelta | ArgumentsDone)]
-    assert [event.output_index for event in told] == [0, 1, 1, 0, 0, 1]
-    assert [event.name for event in told if isinstance(event, ArgumentsDone)] == ["look", "hear"]
+    events = [event for event in events_of(write) if isinstance(event, ArgumentsDelta | ArgumentsDone)]
+    assert [event.output_index for event in events] == [0, 1, 1, 0, 0, 1]
+    assert [event.name for event in events if isinstance(event, ArgumentsDone)] == ["look", "hear"]
 
 
 def test_custom_tool_input_has_its_own_events() -> None:
-    events = said(
+    events = events_of(
         lambda w: w.open_custom_call("a", name="patch", call_id="c"), lambda w: w.add_custom_input("a", "x"), complete
     )
     assert kinds(events[2:]) == [ItemAdded, CustomInputDelta, CustomInputDone, ItemDone, ResponseCompleted]
@@ -331,25 +331,25 @@ def test_reasoning_and_summaries_have_separate_parts_STR_10() -> None:
         writer.set_encrypted_content("a", "sealed")
         writer.complete()
 
-    assert kinds(said(write)[3:]) == [
+    assert kinds(events_of(write)[3:]) == [
         *[ContentPartAdded, ReasoningDelta, ReasoningDone, ContentPartDone],
         *[SummaryPartAdded, SummaryTextDelta, SummaryTextDone, SummaryPartDone],
         *[ItemDone, ResponseCompleted],
     ]
-    (found,) = _output(write)
-    assert (found.content, found.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
-    assert found.encrypted_content == "sealed"
+    (item,) = _output(write)
+    assert (item.content, item.summary) == ([ReasoningText(text="Hm")], [SummaryText(text="So")])
+    assert item.encrypted_content == "sealed"
 
 
 @pytest.mark.parametrize("say", [lambda w: w.add_summary("a", "So"), lambda w: w.set_encrypted_content("a", "sealed")])
 def test_any_reasoning_call_adds_the_item_STR_10_RSN_1(say: Move) -> None:
-    (found,) = _output(say, complete)
-    assert isinstance(found, Reasoning)
-    assert found.content is UNSET
+    (item,) = _output(say, complete)
+    assert isinstance(item, Reasoning)
+    assert item.content is UNSET
 
 
 def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
-    events = said(
+    events = events_of(
         lambda w: w.add_refusal("a", "No"),
         lambda w: w.add_annotation("b", CITED),
         lambda w: w.add_annotation("b", CITED),
@@ -362,7 +362,7 @@ def test_refusals_and_citations_have_their_own_events_STR_11() -> None:
 
 
 def test_logprobs_are_on_deltas_done_and_part_STR_12() -> None:
-    events = said(
+    events = events_of(
         lambda w: w.add_text("a", "a", logprobs=[PROBABLE]),
         lambda w: w.add_text("a", "", logprobs=[PROBABLE]),
         complete,
@@ -404,8 +404,8 @@ def test_phase_can_be_set_early_or_late_ITEM_7() -> None:
 
 
 def test_extra_fields_are_in_the_done_item_ITEM_5() -> None:
-    (found,) = _output(lambda w: w.add_text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
-    assert found.extra == {"acme": Raw(b"1")}
+    (item,) = _output(lambda w: w.add_text("a", "x"), lambda w: w.set_extra_fields("a", {"acme": Raw(b"1")}), complete)
+    assert item.extra == {"acme": Raw(b"1")}
 
 
 # Items that are added whole
@@ -428,8 +428,8 @@ def test_hosted_tool_call_may_fail_in_a_completed_response_ITEM_2() -> None:
 
 
 def test_non_terminal_item_status_becomes_completed_ITEM_2() -> None:
-    (found,) = _output(lambda w: w.add_whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
-    assert found.status == "completed"
+    (item,) = _output(lambda w: w.add_whole_item("a", WebSearchCall(id="ws", status="searching")), complete)
+    assert item.status == "completed"
 
 
 def test_whole_item_without_id_gets_one_and_keeps_a_missing_status_ITEM_2() -> None:
@@ -449,33 +449,33 @@ def test_unknown_item_keeps_its_own_status_ITEM_5() -> None:
 
 def test_added_item_without_done_ends_with_the_response() -> None:
     item = UnknownItem(kind="acme:run", raw=Raw(b'{"type":"acme:run","id":"r","status":"completed"}'))
-    (found,) = _output(lambda w: w.open_item("a", item), lambda w: w.fail(GONE))
-    assert status_of(found) == "incomplete"
+    (done,) = _output(lambda w: w.open_item("a", item), lambda w: w.fail(GONE))
+    assert status_of(done) == "incomplete"
 
 
 # Extensions, B-3
 
 
 def test_extension_item_has_its_slug_B_3() -> None:
-    (found,) = _output(
+    (item,) = _output(
         lambda w: w.open_extension_item("a", "vtcode:file_change", {"path": "x", "type": "forged", "id": "forged"}),
         complete,
     )
-    members = msgspec.json.decode(found.raw)
+    members = msgspec.json.decode(item.raw)
     assert members == {"type": "vtcode:file_change", "id": "vtcode_1", "status": "completed", "path": "x"}
 
 
 def test_extension_items_may_fail_ITEM_2() -> None:
-    (found,) = _output(
+    (item,) = _output(
         lambda w: w.open_extension_item("a", "vtcode:command_execution", {}),
         lambda w: w.close_item("a", ItemStatus.FAILED),
         complete,
     )
-    assert status_of(found) == "failed"
+    assert status_of(item) == "failed"
 
 
 def test_passed_through_event_gets_our_item_id_and_numbers_ITEM_5() -> None:
-    carried = said(
+    carried = events_of(
         lambda w: w.open_message("a"),
         lambda w: w.emit_unknown_event("acme:moved", {"sequence_number": 99, "item_id": "theirs", "x": 1}, key="a"),
     )[-1]
@@ -625,14 +625,14 @@ DO: dict[str, tuple[Move, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("what", DO)
+@pytest.mark.parametrize("case", DO)
 @pytest.mark.parametrize("kind", OPEN)
-def test_open_item_accepts_only_calls_of_its_kind_B_1(kind: str, what: str) -> None:
+def test_open_item_accepts_only_calls_of_its_kind_B_1(kind: str, case: str) -> None:
     writer, collector = fresh()
     OPEN[kind](writer)
     assert (writer.open_keys, writer.item_count, writer.is_open("a"), writer.was_closed("a")) == (["a"], 1, True, False)
     collector.take()
-    do, allowed = DO[what]
+    do, allowed = DO[case]
     if kind in allowed:
         do(writer)
     else:
@@ -644,26 +644,26 @@ def test_open_item_accepts_only_calls_of_its_kind_B_1(kind: str, what: str) -> N
         assert writer.has_ended
 
 
-@pytest.mark.parametrize("what", DO)
+@pytest.mark.parametrize("case", DO)
 @pytest.mark.parametrize("kind", OPEN)
-def test_done_item_refuses_all_calls_ITEM_4(kind: str, what: str) -> None:
+def test_done_item_refuses_all_calls_ITEM_4(kind: str, case: str) -> None:
     writer, collector = fresh()
     OPEN[kind](writer)
     writer.close_item("a")
     assert (writer.is_open("a"), writer.was_closed("a")) == (False, True)
     before = collector.take()
     with pytest.raises(InvalidTransition, match="ITEM-4"):
-        DO[what][0](writer)
+        DO[case][0](writer)
     assert collector.events == []
     writer.complete()
     assert find_violations(before + collector.events) == []
 
 
-@pytest.mark.parametrize("what", ["phase", "arguments", "custom_input", "done", "keep", "end_part", "close"])
-def test_unknown_key_is_refused(what: str) -> None:
+@pytest.mark.parametrize("case", ["phase", "arguments", "custom_input", "done", "keep", "end_part", "close"])
+def test_unknown_key_is_refused(case: str) -> None:
     writer, collector = fresh()
     with pytest.raises(InvalidTransition, match="'a' names no item: none was announced under it"):
-        DO[what][0](writer)
+        DO[case][0](writer)
     assert collector.events == []
 
 
@@ -723,9 +723,9 @@ def test_end_as_copies_the_end_of_another_response_STR_7_STR_8() -> None:
     again.end_as(failed.response)
     assert again.response == failed.response
     assert kinds(collector.events[-2:]) == [ErrorEvent, ResponseFailed]
-    unexplained, told = fresh()
+    unexplained, collected = fresh()
     unexplained.end_as(replace(failed.response, error=None))
-    assert kinds(told.events[-2:]) == [ResponseInProgress, ResponseFailed]
+    assert kinds(collected.events[-2:]) == [ResponseInProgress, ResponseFailed]
 
 
 def test_end_as_incomplete_requires_an_incomplete_item_ITEM_3() -> None:

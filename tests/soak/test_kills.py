@@ -39,9 +39,9 @@ def test_judge_reports_missing_changed_and_broken_responses(tmp_path: Path) -> N
 
 
 def test_answer_is_complete_once_its_last_event_arrived() -> None:
-    told = b'event: response.completed\ndata: {"response":{"id":"r"}}'
-    assert Answer(200, told + b"\n\n", is_whole=False).response == {"id": "r"}
-    assert Answer(200, told, is_whole=False).response is None
+    data = b'event: response.completed\ndata: {"response":{"id":"r"}}'
+    assert Answer(200, data + b"\n\n", is_whole=False).response == {"id": "r"}
+    assert Answer(200, data, is_whole=False).response is None
     assert Answer(200, b'{"id":"r"}', is_whole=True).response == {"id": "r"}
     assert Answer(200, b'{"id":"r"}', is_whole=False).response is None
     assert Answer(500, b'{"error":{}}', is_whole=True).response is None

@@ -27,10 +27,10 @@ def test_small_soak_passes_and_prints_a_summary(
 ) -> None:
     monkeypatch.setattr(run, "ROUNDS", 5)
     assert main(["--requests", "200"]) == 0
-    told = capsys.readouterr().out
-    assert "200 requests" in told
-    assert "0 wrong" in told
-    assert "slope:" in told
+    output = capsys.readouterr().out
+    assert "200 requests" in output
+    assert "0 wrong" in output
+    assert "slope:" in output
 
 
 @pytest.mark.io

@@ -10,9 +10,9 @@ from antiphon.store import changes
 from antiphon.store.changes import ChangeKey, Changes
 
 
-async def is_told(told: Changes, key: ChangeKey, since: int | None = None) -> bool:
+async def returns_at_once(notifier: Changes, key: ChangeKey, since: int | None = None) -> bool:
     """Whether a waiter returns at once."""
-    waiting = asyncio.create_task(told.wait(key, 60, since))
+    waiting = asyncio.create_task(notifier.wait(key, 60, since))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     if not waiting.done():
@@ -23,16 +23,16 @@ async def is_told(told: Changes, key: ChangeKey, since: int | None = None) -> bo
 
 def test_notify_wakes_only_waiters_of_its_key() -> None:
     async def go() -> None:
-        told = Changes()
-        waiting = {key: asyncio.create_task(told.wait(key, 600, None)) for key in ("a", "b", None)}
-        also = asyncio.create_task(told.wait("a", 600, None))
+        notifier = Changes()
+        waiting = {key: asyncio.create_task(notifier.wait(key, 600, None)) for key in ("a", "b", None)}
+        also = asyncio.create_task(notifier.wait("a", 600, None))
         await asyncio.sleep(0)
-        told.notify("a")
+        notifier.notify("a")
         await asyncio.wait_for(asyncio.gather(waiting["a"], also), 60)
         assert not waiting["b"].done()
-        told.notify(None)
+        notifier.notify(None)
         await asyncio.wait_for(waiting[None], 60)
-        told.notify_all()
+        notifier.notify_all()
         await asyncio.wait_for(waiting["b"], 60)
 
     asyncio.run(go())
@@ -40,17 +40,17 @@ def test_notify_wakes_only_waiters_of_its_key() -> None:
 
 def test_wait_returns_for_changes_since_the_counter() -> None:
     async def go() -> None:
-        told = Changes()
-        before = told.change_counter
-        told.notify("a")
-        assert await is_told(told, "a", before)
-        assert not await is_told(told, "a")
-        assert not await is_told(told, "a", told.change_counter)
-        assert not await is_told(told, "b", before)
-        before = told.change_counter
-        told.notify_all()
-        assert await is_told(told, "b", before)
-        assert not await is_told(told, "b", told.change_counter)
+        notifier = Changes()
+        before = notifier.change_counter
+        notifier.notify("a")
+        assert await returns_at_once(notifier, "a", before)
+        assert not await returns_at_once(notifier, "a")
+        assert not await returns_at_once(notifier, "a", notifier.change_counter)
+        assert not await returns_at_once(notifier, "b", before)
+        before = notifier.change_counter
+        notifier.notify_all()
+        assert await returns_at_once(notifier, "b", before)
+        assert not await returns_at_once(notifier, "b", notifier.change_counter)
 
     asyncio.run(go())
 
@@ -59,27 +59,27 @@ def test_wait_returns_for_keys_that_were_evicted(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(changes, "MAX_REMEMBERED_KEYS", 3)
 
     async def go() -> None:
-        told = Changes()
-        before = told.change_counter
+        notifier = Changes()
+        before = notifier.change_counter
         for number in range(10):
-            told.notify(f"{number}")
-        assert await is_told(told, "0", before)
-        assert await is_told(told, "9", before)
-        assert not await is_told(told, "0", told.change_counter)
+            notifier.notify(f"{number}")
+        assert await returns_at_once(notifier, "0", before)
+        assert await returns_at_once(notifier, "9", before)
+        assert not await returns_at_once(notifier, "0", notifier.change_counter)
 
     asyncio.run(go())
 
 
 def test_cancelled_waiter_does_not_affect_others() -> None:
     async def go() -> None:
-        told = Changes()
-        leaving, staying = (asyncio.create_task(told.wait("a", 600, None)) for _ in range(2))
+        notifier = Changes()
+        leaving, staying = (asyncio.create_task(notifier.wait("a", 600, None)) for _ in range(2))
         await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
-        told.notify("a")
+        notifier.notify("a")
         await asyncio.wait_for(staying, 60)
-        await told.wait("a", 0.001, None)
-        assert not told._waiters
+        await notifier.wait("a", 0.001, None)
+        assert not notifier._waiters
 
     asyncio.run(go())

@@ -30,7 +30,7 @@ def entries(*ids: str, says: bytes = b"") -> list[ConversationEntry]:
     return [ConversationEntry(id=id, item=b'{"id":"%s","says":"%s"}' % (id.encode(), says)) for id in ids]
 
 
-async def everything(store: Store, id: str = "conv", owner: str = "anna") -> list[str]:
+async def all_ids(store: Store, id: str = "conv", owner: str = "anna") -> list[str]:
     page = await store.list_entries(owner, id, after=None, order="asc", limit=1000)
     assert page is not None
     assert not page.has_more
@@ -49,7 +49,7 @@ def test_conversation_is_read_with_its_items_in_order(run: Run) -> None:
         assert await store.get_entry("anna", "conv", "a") == entries("a")[0]
         assert (await store.stats()).conversations == 1
         await store.create_conversation("anna", conversation("empty"), [])
-        assert await everything(store, "empty") == []
+        assert await all_ids(store, "empty") == []
 
     run(law)
 
@@ -59,7 +59,7 @@ def test_creating_an_existing_conversation_changes_nothing(run: Run) -> None:
         await bench.store.create_conversation("anna", conversation(), entries("a"))
         await bench.store.create_conversation("anna", conversation(metadata=b"[]"), entries("b"))
         assert await bench.store.get_conversation("anna", "conv") == conversation()
-        assert await everything(bench.store) == ["a"]
+        assert await all_ids(bench.store) == ["a"]
 
     run(law)
 
@@ -81,7 +81,7 @@ def test_added_items_are_appended(run: Run) -> None:
         await store.create_conversation("anna", conversation(), entries("a", "b", "c"))
         assert await store.add_entries("anna", "conv", entries("e", "d"))
         assert await store.add_entries("anna", "conv", [])
-        assert await everything(store) == ["a", "b", "c", "e", "d"]
+        assert await all_ids(store) == ["a", "b", "c", "e", "d"]
         assert await store.add_entries("anna", "nowhere", entries("x")) is False
 
     run(law)
@@ -91,9 +91,9 @@ def test_existing_item_moves_to_the_end(run: Run) -> None:
     async def law(bench: Bench) -> None:
         store = bench.store
         await store.create_conversation("anna", conversation(), entries("a", "b", "a"))
-        assert await everything(store) == ["b", "a"]
+        assert await all_ids(store) == ["b", "a"]
         assert await store.add_entries("anna", "conv", [*entries("x", "b"), *entries("x", says=b"again")])
-        assert await everything(store) == ["a", "b", "x"]
+        assert await all_ids(store) == ["a", "b", "x"]
         assert await store.get_entry("anna", "conv", "x") == entries("x", says=b"again")[0]
 
     run(law)
@@ -106,8 +106,8 @@ def test_concurrent_additions_are_not_interleaved(run: Run) -> None:
         turns = [[f"{number}_{part}" for part in range(5)] for number in range(12)]
         added = [stores[number % 2].add_entries("anna", "conv", entries(*turn)) for number, turn in enumerate(turns)]
         assert await asyncio.gather(*added) == [True] * 12
-        found = await everything(bench.store)
-        assert sorted(found[start : start + 5] for start in range(0, 60, 5)) == sorted(turns)
+        stored_ids = await all_ids(bench.store)
+        assert sorted(stored_ids[start : start + 5] for start in range(0, 60, 5)) == sorted(turns)
 
     run(law)
 
@@ -120,17 +120,17 @@ def test_item_pages_are_consecutive(run: Run, order: Literal["asc", "desc"]) -> 
         await store.create_conversation("anna", conversation(), entries(*ids))
         await store.create_conversation("anna", conversation("other"), entries(*ids))
         for size in (1, 3, 6, 7, 8):
-            found: list[str] = []
+            collected: list[str] = []
             after = None
             while True:
                 page = await store.list_entries("anna", "conv", after=after, order=order, limit=size)
                 assert page
                 assert len(page.entries) <= size
-                found += [entry.id for entry in page.entries]
+                collected += [entry.id for entry in page.entries]
                 if not page.has_more:
                     break
-                after = found[-1]
-            assert found == (ids if order == "asc" else ids[::-1])
+                after = collected[-1]
+            assert collected == (ids if order == "asc" else ids[::-1])
         assert await store.list_entries("anna", "conv", after=None, order=order, limit=0) == EntryPage(
             entries=[], has_more=True
         )
@@ -150,11 +150,11 @@ def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
 
     async def law(bench: Bench) -> None:
         store = bench.store
-        kept = [*entries("a", says=b"xxx"), *entries("b"), *entries("c", says=b"x" * 9)]
-        await store.create_conversation("anna", conversation(), kept)
-        sizes = [len(entry.item) + 1 for entry in kept]
+        stored = [*entries("a", says=b"xxx"), *entries("b"), *entries("c", says=b"x" * 9)]
+        await store.create_conversation("anna", conversation(), stored)
+        sizes = [len(entry.item) + 1 for entry in stored]
         for limit in range(sum(sizes) + 2):
-            fitting = [entry.item for at, entry in enumerate(kept) if sum(sizes[at:]) <= limit]
+            fitting = [entry.item for at, entry in enumerate(stored) if sum(sizes[at:]) <= limit]
             wanted = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), omitted_count=3 - len(fitting))
             assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == wanted
             if len(fitting) < 3:
@@ -179,7 +179,7 @@ def test_deleted_items_and_conversations_are_removed(run: Run) -> None:
         assert await store.delete_entry("anna", "conv", "a")
         assert await store.delete_entry("anna", "conv", "a") is False
         assert await store.get_entry("anna", "conv", "a") is None
-        assert await everything(store) == ["b"]
+        assert await all_ids(store) == ["b"]
         assert await store.delete_conversation("anna", "conv")
         assert await store.delete_conversation("anna", "conv") is False
         assert await store.get_conversation("anna", "conv") is None
@@ -189,7 +189,7 @@ def test_deleted_items_and_conversations_are_removed(run: Run) -> None:
         assert await store.add_entries("anna", "conv", entries("c")) is False
         assert await store.get("anna", "resp_1") == record("resp_1")
         await store.create_conversation("anna", conversation(), [])
-        assert await everything(store) == []
+        assert await all_ids(store) == []
 
     run(law)
 
@@ -207,7 +207,7 @@ def test_conversation_of_another_owner_does_not_exist(run: Run) -> None:
         assert await store.delete_entry("bert", "conv", "a") is False
         await store.create_conversation("bert", conversation(metadata=b"[]"), entries("z"))
         assert await store.get_conversation("anna", "conv") == conversation()
-        assert (await everything(store), await everything(store, owner="bert")) == (["a"], ["z"])
+        assert (await all_ids(store), await all_ids(store, owner="bert")) == (["a"], ["z"])
 
     run(law)
 
@@ -218,7 +218,7 @@ def test_odd_ids_and_large_items_are_stored(run: Run) -> None:
         large = ConversationEntry(id="large", item=bytes(range(256)) * 5_000)
         for id in ODD:
             await store.create_conversation(f"owner {id}", conversation(id), [*entries(*ODD), large])
-            assert await everything(store, id, f"owner {id}") == [*ODD, "large"]
+            assert await all_ids(store, id, f"owner {id}") == [*ODD, "large"]
             page = await store.list_entries(f"owner {id}", id, after=ODD[-2], order="asc", limit=2)
             assert page == EntryPage(entries=[*entries(ODD[-1]), large], has_more=False)
             assert await store.get_entry(f"owner {id}", id, id) == entries(id)[0]
@@ -230,7 +230,7 @@ def test_thousand_items_are_read_at_once(run: Run) -> None:
     async def law(bench: Bench) -> None:
         ids = [f"item_{number}" for number in range(1000)]
         await bench.store.create_conversation("anna", conversation(), entries(*ids))
-        assert await everything(bench.store) == ids
+        assert await all_ids(bench.store) == ids
 
     run(law)
 
@@ -283,47 +283,47 @@ class Model:
 
     def ask(self, step: Step) -> Any:
         self.number += 1
-        known = self.kept.get((step.owner, step.id))
+        existing = self.kept.get((step.owner, step.id))
         match step:
             case Create():
-                if known is None:
+                if existing is None:
                     self.kept[step.owner, step.id] = conversation(step.id), {}
                     self.add(step.owner, step.id, step.items)
                 return None
             case Add():
-                return known is not None and self.add(step.owner, step.id, step.items)
+                return existing is not None and self.add(step.owner, step.id, step.items)
             case List():
-                return known and self.page(list(known[1].values()), step)
+                return existing and self.page(list(existing[1].values()), step)
             case Ask(what="get"):
-                return known and known[0]
+                return existing and existing[0]
             case Ask(what="update"):
-                if known is None:
+                if existing is None:
                     return None
-                self.kept[step.owner, step.id] = conversation(step.id, b"%d" % self.number), known[1]
+                self.kept[step.owner, step.id] = conversation(step.id, b"%d" % self.number), existing[1]
                 return self.kept[step.owner, step.id][0]
             case Ask():
                 return self.kept.pop((step.owner, step.id), None) is not None
             case AskItem(what="get"):
-                return known and known[1].get(step.item)
+                return existing and existing[1].get(step.item)
             case AskItem():
-                return known is not None and known[1].pop(step.item, None) is not None
+                return existing is not None and existing[1].pop(step.item, None) is not None
 
     def add(self, owner: str, id: str, items: list[str]) -> bool:
-        kept = self.kept[owner, id][1]
+        stored = self.kept[owner, id][1]
         for entry in entries(*items, says=b"%d" % self.number):
-            kept.pop(entry.id, None)
-            kept[entry.id] = entry
+            stored.pop(entry.id, None)
+            stored[entry.id] = entry
         return True
 
-    def page(self, kept: list[ConversationEntry], step: List) -> EntryPage | None:
+    def page(self, stored: list[ConversationEntry], step: List) -> EntryPage | None:
         if step.order == "desc":
-            kept.reverse()
+            stored.reverse()
         if step.after is not None:
-            places = [number for number, entry in enumerate(kept) if entry.id == step.after]
+            places = [number for number, entry in enumerate(stored) if entry.id == step.after]
             if not places:
                 return None
-            kept = kept[places[0] + 1 :]
-        return EntryPage(entries=kept[: step.limit], has_more=len(kept) > step.limit)
+            stored = stored[places[0] + 1 :]
+        return EntryPage(entries=stored[: step.limit], has_more=len(stored) > step.limit)
 
 
 async def ask(store: Store, step: Step, number: int) -> Any:

@@ -30,7 +30,7 @@ ODD = [
     "\ufeff",
     "\U0010ffff",
 ]
-KEPT = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
+JSON_BYTES = b'{"z":1,"a":9007199254740993,"nul":"\\u0000","face":"\xf0\x9f\x98\x80","f":1.10,"z":2, "space" : []}'
 
 
 class Run(Protocol):
@@ -52,8 +52,8 @@ def run(request: pytest.FixtureRequest) -> Run:
     return run
 
 
-def turn(kept: ResponseRecord) -> StoredTurn:
-    return StoredTurn(id=kept.id, input=kept.input, output=kept.output)
+def turn(stored: ResponseRecord) -> StoredTurn:
+    return StoredTurn(id=stored.id, input=stored.input, output=stored.output)
 
 
 async def save(store: Store, *records: ResponseRecord, owner: str = "anna") -> None:
@@ -66,21 +66,29 @@ async def save(store: Store, *records: ResponseRecord, owner: str = "anna") -> N
 
 def test_saved_response_is_read_byte_by_byte(run: Run) -> None:
     async def law(store: Store) -> None:
-        kept = ResponseRecord(
-            id="resp_1", previous="resp_0", created_at=1, status="incomplete", head=KEPT, input=b"[]", output=KEPT * 2
+        stored = ResponseRecord(
+            id="resp_1",
+            previous="resp_0",
+            created_at=1,
+            status="incomplete",
+            head=JSON_BYTES,
+            input=b"[]",
+            output=JSON_BYTES * 2,
         )
-        await save(store, kept)
-        assert await store.get("anna", "resp_1") == kept
+        await save(store, stored)
+        assert await store.get("anna", "resp_1") == stored
 
     run(law)
 
 
 def test_large_response_is_stored_whole(run: Run) -> None:
     async def law(store: Store) -> None:
-        kept = replace(record("resp_1"), head=b"h" * 1_000_003, input=KEPT * 20_000, output=bytes(range(256)) * 5_000)
-        await save(store, kept, replace(kept, id="resp_2", previous="resp_1"))
-        assert await store.get("anna", "resp_1") == kept
-        assert await chain_of(store, "anna", "resp_2") == chained(kept, kept)
+        stored = replace(
+            record("resp_1"), head=b"h" * 1_000_003, input=JSON_BYTES * 20_000, output=bytes(range(256)) * 5_000
+        )
+        await save(store, stored, replace(stored, id="resp_2", previous="resp_1"))
+        assert await store.get("anna", "resp_1") == stored
+        assert await chain_of(store, "anna", "resp_2") == chained(stored, stored)
 
     run(law)
 
@@ -89,9 +97,9 @@ def test_large_response_is_stored_whole(run: Run) -> None:
 def test_creation_time_is_stored_exactly(run: Run, at: int) -> None:
     async def law(store: Store) -> None:
         await save(store, record("resp_1", at=at))
-        found = await store.get("anna", "resp_1")
-        assert found
-        assert found.created_at == at
+        stored = await store.get("anna", "resp_1")
+        assert stored
+        assert stored.created_at == at
         assert (await store.stats()).oldest == at
 
     run(law)
@@ -100,19 +108,19 @@ def test_creation_time_is_stored_exactly(run: Run, at: int) -> None:
 def test_odd_ids_are_stored_and_looked_up(run: Run) -> None:
     async def law(store: Store) -> None:
         for number, id in enumerate(ODD):
-            kept = ResponseRecord(
+            stored = ResponseRecord(
                 id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b""
             )
-            await store.save(f"owner {id}", kept, [id, id], [id])
-            await store.save(f"owner {id}", replace(kept, id=f"{id}2", previous=id), [], [])
+            await store.save(f"owner {id}", stored, [id, id], [id])
+            await store.save(f"owner {id}", replace(stored, id=f"{id}2", previous=id), [], [])
         for number, id in enumerate(ODD):
-            kept = ResponseRecord(
+            stored = ResponseRecord(
                 id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b""
             )
-            assert await store.get(f"owner {id}", id) == kept
-            assert await chain_of(store, f"owner {id}", f"{id}2") == chained(kept, kept)
-            assert await with_item(store, f"owner {id}", id) == turn(kept)
-            assert await with_call(store, f"owner {id}", id) == turn(kept)
+            assert await store.get(f"owner {id}", id) == stored
+            assert await chain_of(store, f"owner {id}", f"{id}2") == chained(stored, stored)
+            assert await with_item(store, f"owner {id}", id) == turn(stored)
+            assert await with_call(store, f"owner {id}", id) == turn(stored)
             assert await store.delete(f"owner {id}", id)
             assert await store.get(f"owner {id}", id) is None
 
@@ -274,11 +282,11 @@ def test_two_owners_may_have_the_same_ids(run: Run) -> None:
         for owner in ("anna", "bert"):
             await store.save(owner, record("resp_1", says=owner.encode()), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
-        for found in (
+        for stored in (
             [await with_item(store, "bert", "msg_1")],
             [await with_call(store, "bert", "call_1")],
         ):
-            assert found == [turn(record("resp_1", says=b"bert"))]
+            assert stored == [turn(record("resp_1", says=b"bert"))]
         assert await chain_of(store, "bert", "resp_1") == chained(record("resp_1", says=b"bert"))
         assert await store.get("anna", "resp_1") is None
 
@@ -381,12 +389,12 @@ def test_find_outputs_looks_up_many_ids_at_once(run: Run) -> None:
     """RSN-2: for an item the first response with it, for a call the only one; of this owner only, and each once."""
 
     async def law(store: Store) -> None:
-        kept = [record(id, says=id.encode()) for id in ("a", "b", "c", "d")]
-        await store.save("anna", kept[0], ["rs_1", "rs_2"], ["call_1", "call_0"])
-        await store.save("anna", kept[1], ["rs_1"], ["call_2", "call_0"])
-        await store.save("anna", kept[2], ["call_9"], [])
-        await store.save("bert", kept[3], ["rs_3"], ["call_3"])
-        first, second = kept[0].output, kept[1].output
+        stored = [record(id, says=id.encode()) for id in ("a", "b", "c", "d")]
+        await store.save("anna", stored[0], ["rs_1", "rs_2"], ["call_1", "call_0"])
+        await store.save("anna", stored[1], ["rs_1"], ["call_2", "call_0"])
+        await store.save("anna", stored[2], ["call_9"], [])
+        await store.save("bert", stored[3], ["rs_3"], ["call_3"])
+        first, second = stored[0].output, stored[1].output
         assert await store.find_outputs("anna", ["rs_1", "rs_2", "rs_3"], [], NO_LIMIT) == [first]
         assert await store.find_outputs("anna", [], ["call_2", "call_1", "call_3", "call_9"], NO_LIMIT) == [
             first,
@@ -488,12 +496,12 @@ def test_prune_keeps_responses_that_newer_ones_continue(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a", at=1), record("b", "a", at=2), record("c", "b", at=50), record("alone", at=3))
         await save(store, record("b", "a", at=1), record("a", at=1), owner="bert")
-        await everything_of(store, before=10, keep=None)
+        await prune_all(store, before=10, keep=None)
         assert await ids_left(store, ["a", "b", "c", "alone"]) == ["a", "b", "c"]
         assert await ids_left(store, ["a", "b"], "bert") == []
-        await everything_of(store, before=None, keep=1)
+        await prune_all(store, before=None, keep=1)
         assert await ids_left(store, ["a", "b", "c"]) == ["a", "b", "c"]
-        await everything_of(store, before=51, keep=None)
+        await prune_all(store, before=51, keep=None)
         assert await ids_left(store, ["a", "b", "c"]) == []
 
     run(law)
@@ -517,7 +525,7 @@ def test_prune_deletes_a_response_whose_continuation_was_deleted(run: Run) -> No
     run(law)
 
 
-async def everything_of(store: Store, *, before: int | None, keep: int | None, step: int = 3) -> int:
+async def prune_all(store: Store, *, before: int | None, keep: int | None, step: int = 3) -> int:
     total = 0
     while count := await store.prune(before=before, keep=keep, batch_size=step):
         assert count <= step
@@ -533,9 +541,9 @@ def test_stats_count_the_stored_responses(run: Run) -> None:
         await store.save("anna", record("resp_1", at=5), ["msg_1", "msg_2"], ["call_1"])
         await store.save("anna", record("resp_2", at=3), ["msg_2"], [])
         await store.save("bert", record("resp_1", at=9), ["msg_1"], [])
-        found = await store.stats()
-        assert (found.responses, found.owners, found.items, found.oldest, found.newest) == (3, 2, 3, 3, 9)
-        assert found.bytes > 0
+        stats = await store.stats()
+        assert (stats.responses, stats.owners, stats.items, stats.oldest, stats.newest) == (3, 2, 3, 3, 9)
+        assert stats.bytes > 0
 
     run(law)
 
@@ -593,8 +601,8 @@ class Model:
                 self.lead(step)
                 return None
             case Ask(what="get"):
-                found = self.kept.get((step.owner, step.id))
-                return found and found.record
+                stored = self.kept.get((step.owner, step.id))
+                return stored and stored.record
             case Ask(what="chain"):
                 return self.chain(step.owner, step.id)
             case Ask(what="with_item"):
@@ -614,8 +622,8 @@ class Model:
         self.leads = {
             lead for lead in self.leads if (lead[0], lead[2]) != (owner, id) and (lead[0], lead[2]) in self.kept
         }
-        known = {item for of, item, _ in self.leads if of == owner}
-        self.leads |= {(owner, item, id) for item in saved.items if not (item == OURS and item in known)}
+        existing = {item for of, item, _ in self.leads if of == owner}
+        self.leads |= {(owner, item, id) for item in saved.items if not (item == OURS and item in existing)}
 
     def of(self, owner: str) -> list[Save]:
         return [each for each in self.kept.values() if each.owner == owner]
@@ -623,11 +631,11 @@ class Model:
     def chain(self, owner: str, id: str | None) -> bytes | None:
         records: list[ResponseRecord] = []
         while id is not None:
-            found = self.kept.get((owner, id))
-            if found is None or len(records) == len(self.kept):
+            stored = self.kept.get((owner, id))
+            if stored is None or len(records) == len(self.kept):
                 return None
-            records.insert(0, found.record)
-            id = found.record.previous
+            records.insert(0, stored.record)
+            id = stored.record.previous
         return chained(*records)
 
     def prune(self, step: Prune) -> int:
@@ -662,7 +670,7 @@ async def ask(store: Store, step: Save | Ask | Prune) -> Any:
                 store, step.owner, step.id
             )
         case Prune():
-            return await everything_of(store, before=step.before, keep=step.keep, step=step.step)
+            return await prune_all(store, before=step.before, keep=step.keep, step=step.step)
 
 
 owners = st.sampled_from(["anna", "bert", "a\0"])
@@ -694,9 +702,9 @@ LARGE = ResponseRecord(
     previous=None,
     created_at=1,
     status="completed",
-    head=KEPT,
+    head=JSON_BYTES,
     input=b'"' + "é\\u0000".encode() * 150_000 + b'"',
-    output=KEPT,
+    output=JSON_BYTES,
 )
 
 
@@ -743,8 +751,8 @@ def test_stores_agree_with_a_model_of_responses(
             expected = await model.ask(step)
             assert {name: await ask(store, step) for name, store in stores.items()} == dict.fromkeys(stores, expected)
         for store in stores.values():
-            found = await store.stats()
-            assert (found.responses, found.owners, found.items, found.oldest, found.newest) == model.figures()
+            stats = await store.stats()
+            assert (stats.responses, stats.owners, stats.items, stats.oldest, stats.newest) == model.figures()
 
     async def clear() -> None:
         for step in steps:

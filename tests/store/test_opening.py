@@ -84,7 +84,7 @@ def test_postgresql_url_has_two_schemes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "came"),
+    ("url", "received"),
     [
         ("mysql://anna:sesame@db/antiphon", "begins with mysql://;"),
         ("anna:sesame@db/antiphon", "is not a supported URL;"),
@@ -99,8 +99,8 @@ def test_postgresql_url_has_two_schemes() -> None:
         ("sqlite:a.db", "is not a supported URL;"),
     ],
 )
-def test_unknown_url_is_refused_without_showing_a_password(url: str, came: str) -> None:
+def test_unknown_url_is_refused_without_showing_a_password(url: str, received: str) -> None:
     with pytest.raises(ConfigError) as caught:
         opened(url)
-    assert str(caught.value).startswith(f"[store] url {came} expected sqlite:///relative.db, ")
+    assert str(caught.value).startswith(f"[store] url {received} expected sqlite:///relative.db, ")
     assert "sesame" not in str(caught.value)

@@ -27,7 +27,7 @@ def block_of(containing: str) -> str:
     return block(containing, "state.md")
 
 
-def kept_in(text: str) -> StoreConfig:
+def store_config_in(text: str) -> StoreConfig:
     return parse_config(text, "antiphon.toml", {}).store
 
 
@@ -59,7 +59,7 @@ def test_page_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_page_backup_command_copies_an_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = kept_in(block_of("sqlite:///"))
+    config = store_config_in(block_of("sqlite:///"))
     _, line = block_of("VACUUM INTO").splitlines()
     program, file, statement = shlex.split(line)
 
@@ -80,9 +80,9 @@ def test_page_backup_command_copies_an_open_store(tmp_path: Path, monkeypatch: p
 
 
 def test_page_settings_are_valid() -> None:
-    retention = kept_in(block_of("retention_days"))
+    retention = store_config_in(block_of("retention_days"))
     assert (retention.url, retention.retention_days, retention.max_responses) == (None, 7, 100000)
-    postgres = kept_in(block_of("postgresql://"))
+    postgres = store_config_in(block_of("postgresql://"))
     assert postgres.url == "postgresql://antiphon@db.example.com/antiphon"
 
 

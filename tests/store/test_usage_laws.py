@@ -33,9 +33,9 @@ def test_usage_rows_with_the_same_key_are_summed(run: Run) -> None:
         other = await bench.another()
         await bench.store.add_usage([ROW])
         await other.add_usage([replace(ROW, input_tokens=2**40), replace(ROW, model="n")])
-        found = await bench.store.get_usage(since=20_000, until=20_000)
-        assert [(row.model, row.requests, row.input_tokens) for row in found] == [("m", 2, 10 + 2**40), ("n", 1, 10)]
-        assert found[1] == replace(ROW, model="n")
+        rows = await bench.store.get_usage(since=20_000, until=20_000)
+        assert [(row.model, row.requests, row.input_tokens) for row in rows] == [("m", 2, 10 + 2**40), ("n", 1, 10)]
+        assert rows[1] == replace(ROW, model="n")
 
     run(law)
 

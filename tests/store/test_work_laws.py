@@ -310,8 +310,8 @@ def test_append_can_change_the_status_without_events(run: Run) -> None:
         await bench.store.claim("one", LONG, 1)
         assert await bench.store.append("one", "a", 0, [], "in_progress")
         assert await bench.store.events_after("anna", "a", -1) == EventsAfter(events=[], status="in_progress")
-        found = await bench.store.get("anna", "a")
-        assert found == replace(queued("a", at=0), status="in_progress")
+        stored = await bench.store.get("anna", "a")
+        assert stored == replace(queued("a", at=0), status="in_progress")
 
     run(law)
 
@@ -331,9 +331,9 @@ def test_concurrent_appends_are_all_stored(run: Run) -> None:
         renewals = [store.renew("one", LONG, ids[::-1]) for _ in range(10)]
         await asyncio.gather(*map(say, ids), *renewals, *(store.append("two", id, 0, [b"not mine"], "") for id in ids))
         for id in ids:
-            said = await store.events_after("anna", id, -1)
-            assert said
-            assert said.events == [each for number in range(4) for each in (b"%d" % number, id.encode())] + [b"end"]
+            log = await store.events_after("anna", id, -1)
+            assert log
+            assert log.events == [each for number in range(4) for each in (b"%d" % number, id.encode())] + [b"end"]
 
     run(law)
 
@@ -364,9 +364,9 @@ def test_finished_work_is_an_ordinary_response(run: Run) -> None:
         assert await store.get("anna", "a") == done
         assert await with_item(store, "anna", "msg_a") is None
         assert await with_item(store, "anna", "msg_new") is not None
-        found = await with_call(store, "anna", "call_1")
-        assert found is not None
-        assert found.id == "a"
+        stored = await with_call(store, "anna", "call_1")
+        assert stored is not None
+        assert stored.id == "a"
         assert await store.queue_stats() == QueueStats(waiting=0, running=0, oldest_waiting=None)
         await bench.let_pass(10 * LONG)
         assert await store.claim("two", LONG, 5) == []
@@ -476,9 +476,9 @@ def test_concurrent_cancel_and_finish_have_one_winner(run: Run) -> None:
                 )
                 assert done
                 assert late in ("requested", "ended")
-                found = await store.get("anna", id)
-                assert found
-                assert found.status == "completed"
+                stored = await store.get("anna", id)
+                assert stored
+                assert stored.status == "completed"
 
     run(law)
 
@@ -522,8 +522,8 @@ def test_deleting_during_concurrent_writes_does_not_block(run: Run) -> None:
         await asyncio.gather(
             *map(say, ids), *(other.delete("anna", id) for id in ids[::-1]), store.renew("one", LONG, ids)
         )
-        found = await store.stats()
-        assert (found.responses, found.events) == (0, 0)
+        stats = await store.stats()
+        assert (stats.responses, stats.events) == (0, 0)
 
     run(law)
 
@@ -656,20 +656,20 @@ def test_tail_reads_every_event_once_and_in_order(run: Run, where: str) -> None:
 
     async def law(bench: Bench) -> None:
         store = bench.store
-        heard_by = store if where == "here" else await bench.another()
+        reader_store = store if where == "here" else await bench.another()
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
 
         async def tail(after: int) -> list[bytes]:
-            heard: list[bytes] = []
+            received: list[bytes] = []
             while True:
-                moment = heard_by.change_counter
-                said = await heard_by.events_after("anna", "a", after + len(heard))
-                assert said
-                heard += said.events
-                if said.status == "completed":
-                    return heard
-                await heard_by.wait_for_change("a", 600, moment)
+                moment = reader_store.change_counter
+                log = await reader_store.events_after("anna", "a", after + len(received))
+                assert log
+                received += log.events
+                if log.status == "completed":
+                    return received
+                await reader_store.wait_for_change("a", 600, moment)
 
         tails = [asyncio.create_task(tail(after)) for after in (-1, 0, 17, 59)]
         number = 0
@@ -683,10 +683,10 @@ def test_tail_reads_every_event_once_and_in_order(run: Run, where: str) -> None:
         assert await finish(store, "one", "a", number, b"%d" % number)
         every = [b"%d" % n for n in range(number + 1)]
         async with asyncio.timeout(60):
-            for heard, after in zip(
+            for received, after in zip(
                 await asyncio.gather(*tails), (-1, 0, 17, 59, -2, 3, 5, 18, 19, 20, 40, 47), strict=True
             ):
-                assert heard == every[max(after, -1) + 1 :] or after == -2
+                assert received == every[max(after, -1) + 1 :] or after == -2
 
     run(law)
 
@@ -746,12 +746,12 @@ def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> N
         await bench.let_pass(601)
         claimed = {each.id: each for each in await bench.store.claim("heir", LONG, 20)}
         for id in ids:
-            said = await bench.store.events_after("anna", id, -1)
-            assert said
-            assert len(said.events) >= int(acknowledged[id])
-            assert said.events == [b"%d" % number for number in range(len(said.events))]
-            assert claimed[id] == work(id, attempt=2, next_event=len(said.events))
-            assert await finish(bench.store, "heir", id, len(said.events), b"end")
+            log = await bench.store.events_after("anna", id, -1)
+            assert log
+            assert len(log.events) >= int(acknowledged[id])
+            assert log.events == [b"%d" % number for number in range(len(log.events))]
+            assert claimed[id] == work(id, attempt=2, next_event=len(log.events))
+            assert await finish(bench.store, "heir", id, len(log.events), b"end")
 
     run(law)
 
@@ -998,8 +998,8 @@ def test_stores_agree_with_a_model_of_work(both: tuple[asyncio.Runner, dict[str,
             answers = {name: await ask(bench, step, before) for name, bench in benches.items()}
             assert answers == dict.fromkeys(benches, expected)
         for bench in benches.values():
-            found = await bench.store.stats()
-            assert (await bench.store.queue_stats(), found.responses, found.events) == model.figures()
+            stats = await bench.store.stats()
+            assert (await bench.store.queue_stats(), stats.responses, stats.events) == model.figures()
 
     async def clear() -> None:
         for bench in benches.values():

@@ -51,9 +51,9 @@ def test_other_python_is_the_newest_that_runs(tmp_path: Path) -> None:
     _program(tmp_path / "bin" / f"python{older}", f"Python {older}.4")
     assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{older}\n"
     _program(tmp_path / "bin" / f"python{newer}", f"Python {newer}.4")
-    found, said = _search(tmp_path)
-    assert found == f"{tmp_path}/bin/python{newer}\n"
-    assert said == f"found Python {newer}.4 beside {sys.version.split()[0]}: {found}"
+    path, message = _search(tmp_path)
+    assert path == f"{tmp_path}/bin/python{newer}\n"
+    assert message == f"found Python {newer}.4 beside {sys.version.split()[0]}: {path}"
 
 
 def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_read_trace_refuses_an_ambiguous_prefix(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "expected"),
     [
         ([], "line 1: not a trace record"),
         ([DEAD], "line 1: not a trace record"),
@@ -96,9 +96,9 @@ def test_read_trace_refuses_an_ambiguous_prefix(tmp_path: Path) -> None:
         ([encode_record(summary("req_a", format=9)), b'{"kind":"new"}'], "has format 9; expected format 1"),
     ],
 )
-def test_invalid_trace_is_refused_with_its_line(tmp_path: Path, lines: list[bytes], said: str) -> None:
+def test_invalid_trace_is_refused_with_its_line(tmp_path: Path, lines: list[bytes], expected: str) -> None:
     put(tmp_path, "req_a", lines=lines)
-    assert said in refusal(tmp_path, "req_a")
+    assert expected in refusal(tmp_path, "req_a")
 
 
 def test_truncated_trace_is_refused(tmp_path: Path) -> None:

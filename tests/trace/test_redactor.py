@@ -69,8 +69,8 @@ def test_redactor_keeps_the_other_bytes_of_pieces() -> None:
 @pytest.mark.parametrize("parts", [["sk-", "lab", "", "-12", "34"], ["sk\\u002d", "lab-1234"], [*"sk-lab-1234"]])
 @pytest.mark.parametrize("member", ["content", "delta"])
 def test_redactor_removes_a_key_split_over_events(parts: list[str], member: str) -> None:
-    told = ["It is ", *parts, ", I think."]
-    events = [f'data: {{"id":"x","{member}":"{part}","n":{number}}}\n\n' for number, part in enumerate(told)]
+    deltas = ["It is ", *parts, ", I think."]
+    events = [f'data: {{"id":"x","{member}":"{part}","n":{number}}}\n\n' for number, part in enumerate(deltas)]
     cleaned = Redactor(["sk-lab-1234"]).redact_pieces([event.encode() for event in events])
     texts = [msgspec.json.decode(piece.removeprefix(b"data: "))[member] for piece in cleaned]
     assert texts == ["It is ", "[removed]", *[""] * (len(parts) - 1), ", I think."]

@@ -96,11 +96,11 @@ def is_running(pid: int | None) -> bool:
 
 def test_child_gets_its_settings_and_no_keys(tmp_path: Path) -> None:
     """The key is no argument and not in the environment; keys of other upstreams are not passed."""
-    told = tmp_path / "told.json"
-    model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(told)))
+    recorded = tmp_path / "told.json"
+    model = EmbeddedModel({**os.environ, "OPENAI_API_KEY": "sk-1"}, child(RECORDING, str(recorded)))
     model.start()
     model.stop()
-    orders, arguments, environment = json.loads(told.read_text())
+    orders, arguments, environment = json.loads(recorded.read_text())
     assert orders["key"] == model.key
     assert orders["threads"] == thread_count() == max(1, len(os.sched_getaffinity(0)) - 1)
     assert orders["model_file"] == str(model_file())

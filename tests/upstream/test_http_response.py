@@ -245,7 +245,7 @@ def test_invalid_response_is_a_fault(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "what"),
+    ("raw", "expected"),
     [
         (b"HTTP/1.1 200 OK\r\na: " + b"x" * 70_000, "bytes of headers"),
         (b"HTTP/1.1 103 Hints\r\n\r\n" * 4_000, "bytes of headers"),
@@ -255,12 +255,12 @@ def test_invalid_response_is_a_fault(raw: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;" + b"x" * 70_000, "bytes of headers"),
     ],
 )
-def test_heads_and_trailers_have_limits(raw: bytes, what: str) -> None:
+def test_heads_and_trailers_have_limits(raw: bytes, expected: str) -> None:
     async def work() -> None:
         wire = Wire()
         answer = wire.answer()
         wire.deliver(raw)
-        with pytest.raises(UpstreamFault, match=what) as caught:
+        with pytest.raises(UpstreamFault, match=expected) as caught:
             await head_and_body(answer)
         assert caught.value.code == "upstream_invalid_response"
 
@@ -384,10 +384,10 @@ def test_timeout_reached_exactly_is_named_correctly() -> None:
         for tenths in range(1, 200):
             loop = asyncio.get_running_loop()
             assert isinstance(loop, TurnableClock)
-            loop.stands_at = begun = 1000 + tenths / 10
+            loop.stands_at = start = 1000 + tenths / 10
             answer = (wire := Wire()).answer(Timeouts(total=0.02))
             wire.deliver(b"HTTP/1.1 200 OK\r\n\r\n")
-            loop.stands_at = begun + 0.02
+            loop.stands_at = start + 0.02
             answer._check_timeouts()
             with pytest.raises(UpstreamFault, match="took longer"):
                 await whole(answer)

@@ -146,7 +146,7 @@ def test_plain_http_does_not_use_the_proxy(run: Run) -> None:
 
 @pytest.mark.io
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reply", "why"),
     [
         (b"HTTP/1.1 407 Who are you\r\n\r\n", "refused the credentials"),
         (b"HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno", r"refused to connect to the upstream \(status 403\)"),
@@ -157,11 +157,11 @@ def test_plain_http_does_not_use_the_proxy(run: Run) -> None:
         (b"", "closed the connection without a response"),
     ],
 )
-def test_refusing_proxy_is_a_fault(run: Run, said: bytes, why: str) -> None:
+def test_refusing_proxy_is_a_fault(run: Run, reply: bytes, why: str) -> None:
     async def script(peer: Peer) -> None:
         request = await peer.request()
         assert request.startswith(b"CONNECT [fd00::1]:8443 HTTP/1.1\r\n")
-        await peer.say(said)
+        await peer.say(reply)
         peer.shut()
 
     async def work() -> None:

@@ -77,10 +77,10 @@ def test_certificate_of_an_ip_address_is_accepted(run: Run) -> None:
 )
 def test_server_with_an_invalid_certificate_receives_no_request(run: Run, context: ssl.SSLContext, why: str) -> None:
     """ERR-5: 502 at once, and the message names no host."""
-    heard: list[bytes] = []
+    requests: list[bytes] = []
 
     async def script(peer: Peer) -> None:
-        heard.append(await peer.request())
+        requests.append(await peer.request())
 
     async def work() -> None:
         async with serving(script, context) as place, network() as transport:
@@ -90,7 +90,7 @@ def test_server_with_an_invalid_certificate_receives_no_request(run: Run, contex
             assert "localhost" not in caught.value.message
             assert "example" not in caught.value.message
             await until(lambda: transport.open_connections == 0)
-        assert heard == []
+        assert requests == []
 
     run(work())
 

@@ -16,17 +16,17 @@ pytestmark = pytest.mark.without_coverage
 
 def test_flow_of_pieces_can_stop_and_continue() -> None:
     async def work() -> None:
-        came: list[bytes] = []
+        pieces: list[bytes] = []
 
         def sink(piece: bytes) -> bool:
-            came.append(piece)
+            pieces.append(piece)
             return piece != b"b"
 
         flow = flow_of(ScriptedAnswer([b"a", b"b", b"c"], {}))
         assert await flow(sink) is False
-        assert came == [b"a", b"b"]
+        assert pieces == [b"a", b"b"]
         assert await flow(sink) is True
-        assert came == [b"a", b"b", b"c"]
+        assert pieces == [b"a", b"b", b"c"]
 
     asyncio.run(work())
 

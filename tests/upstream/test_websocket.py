@@ -33,14 +33,14 @@ def meet(
 
 def test_websocket_joins_fragments_and_answers_pings(run: Run) -> None:
     """RFC 6455, 5.4 and 5.5.2."""
-    heard: list[bytes] = []
+    frames: list[bytes] = []
 
     async def script(peer: Peer) -> None:
         request = await accept(peer, text("at once"))
         assert request.startswith(b"GET /v1/x HTTP/1.1\r\n")
         assert b"x-key: k\r\n" in request
         await peer.say(text("he", fin=False) + b"\x89\x01p" + text("llo", opcode=0) + text("", opcode=2) + b"\x8a\x00")
-        heard.append(await peer._reader.readexactly(2 + 4 + 1))
+        frames.append(await peer._reader.readexactly(2 + 4 + 1))
         await peer.say(text("é" * 100))
         await peer.gone()
 
@@ -49,7 +49,7 @@ def test_websocket_joins_fragments_and_answers_pings(run: Run) -> None:
         assert socket.is_open
 
     meet(run, script, work)
-    assert heard[0][:2] == b"\x8a\x81"
+    assert frames[0][:2] == b"\x8a\x81"
 
 
 def test_websocket_sends_masked_whole_frames(run: Run) -> None:

@@ -47,16 +47,16 @@ def test_ai_sdk_completes_a_tool_loop(behind: Behind, provider: str, how: str, t
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")
     with behind.gateway(PLAN, f"sqlite:///{tmp_path}/antiphon.db") as (gateway, upstream):
-        told = run_ai_sdk(provider, how, gateway.url, workplace, tmp_path)
+        output = run_ai_sdk(provider, how, gateway.url, workplace, tmp_path)
         turns = behind.turns(upstream)
     assert (workplace / "greeting.txt").read_text() == WORDS
     assert (workplace / "why.txt").read_text() == "Friendlier."
-    assert told["heard"] == "Let me look." + LAST_WORDS
-    assert [step["finish"] for step in told["steps"]] == ["tool-calls", "tool-calls", "stop"]
-    assert [step["calls"] for step in told["steps"]] == [["call_1"], ["call_2", "call_3"], []]
+    assert output["heard"] == "Let me look." + LAST_WORDS
+    assert [step["finish"] for step in output["steps"]] == ["tool-calls", "tool-calls", "stop"]
+    assert [step["calls"] for step in output["steps"]] == [["call_1"], ["call_2", "call_3"], []]
     in_order = [{"written": "greeting.txt"}, {"written": "why.txt"}]
-    assert told["steps"][1]["results"] == (in_order[::-1] if how == "stream" else in_order)
-    assert (told["usage"]["inputTokens"], told["usage"]["outputTokens"]) == (600, 60)
+    assert output["steps"][1]["results"] == (in_order[::-1] if how == "stream" else in_order)
+    assert (output["usage"]["inputTokens"], output["usage"]["outputTokens"]) == (600, 60)
     assert [len(each.results) for each in turns] == [0, 1, 3]
     last = turns[-1]
     assert [(made.id, made.name) for made in last.calls] == [("call_1", "look"), ("call_2", "put"), ("call_3", "put")]
@@ -72,6 +72,6 @@ def run_ai_sdk(provider: str, how: str, gateway: str, workplace: Path, home: Pat
     (home / "node_modules").symlink_to(CLIENTS)
     program = shutil.copy(Path(__file__).with_name("ai_sdk.mjs"), home)
     (home / "models.mjs").write_text(block("createOpenResponses").replace("http://127.0.0.1:8080", gateway))
-    told = run(["node", str(program), provider, how], workplace, home, {})
-    found: dict[str, Any] = msgspec.json.decode(told)
-    return found
+    output = run(["node", str(program), provider, how], workplace, home, {})
+    decoded: dict[str, Any] = msgspec.json.decode(output)
+    return decoded

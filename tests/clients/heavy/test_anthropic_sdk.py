@@ -37,9 +37,9 @@ def test_tool_runner_of_the_node_sdk_continues_without_threads(behind: Behind, h
     (tmp_path / "node_modules").symlink_to(CLIENTS)
     program = shutil.copy(Path(__file__).with_name("anthropic_sdk.mjs"), tmp_path)
     with behind.gateway(PLAN, statuses=(200, 400)) as (gateway, upstream):
-        told = msgspec.json.decode(run(["node", str(program), gateway.url, how], workplace, tmp_path, {}))
+        decoded = msgspec.json.decode(run(["node", str(program), gateway.url, how], workplace, tmp_path, {}))
         turns = behind.turns(upstream)
-    assert told == {"text": "One of them.", "stop": "end_turn", "threads": ["create", None, None, None]}
+    assert decoded == {"text": "One of them.", "stop": "end_turn", "threads": ["create", None, None, None]}
     assert [[id for id, _ in each.results] for each in turns] == [
         [],
         ["call_1", "call_2"],

@@ -33,7 +33,7 @@ def test_claude_code_completes_a_tool_loop(behind: Behind, tmp_path: Path) -> No
     assert (workplace / "looked.txt").read_text() == "looked\n"
     assert (workplace / "why.txt").read_text() == WORDS
     assert (events[-1]["subtype"], events[-1]["is_error"], events[-1]["result"]) == ("success", False, LAST_WORDS)
-    assert [len(told.results) for told in turns] == [0, 1, 3]
+    assert [len(each.results) for each in turns] == [0, 1, 3]
     last = turns[-1]
     assert [(made.id, made.name) for made in last.calls] == [
         ("call_1", "Bash"),
@@ -140,8 +140,8 @@ def run_claude(gateway: str, workplace: Path, home: Path, *options: str, **chang
     environ = dict(line.removeprefix("export ").split("=", 1) for line in exports)
     _, *documented = shlex.split(asked)
     command = [str(installed("claude")), *documented, *OPTIONS, *options]
-    told = run(command, workplace, home, {**environ, "IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1", **changes})
-    return [msgspec.json.decode(line) for line in told.splitlines()]
+    output = run(command, workplace, home, {**environ, "IS_SANDBOX": "1", "DISABLE_AUTOUPDATER": "1", **changes})
+    return [msgspec.json.decode(line) for line in output.splitlines()]
 
 
 # The commands are written above, so no permission is needed.

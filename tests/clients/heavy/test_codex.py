@@ -63,9 +63,9 @@ WAYS = pytest.mark.parametrize("way", [FREEFORM, IN_JAVASCRIPT, IN_THE_SHELL], i
 @WAYS
 def test_codex_completes_a_turn_over_a_chat_server(way: Way, tmp_path: Path) -> None:
     with ChatServer(script(way), strict_fields=True) as upstream:
-        said = turn_of_codex(way, upstream, tmp_path, {})
+        lines = turn_of_codex(way, upstream, tmp_path, {})
         assert upstream.refusals == []
-    check_turn(said, tmp_path)
+    check_turn(lines, tmp_path)
     called, looked = upstream.received[1].json["messages"][-2:]
     assert called["tool_calls"][0]["function"]["name"] == way.look[0]
     assert (looked["role"], looked["tool_call_id"]) == ("tool", "call_1")
@@ -77,9 +77,9 @@ def test_codex_completes_a_turn_over_a_responses_server_with_functions_only(way:
     profile = tmp_path / "plain.toml"
     profile.write_text(block("extension_tools"))
     with ResponsesServer(script(way)) as upstream:
-        said = turn_of_codex(way, upstream, tmp_path, {"dialect": "responses", "profile": str(profile)})
+        lines = turn_of_codex(way, upstream, tmp_path, {"dialect": "responses", "profile": str(profile)})
         assert upstream.refusals == []
-    check_turn(said, tmp_path)
+    check_turn(lines, tmp_path)
     assert {tool["type"] for received in upstream.received for tool in received.json["tools"]} == {"function"}
     assert upstream.received[2].json["input"][-1]["call_id"] == "call_2"
 
@@ -87,9 +87,9 @@ def test_codex_completes_a_turn_over_a_responses_server_with_functions_only(way:
 def test_codex_returns_reasoning_to_a_chat_server(tmp_path: Path) -> None:
     """RSN-2: a server that refuses a call without its reasoning."""
     with ChatServer(script(FREEFORM), strict_fields=True, wants_reasoning=True) as upstream:
-        said = turn_of_codex(FREEFORM, upstream, tmp_path, {"profile": "deepseek"})
+        lines = turn_of_codex(FREEFORM, upstream, tmp_path, {"profile": "deepseek"})
         assert upstream.refusals == []
-    check_turn(said, tmp_path)
+    check_turn(lines, tmp_path)
     assert CHAT.read(upstream.received[2].json).thoughts == 2
 
 
@@ -97,9 +97,9 @@ def test_codex_returns_reasoning_to_a_chat_server(tmp_path: Path) -> None:
 def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path) -> None:
     """RSN-2: with its signed reasoning, which Codex stores sealed."""
     with MessagesServer(script(way), system_messages=True) as upstream:
-        said = turn_of_codex(way, upstream, tmp_path, {"dialect": "messages", "profile": "anthropic"})
+        lines = turn_of_codex(way, upstream, tmp_path, {"dialect": "messages", "profile": "anthropic"})
         assert upstream.refusals == []
-    check_turn(said, tmp_path)
+    check_turn(lines, tmp_path)
     last = MESSAGES.read(upstream.received[2].json)
     assert [(made.id, made.name) for made in last.calls] == [("call_1", way.look[0]), ("call_2", way.patch[0])]
     assert [id for id, _ in last.results] == ["call_1", "call_2"]
@@ -109,14 +109,14 @@ def test_codex_completes_a_turn_over_a_messages_server(way: Way, tmp_path: Path)
 
 def test_codex_completes_a_turn_over_a_responses_server_with_its_tools(tmp_path: Path) -> None:
     """RSN-2: tools and sealed reasoning are forwarded unchanged."""
-    said = script(FREEFORM)
-    said[1] = turn(
+    replies = script(FREEFORM)
+    replies[1] = turn(
         testing.reasoning("Now I know."), testing.custom_call("call_2", "apply_patch", PATCH[:30], PATCH[30:])
     )
-    with ResponsesServer(said, own_tools=["web_search", "namespace", "tool_search"]) as upstream:
-        told = turn_of_codex(FREEFORM, upstream, tmp_path, {"dialect": "responses", "profile": "openai"})
+    with ResponsesServer(replies, own_tools=["web_search", "namespace", "tool_search"]) as upstream:
+        lines = turn_of_codex(FREEFORM, upstream, tmp_path, {"dialect": "responses", "profile": "openai"})
         assert upstream.refusals == []
-    check_turn(told, tmp_path)
+    check_turn(lines, tmp_path)
     last = RESPONSES.read(upstream.received[2].json)
     assert [made.arguments for made in last.calls] == [{"cmd": LOOK}, {"input": PATCH}]
     assert [id for id, _ in last.results] == ["call_1", "call_2"]
@@ -130,13 +130,13 @@ def test_codex_continues_a_session_over_a_websocket(tmp_path: Path) -> None:
     """WS-1, WS-2, WS-5, PREV-4: each run warms up its connection, then sends only new items; nothing is stored."""
     look = call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"})
     again = call("call_2", "exec_command", {"cmd": "cat looked.txt"})
-    said = [
+    replies = [
         turn(testing.reasoning("I look."), look),
         turn(testing.text("Done.")),
         turn(again),
         turn(testing.text("Done again.")),
     ]
-    with ChatServer(said, strict_fields=True) as upstream:
+    with ChatServer(replies, strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)
         store = config.StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db")
         traces = config.TraceConfig(dir=str(tmp_path / "traces"))
@@ -149,7 +149,7 @@ def test_codex_continues_a_session_over_a_websocket(tmp_path: Path) -> None:
             lines = gateway.requests(6)
         assert upstream.refusals == []
     assert [(line["method"], line["status"]) for line in lines] == [("WEBSOCKET", 200)] * 6
-    assert asyncio.run(count_kept(store)) == 0
+    assert asyncio.run(count_stored(store)) == 0
     assert [message_of(events) for events in (first, second)] == ["Done.", "Done again."]
     assert [event["type"] for event in second if event["type"].startswith("turn.")] == [
         "turn.started",
@@ -174,14 +174,14 @@ def test_codex_falls_back_to_http_if_websockets_are_disabled(tmp_path: Path) -> 
         server = config.ServerConfig(websocket=False)
         with running(config.Config(upstreams=[served], server=server)) as gateway:
             home, workplace = places(tmp_path, gateway.url, WEBSOCKET)
-            said = exec_codex(FREEFORM, home, workplace)
+            output = exec_codex(FREEFORM, home, workplace)
             lines = gateway.requests(1)
-    assert message_of(said) == LAST_WORDS
+    assert message_of(output) == LAST_WORDS
     assert [(line["method"], line["status"]) for line in lines] == [("POST", 200)]
 
 
-async def count_kept(kept_in: config.StoreConfig) -> int:
-    store = await open_store(kept_in, {})
+async def count_stored(url: config.StoreConfig) -> int:
+    store = await open_store(url, {})
     assert store is not None
     try:
         return (await store.stats()).responses
@@ -197,8 +197,8 @@ def message_of(events: list[dict[str, Any]]) -> str:
 
 def requests_in(folder: Path) -> list[dict[str, Any]]:
     """The messages that Codex sent."""
-    found = [read_trace(folder, summary.id).client_request for summary in list_traces(folder)]
-    return [msgspec.json.decode(each.body.raw) for each in found if each is not None]
+    requests = [read_trace(folder, summary.id).client_request for summary in list_traces(folder)]
+    return [msgspec.json.decode(each.body.raw) for each in requests if each is not None]
 
 
 def script(way: Way) -> list[Reply]:
@@ -246,8 +246,8 @@ def exec_codex(way: Way, home: Path, workplace: Path, command: Sequence[str] = (
     settings = ["--model", way.model, "--dangerously-bypass-approvals-and-sandbox", "-c", "analytics.enabled=false"]
     _, *documented = shlex.split(block("codex exec").splitlines()[-1])
     asked = [str(installed("codex")), *(command or documented), "--json", *settings]
-    told = run(asked, workplace, home, {"CODEX_HOME": str(home), "ANTIPHON_API_KEY": "any"})
-    return [msgspec.json.decode(line) for line in told.splitlines()]
+    output = run(asked, workplace, home, {"CODEX_HOME": str(home), "ANTIPHON_API_KEY": "any"})
+    return [msgspec.json.decode(line) for line in output.splitlines()]
 
 
 def check_turn(events: list[dict[str, Any]], folder: Path) -> None:

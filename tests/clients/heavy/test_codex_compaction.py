@@ -22,14 +22,14 @@ NOTES = "The user wants looked.txt; it was written."
 @pytest.mark.parametrize("settings", [[], [WEBSOCKET]], ids=["http", "websocket"])
 def test_codex_compacts_during_a_turn_and_continues(settings: list[str], tmp_path: Path) -> None:
     """CMP-1, CMP-3: exactly one compaction item, which is sent back as input and informs the following turns."""
-    said: list[Reply] = [
+    replies: list[Reply] = [
         turn(call("call_1", "exec_command", {"cmd": "echo looked >> looked.txt"}), testing.usage(50_000, 10)),
         turn(testing.text("Done."), testing.usage(500, 10)),
     ]
 
     def script(received: ReceivedRequest) -> Reply:
         is_summary = received.json["messages"][0]["content"] == PROMPT
-        return turn(testing.text(NOTES), testing.usage(50_000, 20)) if is_summary else said.pop(0)
+        return turn(testing.text(NOTES), testing.usage(50_000, 20)) if is_summary else replies.pop(0)
 
     with ChatServer(script, strict_fields=True) as upstream:
         served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url)

@@ -44,10 +44,10 @@ def test_gemini_cli_completes_a_tool_loop(behind: Behind, routed: bool, tmp_path
         *exports, asked = block("GOOGLE_GEMINI_BASE_URL").replace("http://127.0.0.1:8080", gateway.url).splitlines()
         environ = dict(line.removeprefix("export ").split("=", 1) for line in exports)
         _, *documented = shlex.split(asked.replace(" -m mock-1", "") if routed else asked)
-        told = run([str(installed("gemini")), *documented, *OPTIONS], workplace, tmp_path, environ)
+        output = run([str(installed("gemini")), *documented, *OPTIONS], workplace, tmp_path, environ)
         turns = behind.turns(upstream)
         asides = [received.json for received in upstream.received if not behind.read(received.json).tools]
-    assert msgspec.json.decode(told)["response"] == LAST_WORDS
+    assert msgspec.json.decode(output)["response"] == LAST_WORDS
     assert (workplace / "why.txt").read_text() == "Friendlier.\n"
     assert [len(each.results) for each in turns] == [0, 2, 3]
     read, failed, _ = (text for _, text in turns[-1].results)

@@ -47,7 +47,7 @@ def test_opencode_completes_a_tool_loop(behind: Behind, provider: str, tmp_path:
     assert (workplace / "looked.txt").read_text() == "looked\n"
     assert (workplace / "why.txt").read_text() == '"friendlier" \\o/ 👋\n'
     assert [event["part"]["text"] for event in events if event["type"] == "text"] == ["Let me look.", LAST_WORDS]
-    assert [len(told.results) for told in turns] == [0, 1, 3]
+    assert [len(each.results) for each in turns] == [0, 1, 3]
     last = turns[-1]
     assert [(made.id, made.name) for made in last.calls] == [
         ("call_1", "bash"),
@@ -64,8 +64,8 @@ def run_opencode(provider: str, gateway: str, workplace: Path, home: Path) -> li
     """The output of `opencode run`, line by line."""
     (workplace / "opencode.json").write_text(block("opencode.ai/config.json").replace("http://127.0.0.1:8080", gateway))
     _, *documented = shlex.split(block("opencode run").replace("responses/", f"{provider}/"))
-    told = run([str(installed("opencode")), *documented, "--format", "json", "--auto"], workplace, home, ALONE)
-    return [msgspec.json.decode(line) for line in told.splitlines()]
+    output = run([str(installed("opencode")), *documented, "--format", "json", "--auto"], workplace, home, ALONE)
+    return [msgspec.json.decode(line) for line in output.splitlines()]
 
 
 # It contacts no other host: no update check, no model list, no language servers, no sharing.

@@ -44,15 +44,15 @@ def test_usage_is_decoded_and_unknown_counters_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("members", "why"),
     [
         ({"message": "no"}, "no"),
         ({"error": {"message": "no"}}, "no"),
         ({}, "the agent does not say why its turn failed"),
     ],
 )
-def test_failure_reason_is_read_in_either_place(told: dict[str, Any], why: str) -> None:
-    event = read({"type": "turn.failed", **told})
+def test_failure_reason_is_read_in_either_place(members: dict[str, Any], why: str) -> None:
+    event = read({"type": "turn.failed", **members})
     assert isinstance(event, TurnFailed)
     assert event.why == why
 

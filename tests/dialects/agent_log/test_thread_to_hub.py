@@ -46,7 +46,7 @@ from antiphon.protocol.writer import ResponseWriter
 STARTED: list[ThreadEvent] = [ThreadStarted(thread_id="t"), TurnStarted()]
 
 
-class Told:
+class TurnResult:
     """The result of events, checked by the grammar."""
 
     def __init__(self, *events: ThreadEvent, finish: bool = True, error: ApiError | None = None, **wire: Any) -> None:
@@ -74,13 +74,13 @@ class Told:
         return response
 
 
-def told_item(item: ThreadItem, **wire: Any) -> Told:
-    return Told(*STARTED, ItemStarted(item=item), ItemCompleted(item=item), TurnCompleted(), **wire)
+def translate_item(item: ThreadItem, **wire: Any) -> TurnResult:
+    return TurnResult(*STARTED, ItemStarted(item=item), ItemCompleted(item=item), TurnCompleted(), **wire)
 
 
 def test_turn_gives_the_events_of_the_first_table() -> None:
     """B-5: thread, turn and item events, each as the events that the table names; B-2: all typed and numbered."""
-    told = Told(
+    answer = TurnResult(
         ThreadStarted(thread_id="t"),
         TurnStarted(),
         ItemStarted(item=ReasoningItem(id="0", text="Hm")),
@@ -93,7 +93,7 @@ def test_turn_gives_the_events_of_the_first_table() -> None:
             usage=AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200, reasoning_output_tokens=7)
         ),
     )
-    assert told.types == [
+    assert answer.types == [
         "response.created",
         "response.in_progress",
         "response.output_item.added",
@@ -112,14 +112,14 @@ def test_turn_gives_the_events_of_the_first_table() -> None:
         "response.output_item.done",
         "response.completed",
     ]
-    assert [event["delta"] for event in told.events if event["type"] == "response.output_text.delta"] == ["Hel", "lo"]
-    assert told.losses == []
+    assert [event["delta"] for event in answer.events if event["type"] == "response.output_text.delta"] == ["Hel", "lo"]
+    assert answer.losses == []
 
 
 def test_usage_is_taken_from_the_agent() -> None:
     """B-7."""
     usage = AgentUsage(input_tokens=1000, cached_input_tokens=500, output_tokens=200, reasoning_output_tokens=7)
-    assert Told(*STARTED, TurnCompleted(usage=usage)).response["usage"] == {
+    assert TurnResult(*STARTED, TurnCompleted(usage=usage)).response["usage"] == {
         "input_tokens": 1000,
         "output_tokens": 200,
         "total_tokens": 1200,
@@ -158,11 +158,11 @@ def test_usage_is_taken_from_the_agent() -> None:
 )
 def test_item_is_translated_by_the_second_table(item: ThreadItem, type: str, members: dict[str, Any]) -> None:
     """B-5, B-3: the nine kinds of the table, and unknown kinds as extensions."""
-    told = told_item(item)
-    (found,) = told.items
-    assert found["type"] == type
-    assert members.items() <= found.items()
-    assert told.losses == []
+    result = translate_item(item)
+    (translated,) = result.items
+    assert translated["type"] == type
+    assert members.items() <= translated.items()
+    assert result.losses == []
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,12 @@ def test_item_is_translated_by_the_second_table(item: ThreadItem, type: str, mem
 )
 def test_switch_omits_its_kind_of_items(switch: str, item: ThreadItem) -> None:
     """B-8."""
-    assert told_item(item, **{switch: False}).items == []
-    assert len(told_item(item).items) == 1
+    assert translate_item(item, **{switch: False}).items == []
+    assert len(translate_item(item).items) == 1
 
 
 def test_tool_output_has_the_call_id_of_its_invocation() -> None:
-    told = Told(
+    answer = TurnResult(
         TurnStarted(),
         ItemStarted(item=ToolInvocationItem(id="0", tool_name="read", tool_call_id="call_9")),
         ItemCompleted(
@@ -195,7 +195,7 @@ def test_tool_output_has_the_call_id_of_its_invocation() -> None:
         ItemCompleted(item=ToolOutputItem(id="2", call_id="x", tool_call_id="call_9", output="again")),
         TurnCompleted(),
     )
-    call, output, again = told.items
+    call, output, again = answer.items
     assert (call["call_id"], call["status"], call["vtcode:status"]) == ("call_9", "completed", "failed")
     assert (output["call_id"], output["vtcode:status"], output["vtcode:exit_code"]) == ("call_9", "failed", 1)
     assert again["call_id"] == "call_9"
@@ -206,9 +206,11 @@ def test_tool_output_has_the_call_id_of_its_invocation() -> None:
     [({"result": {"n": 1}}, '{"n":1}'), ({"error": "down"}, "down"), ({"result": "r", "error": None}, "r")],
 )
 def test_result_of_an_mcp_tool_becomes_its_output(outcome: dict[str, Any], text: str) -> None:
-    told = Told(TurnStarted(), ItemCompleted(item=McpToolCallItem(id="0", tool_name="f", **outcome)), TurnCompleted())
-    assert [item["type"] for item in told.items] == ["function_call", "function_call_output"]
-    assert told.items[1]["output"] == text
+    answer = TurnResult(
+        TurnStarted(), ItemCompleted(item=McpToolCallItem(id="0", tool_name="f", **outcome)), TurnCompleted()
+    )
+    assert [item["type"] for item in answer.items] == ["function_call", "function_call_output"]
+    assert answer.items[1]["output"] == text
 
 
 @pytest.mark.parametrize(
@@ -216,39 +218,39 @@ def test_result_of_an_mcp_tool_becomes_its_output(outcome: dict[str, Any], text:
 )
 def test_command_keeps_its_final_status(status: str, end: str) -> None:
     """B-1, ITEM-2: an extension item may fail; none stays in progress."""
-    assert told_item(CommandExecutionItem(id="i", command="ls", status=status)).items[0]["status"] == end
+    assert translate_item(CommandExecutionItem(id="i", command="ls", status=status)).items[0]["status"] == end
 
 
 def test_changed_text_becomes_a_new_part() -> None:
-    told = Told(
+    answer = TurnResult(
         TurnStarted(),
         ItemStarted(item=AgentMessageItem(id="0", text="I think")),
         ItemCompleted(item=AgentMessageItem(id="0", text="No.")),
         TurnCompleted(),
     )
-    assert [part["text"] for part in told.items[0]["content"]] == ["I think", "No."]
-    assert told.losses == ["item 0: its earlier text is kept before the new one (it was delivered before it changed)"]
+    assert [part["text"] for part in answer.items[0]["content"]] == ["I think", "No."]
+    assert answer.losses == ["item 0: its earlier text is kept before the new one (it was delivered before it changed)"]
 
 
 def test_arguments_that_were_changed_are_a_loss() -> None:
-    told = Told(
+    answer = TurnResult(
         TurnStarted(),
         ItemStarted(item=ToolInvocationItem(id="0", tool_name="f", arguments={"a": 1})),
         ItemCompleted(item=ToolInvocationItem(id="0", tool_name="f", arguments={"a": 2})),
         TurnCompleted(),
     )
-    assert told.items[0]["arguments"] == '{"a":1}'
-    assert told.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
+    assert answer.items[0]["arguments"] == '{"a":1}'
+    assert answer.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
 
 
 def test_events_after_an_end_are_losses() -> None:
     """F-4, ITEM-4, STR-7."""
     done = AgentMessageItem(id="0", text="Hi")
-    told = Told(
+    answer = TurnResult(
         TurnStarted(), ItemCompleted(item=done), ItemUpdated(item=done), TurnCompleted(), ThreadCompleted(), TurnStarted(),
         OtherEvent(kind="x", members={}),
     )  # fmt: skip
-    assert told.losses == [
+    assert answer.losses == [
         "item 0: an update was dropped (the item had ended)",
         "turn.started: the event was dropped (the turn had ended)",
         "x: the event was dropped (the turn had ended)",
@@ -257,56 +259,61 @@ def test_events_after_an_end_are_losses() -> None:
 
 def test_failed_turn_fails_the_response_with_its_message() -> None:
     """B-5, B-6: and open items are closed."""
-    told = Told(
+    answer = TurnResult(
         TurnStarted(),
         ItemStarted(item=AgentMessageItem(id="0", text="Well")),
         TurnFailed(message="the model is gone", usage=AgentUsage(input_tokens=1)),
     )
-    assert told.types[-2:] == ["error", "response.failed"]
-    assert told.events[-2]["error"] == {
+    assert answer.types[-2:] == ["error", "response.failed"]
+    assert answer.events[-2]["error"] == {
         "type": "model_error", "code": "agent_failed", "message": "the model is gone", "param": None,
     }  # fmt: skip
-    assert told.response["usage"]["input_tokens"] == 1
-    assert told.items[0]["status"] == "incomplete"
-    assert told.error is not None
+    assert answer.response["usage"]["input_tokens"] == 1
+    assert answer.items[0]["status"] == "incomplete"
+    assert answer.error is not None
 
 
 def test_non_fatal_error_becomes_an_extension_event() -> None:
-    told = Told(TurnStarted(), ThreadError(message="trying again"), TurnCompleted())
-    assert told.types == ["response.created", "response.in_progress", "vtcode:error", "response.completed"]
-    assert told.events[2]["message"] == "trying again"
-    assert "vtcode:error" not in Told(TurnStarted(), ThreadError(), TurnCompleted(), include_extensions=False).types
+    answer = TurnResult(TurnStarted(), ThreadError(message="trying again"), TurnCompleted())
+    assert answer.types == ["response.created", "response.in_progress", "vtcode:error", "response.completed"]
+    assert answer.events[2]["message"] == "trying again"
+    assert (
+        "vtcode:error" not in TurnResult(TurnStarted(), ThreadError(), TurnCompleted(), include_extensions=False).types
+    )
 
 
 def test_unknown_events_become_extension_events_if_nameable() -> None:
     """ITEM-5, B-3."""
-    told = Told(
+    answer = TurnResult(
         TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={})
     )
-    assert told.events[2]["type"] == "vtcode:plan.delta"
-    assert told.losses == ["'a b': it was dropped (an extension cannot have this name)"]
+    assert answer.events[2]["type"] == "vtcode:plan.delta"
+    assert answer.losses == ["'a b': it was dropped (an extension cannot have this name)"]
 
 
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("events", "expected"),
     [
         ([], "the agent stopped before its turn had ended"),
         ([ThreadError(message="oh")], "the agent stopped before its turn had ended; its last error: oh"),
         ([ThreadCompleted(subtype="cancelled")], "the agent stopped before its turn had ended"),
     ],
 )
-def test_turn_without_an_end_fails(events: list[ThreadEvent], said: str) -> None:
-    assert Told(TurnStarted(), *events).response["error"] == {"code": "upstream_disconnected", "message": said}
+def test_turn_without_an_end_fails(events: list[ThreadEvent], expected: str) -> None:
+    assert TurnResult(TurnStarted(), *events).response["error"] == {
+        "code": "upstream_disconnected",
+        "message": expected,
+    }
 
 
 def test_thread_completed_completes_a_turn_without_its_own_end() -> None:
-    told = Told(TurnStarted(), ThreadCompleted(subtype="success", usage=AgentUsage(output_tokens=3)))
-    assert told.response["status"] == "completed"
-    assert told.response["usage"]["output_tokens"] == 3
+    answer = TurnResult(TurnStarted(), ThreadCompleted(subtype="success", usage=AgentUsage(output_tokens=3)))
+    assert answer.response["status"] == "completed"
+    assert answer.response["usage"]["output_tokens"] == 3
 
 
 def test_error_passed_to_finish_fails_the_response() -> None:
-    assert Told(error=ApiError("cut off", code="cancelled")).response["error"] == {
+    assert TurnResult(error=ApiError("cut off", code="cancelled")).response["error"] == {
         "code": "cancelled",
         "message": "cut off",
     }

@@ -160,8 +160,8 @@ def test_retry_after_is_read_in_every_form(headers: dict[str, str], wanted: floa
     ],
 )
 def test_error_inside_a_200_gets_its_usual_status(error: Any, wanted: tuple[int, str]) -> None:
-    found = error_in_answer(error)
-    assert (found.status, found.code) == wanted
+    mapped = error_in_answer(error)
+    assert (mapped.status, mapped.code) == wanted
 
 
 @given(st.integers(100, 599), st.binary(max_size=40) | JSON_BODIES)
@@ -188,8 +188,8 @@ def test_any_error_body_gives_an_error(status: int, body: bytes) -> None:
 )
 def test_error_from_hub_has_the_form_that_clients_parse(error: ApiError, status: int, type: str) -> None:
     """ERR-1, ERR-2, B-6."""
-    told, body = error_from_hub(error)
-    assert told == status
+    sent_status, body = error_from_hub(error)
+    assert sent_status == status
     assert json.loads(body) == {
         "error": {"message": error.message, "type": type, "param": error.param, "code": error.code}
     }

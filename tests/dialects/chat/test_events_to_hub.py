@@ -167,16 +167,16 @@ def test_frames_decoded_together_give_the_same_events(pieces: list[bytes]) -> No
     frames = [frame(TEXT), *map(frame, pieces)]
     one_by_one, at_once = (EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps()) for _ in range(2))
     wanted = [event for each in frames for event in one_by_one.feed(each)]
-    told: list[StreamEvent] = []
+    received: list[StreamEvent] = []
     at = 0
     while at < len(frames):
         run, at = at_once.text_run(frames, at)
         if run is not None:
-            told += run.events()
+            received += run.events()
         else:
-            told += at_once.feed(frames[at])
+            received += at_once.feed(frames[at])
             at += 1
-    assert told == wanted
+    assert received == wanted
     assert list(at_once.losses) == list(one_by_one.losses)
 
 
@@ -524,14 +524,19 @@ def test_citations_are_flattened_and_other_annotations_passed_through() -> None:
     reading = read(
         chunk(content="a"), chunk(annotations=[nested, other, {"type": "url_citation", "url": "flat"}, {"type": 3}])
     )
-    found = [event.annotation for event in reading.events if isinstance(event, AnnotationAdded)]
-    assert isinstance(found[0], UrlCitation)
-    assert (found[0].url, found[0].title, found[0].start_index, found[0].end_index) == ("u", "t", 1, 2)
-    assert list(found[0].extra or ()) == ["content"]
-    assert isinstance(found[1], UnknownAnnotation)
-    assert isinstance(found[2], UrlCitation)
-    assert found[2].url == "flat"
-    assert len(found) == 3
+    added_annotations = [event.annotation for event in reading.events if isinstance(event, AnnotationAdded)]
+    assert isinstance(added_annotations[0], UrlCitation)
+    assert (
+        added_annotations[0].url,
+        added_annotations[0].title,
+        added_annotations[0].start_index,
+        added_annotations[0].end_index,
+    ) == ("u", "t", 1, 2)
+    assert list(added_annotations[0].extra or ()) == ["content"]
+    assert isinstance(added_annotations[1], UnknownAnnotation)
+    assert isinstance(added_annotations[2], UrlCitation)
+    assert added_annotations[2].url == "flat"
+    assert len(added_annotations) == 3
     assert [loss.path for loss in reading.losses] == ["message.annotations"]
 
 
@@ -556,15 +561,15 @@ def logprobs(reading: ReadResult) -> list[str]:
     assert isinstance(message, Message)
     part = message.content[0]
     assert isinstance(part, OutputText)
-    return [found.token for found in part.logprobs or ()]
+    return [each.token for each in part.logprobs or ()]
 
 
 def test_log_probabilities_are_on_deltas_and_on_the_part() -> None:
     """STR-12."""
     reading = read(with_tokens("a", "a"), with_tokens("b", "b"))
-    told = [event.logprobs for event in reading.events if isinstance(event, OutputTextDelta)]
+    deltas = [event.logprobs for event in reading.events if isinstance(event, OutputTextDelta)]
     one = LogProb(token="a", logprob=-1.0, bytes=[97], top_logprobs=[TopLogProb(token="a", logprob=-1.0, bytes=[])])
-    assert told[0] == [one]
+    assert deltas[0] == [one]
     assert logprobs(reading) == ["a", "b"]
 
 
@@ -575,7 +580,7 @@ def test_log_probability_of_minus_infinity_becomes_a_number() -> None:
     assert isinstance(message, Message)
     part = message.content[0]
     assert isinstance(part, OutputText)
-    assert [found.logprob for found in part.logprobs or ()] == [-9999.0, -9999.0]
+    assert [each.logprob for each in part.logprobs or ()] == [-9999.0, -9999.0]
 
 
 def test_tokens_without_text_are_added_to_the_next_text() -> None:
@@ -644,12 +649,12 @@ def test_tokens_of_a_refusal_are_a_loss() -> None:
 )
 def test_usage_includes_cached_and_reasoning_tokens(usage: dict[str, Any], wanted: tuple[int, ...] | None) -> None:
     """REQ-4: null only where the upstream has no readable usage."""
-    found = read({"choices": [], "usage": usage}).response.usage
+    decoded = read({"choices": [], "usage": usage}).response.usage
     if wanted is None:
-        assert found is None
+        assert decoded is None
         return
     read_, written, total, cached, reasoning = wanted
-    assert found == Usage(
+    assert decoded == Usage(
         input_tokens=read_,
         output_tokens=written,
         total_tokens=total,

@@ -68,7 +68,7 @@ def output(*parts: ToolOutputContentParam, call_id: str = "a") -> FunctionCallOu
 
 
 USER = MessageParam(role="user", content="hi")
-SAID = message("assistant", OutputTextParam(text="said"))
+ANSWER = message("assistant", OutputTextParam(text="said"))
 PICTURE = InputImageParam(image_url="https://i/1")
 THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[ReasoningText(text="long")])
 
@@ -83,9 +83,9 @@ def test_instructions_are_the_first_message_E4() -> None:
     ]
 
 
-@pytest.mark.parametrize(("known", "role"), [("developer", "developer"), ("system", "system")])
-def test_developer_role_follows_the_wire_option(known: Any, role: str) -> None:
-    messages, losses = sent([message("developer", "rules"), USER], ChatWire(developer=known))
+@pytest.mark.parametrize(("option", "role"), [("developer", "developer"), ("system", "system")])
+def test_developer_role_follows_the_wire_option(option: Any, role: str) -> None:
+    messages, losses = sent([message("developer", "rules"), USER], ChatWire(developer=option))
     assert messages[0] == {"role": role, "content": "rules"}
     assert not losses
 
@@ -139,7 +139,7 @@ def test_request_without_messages_is_refused(content: Any) -> None:
 
 
 def test_text_and_calls_are_one_message_E2() -> None:
-    messages, losses = sent([USER, SAID, call(), output()])
+    messages, losses = sent([USER, ANSWER, call(), output()])
     assert messages[1:] == [
         {
             "role": "assistant",
@@ -175,15 +175,15 @@ def test_empty_assistant_message_is_not_sent() -> None:
 
 
 def test_assistant_messages_stay_separate_and_parts_are_joined() -> None:
-    items: list[ItemParam] = [USER, SAID, message("assistant", OutputTextParam(text="a"), OutputTextParam(text="b"))]
+    items: list[ItemParam] = [USER, ANSWER, message("assistant", OutputTextParam(text="a"), OutputTextParam(text="b"))]
     assert [m["content"] for m in sent(items)[0]] == ["hi", "said", "a\nb"]
 
 
 def test_refusal_has_its_own_field_and_replaces_missing_content() -> None:
     only = message("assistant", Refusal(refusal="no"))
-    beside_nothing = message("assistant", OutputTextParam(text=""), Refusal(refusal="no"))
+    beside_empty_text = message("assistant", OutputTextParam(text=""), Refusal(refusal="no"))
     both = message("assistant", OutputTextParam(text="well"), Refusal(refusal="no"), Refusal(refusal="never"))
-    messages, losses = sent([USER, only, beside_nothing, both])
+    messages, losses = sent([USER, only, beside_empty_text, both])
     assert messages[1:] == [
         {"role": "assistant", "content": "no", "refusal": "no"},
         {"role": "assistant", "content": "no", "refusal": "no"},
@@ -202,8 +202,8 @@ def test_citations_and_log_probabilities_of_earlier_text_are_losses() -> None:
 
 
 def test_phase_is_reported_once_ITEM7() -> None:
-    spoken: list[ItemParam] = [MessageParam(role="assistant", content="x", phase="commentary") for _ in range(3)]
-    assert sent([USER, *spoken])[1] == ["input[1].phase"]
+    messages: list[ItemParam] = [MessageParam(role="assistant", content="x", phase="commentary") for _ in range(3)]
+    assert sent([USER, *messages])[1] == ["input[1].phase"]
 
 
 # Custom tools.
@@ -236,7 +236,7 @@ def test_calls_of_a_namespace_have_flattened_names() -> None:
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_returned_in_the_tool_loop_if_configured_RSN1(field: Any) -> None:
-    items: list[ItemParam] = [USER, THOUGHT, SAID, USER, THOUGHT, call(), output()]
+    items: list[ItemParam] = [USER, THOUGHT, ANSWER, USER, THOUGHT, call(), output()]
     messages, losses = sent(items, ChatWire(reasoning_field=field))
     assert [m.get(field) for m in messages] == [None, None, None, "long", None]
     assert losses == ["input[1]", "input[4].summary"]
@@ -245,27 +245,27 @@ def test_reasoning_is_returned_in_the_tool_loop_if_configured_RSN1(field: Any) -
 def test_reasoning_of_the_whole_history_is_returned_if_configured() -> None:
     summary = ReasoningParam(summary=[SummaryText(text="a"), SummaryText(text="b")])
     wire = ChatWire(reasoning_field="reasoning", reasoning_history="all")
-    messages, losses = sent([THOUGHT, SAID, USER, summary, SAID], wire)
+    messages, losses = sent([THOUGHT, ANSWER, USER, summary, ANSWER], wire)
     assert [m.get("reasoning") for m in messages] == ["long", None, "a\nb"]
     assert losses == ["input[0].summary"]
 
 
 def test_reasoning_without_a_user_message_is_in_the_tool_loop() -> None:
     wire = ChatWire(reasoning_field="reasoning")
-    assert sent([message("system", "go"), THOUGHT, SAID], wire)[0][1]["reasoning"] == "long"
+    assert sent([message("system", "go"), THOUGHT, ANSWER], wire)[0][1]["reasoning"] == "long"
 
 
 def test_unwanted_reasoning_is_one_loss_per_item() -> None:
     empty = ReasoningParam(summary=[])
     sealed = ReasoningParam(summary=[], encrypted_content="x")
-    messages, losses = sent([THOUGHT, empty, sealed, SAID, USER])
+    messages, losses = sent([THOUGHT, empty, sealed, ANSWER, USER])
     assert [set(m) for m in messages] == [{"role", "content"}] * 2
     assert losses == ["input[0]", "input[2]"]
 
 
 def test_encrypted_reasoning_is_never_sent() -> None:
     sealed = ReasoningParam(summary=[], encrypted_content="x", extra={"y": Raw(b"1")})
-    messages, losses = sent([USER, sealed, SAID], ChatWire(reasoning_field="reasoning"))
+    messages, losses = sent([USER, sealed, ANSWER], ChatWire(reasoning_field="reasoning"))
     assert "reasoning" not in messages[1]
     assert losses == ["input[1].y", "input[1]"]
 
@@ -279,7 +279,7 @@ def test_call_with_missing_reasoning_gets_a_blank_if_required_RSN3(field: Any) -
         foreign,
         call("a"),
         output(call_id="a"),
-        SAID,
+        ANSWER,
         USER,
         THOUGHT,
         call("b"),
@@ -397,7 +397,7 @@ def test_reasoning_after_reasoning_of_another_server_is_sent() -> None:
     """RSN-3: only the first item is a loss."""
     foreign = ReasoningParam(summary=[], encrypted_content="opaque")
     messages, losses = sent(
-        [USER, foreign, THOUGHT, SAID], ChatWire(reasoning_field="reasoning", reasoning_history="all")
+        [USER, foreign, THOUGHT, ANSWER], ChatWire(reasoning_field="reasoning", reasoning_history="all")
     )
     assert messages[1]["reasoning"] == "long"
     assert losses == ["input[1]", "input[2].summary"]

@@ -50,7 +50,7 @@ def instructions(*messages: Json) -> tuple[Any, list[ItemParam], list[str]]:
     return request.instructions, input_items(request), [loss.path for loss in losses]
 
 
-def said(*texts: str) -> MessageParam:
+def assistant(*texts: str) -> MessageParam:
     return MessageParam(role="assistant", content=[OutputTextParam(text=text) for text in texts])
 
 
@@ -59,28 +59,32 @@ def said(*texts: str) -> MessageParam:
 
 def test_leading_system_text_becomes_instructions_E4() -> None:
     parts = [{"type": "text", "text": "b"}, {"type": "text", "text": "c", "cache_control": {"type": "ephemeral"}}]
-    told, items, losses = instructions({"role": "system", "content": "a"}, {"role": "system", "content": parts}, HI)
-    assert told == "a\n\nb\nc"
+    instructions_text, items, losses = instructions(
+        {"role": "system", "content": "a"}, {"role": "system", "content": parts}, HI
+    )
+    assert instructions_text == "a\n\nb\nc"
     assert items == [USER]
     assert losses == ["messages[1].content[1].cache_control"]
 
 
 def test_system_text_in_the_middle_keeps_its_place_E4() -> None:
-    told, items, _ = instructions(HI, {"role": "system", "content": "later"})
-    assert told is UNSET
+    instructions_text, items, _ = instructions(HI, {"role": "system", "content": "later"})
+    assert instructions_text is UNSET
     assert items == [USER, MessageParam(role="system", content=[InputText(text="later")])]
 
 
 def test_leading_developer_messages_keep_their_role() -> None:
-    told, items, _ = instructions({"role": "developer", "content": "a"}, {"role": "system", "content": "b"})
-    assert told is UNSET
+    instructions_text, items, _ = instructions(
+        {"role": "developer", "content": "a"}, {"role": "system", "content": "b"}
+    )
+    assert instructions_text is UNSET
     assert [item.role for item in items if isinstance(item, MessageParam)] == ["developer", "system"]
 
 
 def test_system_message_with_media_stays_a_message() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://i"}}
-    told, items, losses = instructions({"role": "system", "content": [image]}, HI)
-    assert told is UNSET
+    instructions_text, items, losses = instructions({"role": "system", "content": [image]}, HI)
+    assert instructions_text is UNSET
     assert items[0] == MessageParam(role="system", content=[InputText(text="[image omitted: https://i]")])
     assert losses == ["messages[0].content[0]"]
 
@@ -174,7 +178,7 @@ def test_calls_and_results_inside_messages_become_items_in_place_E1() -> None:
     called = FunctionCallParam(call_id="a", name="f", arguments='{"q":1}')
     returned = FunctionCallOutputParam(call_id="a", output="done")
     user = MessageParam(role="user", content=[InputText(text="and")])
-    assert items == [USER, said("and"), called, said("and"), returned, user, returned]
+    assert items == [USER, assistant("and"), called, assistant("and"), returned, user, returned]
     assert not losses
 
 
@@ -183,7 +187,7 @@ def test_empty_content_is_accepted() -> None:
         {"role": "user", "content": ""}, {"role": "user", "content": []}, {"role": "assistant", "content": ""}
     )
     empty = MessageParam(role="user", content=[InputText(text="")])
-    assert items == [empty, MessageParam(role="user", content=[]), said("")]
+    assert items == [empty, MessageParam(role="user", content=[]), assistant("")]
     assert not losses
 
 
@@ -202,7 +206,7 @@ def test_calls_follow_the_text_in_order_E2() -> None:
     as_object = {"id": "c", "index": 2, "function": {"name": "g", "arguments": {"q": 1}}}
     items, losses = taken(HI, {"role": "assistant", "content": "so", "tool_calls": [CALL, custom, as_object]})
     assert items[1:] == [
-        said("so"),
+        assistant("so"),
         FunctionCallParam(call_id="a", name="f", arguments="{}"),
         CustomToolCallParam(call_id="b", name="patch", input="x"),
         FunctionCallParam(call_id="c", name="g", arguments='{"q":1}'),
@@ -217,16 +221,16 @@ def test_null_assistant_message_gives_no_item() -> None:
 def test_reasoning_precedes_the_text_RSN1() -> None:
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="hm")])
     for field in ("reasoning_content", "reasoning"):
-        assert taken(HI, {"role": "assistant", "content": "so", field: "hm"}) == ([USER, thought, said("so")], [])
+        assert taken(HI, {"role": "assistant", "content": "so", field: "hm"}) == ([USER, thought, assistant("so")], [])
     both = {"role": "assistant", "content": "so", "reasoning": "hm", "reasoning_content": "hm"}
-    assert taken(HI, both) == ([USER, thought, said("so")], [])
+    assert taken(HI, both) == ([USER, thought, assistant("so")], [])
 
 
 def test_reasoning_in_a_second_form_is_a_loss() -> None:
     two = {"role": "assistant", "content": "so", "reasoning_content": "hm", "reasoning": {"text": "hm"}}
     other = {"role": "assistant", "content": "so", "reasoning": {"text": "hm"}}
     assert taken(HI, two)[1] == ["messages[1].reasoning"]
-    assert taken(HI, other) == ([USER, said("so")], ["messages[1].reasoning"])
+    assert taken(HI, other) == ([USER, assistant("so")], ["messages[1].reasoning"])
 
 
 def test_refusals_are_parts_of_the_message() -> None:

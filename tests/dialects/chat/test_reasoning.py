@@ -24,7 +24,7 @@ BACK = ChatWire(maker="lab", reasoning_field="reasoning_content")
 DETAILS = ChatWire(maker="router")
 SIGNED = {"type": "reasoning.text", "text": "Hm.", "signature": "c2ln", "format": "f", "index": 0}
 USER = MessageParam(role="user", content="hi")
-SAID = MessageParam(role="assistant", content="so")
+ANSWER = MessageParam(role="assistant", content="so")
 
 
 def envelopes(response: Response) -> list[Any]:
@@ -113,9 +113,9 @@ def test_reasoning_details_are_returned_to_their_server_unchanged() -> None:
 
 def test_details_without_an_index_stay_separate_within_a_chunk() -> None:
     """RSN-2."""
-    told = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b", "signature": "s"}]
-    (envelope,) = envelopes(read(chunk(reasoning_details=told), wire=DETAILS).response)
-    assert envelope.content == {"reasoning_details": told}
+    details = [{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b", "signature": "s"}]
+    (envelope,) = envelopes(read(chunk(reasoning_details=details), wire=DETAILS).response)
+    assert envelope.content == {"reasoning_details": details}
 
 
 def test_detail_without_text_is_sealed() -> None:
@@ -153,7 +153,7 @@ def test_reasoning_details_of_the_deepest_allowed_nesting_are_sealed() -> None:
 def test_reasoning_of_another_maker_is_dropped(sealed: str) -> None:
     """RSN-3: with and without plain text."""
     thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")], encrypted_content=sealed)
-    messages, losses = sent([thought, SAID], BACK)
+    messages, losses = sent([thought, ANSWER], BACK)
     assert messages == [{"role": "assistant", "content": "so"}]
     assert losses == ["input[1]"]
 
@@ -161,13 +161,13 @@ def test_reasoning_of_another_maker_is_dropped(sealed: str) -> None:
 def test_own_reasoning_that_is_not_wanted_is_a_loss() -> None:
     """RSN-2, F-4: outside the tool loop, before an empty turn, and in an envelope with unknown content."""
     thought = ReasoningParam(summary=[], encrypted_content=seal_reasoning("lab", {"reasoning_content": "Hm."}))
-    assert sent([thought, SAID, USER], BACK)[1] == ["input[1]"]
+    assert sent([thought, ANSWER, USER], BACK)[1] == ["input[1]"]
     details = ReasoningParam(summary=[], encrypted_content=seal_reasoning("router", {"reasoning_details": [SIGNED]}))
-    assert sent([SAID, USER, details], DETAILS)[1] == ["input[3]"]
+    assert sent([ANSWER, USER, details], DETAILS)[1] == ["input[3]"]
     odd = ReasoningParam(
         summary=[SummaryText(text="s")], encrypted_content=seal_reasoning("lab", {"reasoning_details": 3})
     )
-    assert sent([odd, SAID], BACK) == ([{"role": "assistant", "content": "so", "reasoning_content": "s"}], [])
+    assert sent([odd, ANSWER], BACK) == ([{"role": "assistant", "content": "so", "reasoning_content": "s"}], [])
 
 
 # To a client, and back from it
@@ -181,8 +181,8 @@ def client_of(*pieces: dict[str, Any], wire: ChatWire = BACK) -> tuple[dict[str,
     from_hub = EventsFromHub(REQUEST)
     events = read(*pieces, wire=wire).events
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
-    told = [json.loads(frame.data) for frame in frames_of(data) if frame.data != sse.DONE]
-    deltas = [choice["delta"] for each in told for choice in each["choices"]]
+    decoded = [json.loads(frame.data) for frame in frames_of(data) if frame.data != sse.DONE]
+    deltas = [choice["delta"] for each in decoded for choice in each["choices"]]
     return json.loads(body)["choices"][0]["message"], deltas
 
 
@@ -196,12 +196,12 @@ def test_reasoning_is_restored_from_the_message_that_a_chat_client_echoes() -> N
     assert [detail for delta in deltas for detail in delta.get("reasoning_details", ())] == message["reasoning_details"]
     items, losses = taken(message)
     assert losses == []
-    first, said, second, one, two = items
+    first, answer, second, one, two = items
     assert (first.content, second.content) == ([ReasoningText(text="Hm.And?")], UNSET)
-    assert isinstance(said, MessageParam)
+    assert isinstance(answer, MessageParam)
     assert [item.call_id for item in (one, two)] == ["a", "b"]
     answered = [FunctionCallOutputParam(call_id=id, output="now") for id in ("a", "b")]
-    messages, _ = sent([first, said, second, one, two, *answered], BACK)
+    messages, _ = sent([first, answer, second, one, two, *answered], BACK)
     assert [message.get("reasoning_content") for message in messages] == ["Hm.", "And?", None, None]
 
 
@@ -253,13 +253,13 @@ def test_reasoning_survives_two_gateways() -> None:
 @pytest.mark.parametrize("effort", get_args(ReasoningEffort))
 def test_effort_is_mapped_to_the_levels_of_the_server(effort: ReasoningEffort) -> None:
     """RSN-4: unchanged, or the nearest supported level, which is a loss."""
-    known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+    nearest: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort))
     body, losses = request_from_hub(request)
     assert (json.loads(body)["reasoning_effort"], list(losses)) == (effort, [])
     body, losses = request_from_hub(request, ChatWire(efforts=("low", "medium", "high")))
-    assert json.loads(body)["reasoning_effort"] == known.get(effort, effort)
-    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
+    assert json.loads(body)["reasoning_effort"] == nearest.get(effort, effort)
+    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in nearest else [])
 
 
 def test_summary_setting_is_a_loss_and_unset_effort_is_not_sent() -> None:

@@ -58,8 +58,8 @@ def test_recording_survives_the_way_to_a_chat_client(path: Path) -> None:
     """E-6, law (d): hub → chat → hub keeps the content and the status."""
     reading = read_frames(frames_of(path.read_bytes()))
     from_hub = EventsFromHub(REQUEST)
-    told = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
-    again = read_frames(frames_of(told))
+    data = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
+    again = read_frames(frames_of(data))
     if reading.response.status == "failed":
         assert again.response.status == "failed"
         return
@@ -72,7 +72,7 @@ def test_recording_survives_the_way_to_a_chat_client(path: Path) -> None:
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS if not path.stem.startswith("llama_cpp_")])
 def test_recording_gives_the_expected_summary_and_losses(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
-    assert reading.summary == SAID[name]
+    assert reading.summary == SUMMARIES[name]
     assert [loss.path for loss in reading.losses] == LOST.get(name, [])
 
 
@@ -101,7 +101,7 @@ def without_call_ids(response: Response) -> Response:
     return msgspec.structs.replace(response, output=output, usage=None)
 
 
-SAID: dict[str, list[str]] = {
+SUMMARIES: dict[str, list[str]] = {
     "arguments_as_an_object": ['call_o = get_weather({"city":"Köln","days":3})', "completed"],
     "call_into_a_namespace": ['call_ns = files.read({"path":"a"})', "completed"],
     "call_with_finish_reason_in_one_chunk": [

@@ -79,10 +79,10 @@ def test_call_ids_are_kept_E5(request: Request, wire: ChatWire) -> None:
 @given(requests(orphans=True), wires(system="anywhere"))
 def test_messages_and_calls_keep_their_order_E5(request: Request, wire: ChatWire) -> None:
     body, _ = request_from_hub(request, wire)
-    said, spoken_and_called = _marks_sent(json.loads(body)["messages"])
-    given_said, given_called = _marks_given(input_items(request))
-    assert [mark for mark in said if mark in given_said] == [mark for mark in given_said if mark in said]
-    assert [mark for mark in spoken_and_called if mark in given_called] == given_called
+    texts, texts_and_calls = _marks_sent(json.loads(body)["messages"])
+    given_texts, given_called = _marks_given(input_items(request))
+    assert [mark for mark in texts if mark in given_texts] == [mark for mark in given_texts if mark in texts]
+    assert [mark for mark in texts_and_calls if mark in given_called] == given_called
 
 
 @given(requests(), wires())
@@ -217,7 +217,7 @@ def _call_ids(items: list[ItemParam]) -> list[str]:
 
 def _marks_given(items: list[ItemParam]) -> tuple[list[str], list[str]]:
     """In order: the texts of all messages; the texts of users and systems, and the calls."""
-    said: list[str] = []
+    texts: list[str] = []
     called: list[str] = []
     for item in items:
         match item:
@@ -225,45 +225,47 @@ def _marks_given(items: list[ItemParam]) -> tuple[list[str], list[str]]:
                 parts = [InputText(text=content)] if isinstance(content, str) else content
                 for part in parts:
                     if isinstance(part, InputText | OutputTextParam):
-                        said += marks_of(part.text)
+                        texts += marks_of(part.text)
                         called += marks_of(part.text) if role != "assistant" else []
                     elif isinstance(part, ToolUse):
                         called += marks_of(part.input["q"])
             case FunctionCallParam(arguments=text) | CustomToolCallParam(input=text):
                 called += marks_of(text)
-    return said, called
+    return texts, called
 
 
 def _marks_sent(messages: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
-    said: list[str] = []
+    collected: list[str] = []
     called: list[str] = []
     for message in messages:
         texts = [mark for _, text in _strings(message.get("content")) for mark in marks_of(text)]
         calls = [mark for _, text in _strings(message.get("tool_calls", [])) for mark in marks_of(text)]
         if message["role"] != "tool":
-            said += texts
+            collected += texts
             called += calls if message["role"] == "assistant" else texts
-    return said, called
+    return collected, called
 
 
 def _plain_conversation(request: Request) -> list[Any]:
     """Roles, texts, calls and outputs in order; the leading system text is one, wherever it stood."""
-    told = [("system", request.instructions)] if request.instructions else []
+    entries = [("system", request.instructions)] if request.instructions else []
     for item in input_items(request):
         match item:
             case (
                 MessageParam(role=role, content=str(text))
                 | MessageParam(role=role, content=[InputText(text=text) | OutputTextParam(text=text)])
             ):
-                told.append((role, text))
+                entries.append((role, text))
             case MessageParam(role=role, content=parts):
-                told.append((role, codec.encode(parts).decode()))
+                entries.append((role, codec.encode(parts).decode()))
             case FunctionCallParam():
-                told.append((item.call_id, item.name + item.arguments))
+                entries.append((item.call_id, item.name + item.arguments))
             case FunctionCallOutputParam():
-                told.append((item.call_id, str(item.output)))
-    leading = [text for at, (role, text) in enumerate(told) if all(before[0] == "system" for before in told[: at + 1])]
-    return ["\n\n".join(leading), *told[len(leading) :]]
+                entries.append((item.call_id, str(item.output)))
+    leading = [
+        text for at, (role, text) in enumerate(entries) if all(before[0] == "system" for before in entries[: at + 1])
+    ]
+    return ["\n\n".join(leading), *entries[len(leading) :]]
 
 
 def _regrouped(body: dict[str, Any]) -> dict[str, Any]:
@@ -422,9 +424,9 @@ def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
 
 def test_text_formats_are_nested_for_chat_REQ1() -> None:
     schema = JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True)
-    told = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
+    expected = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
     assert sent(text=TextParam(format=schema)) == (
-        {"response_format": {"type": "json_schema", "json_schema": told}},
+        {"response_format": {"type": "json_schema", "json_schema": expected}},
         [],
     )
     bare = {"type": "json_schema", "json_schema": {"name": "response"}}

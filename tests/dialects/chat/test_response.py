@@ -24,7 +24,7 @@ def body(message: dict[str, Any], **more: Any) -> bytes:
     return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], **more}).encode()
 
 
-def told(response: Response) -> dict[str, Any]:
+def encoded(response: Response) -> dict[str, Any]:
     data, _ = response_from_hub(response, REQUEST)
     completion: dict[str, Any] = json.loads(data)
     return completion
@@ -189,7 +189,7 @@ def test_body_without_a_completion_raises(answer: bytes, code: str) -> None:
 
 def test_completion_has_the_shape_of_the_api() -> None:
     response, _ = read_whole(body({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 2}))
-    assert told(response) == {
+    assert encoded(response) == {
         "id": "chatcmpl-resp_1",
         "object": "chat.completion",
         "created": 1_700_000_000,
@@ -215,12 +215,12 @@ def test_completion_has_the_shape_of_the_api() -> None:
 
 def test_answer_without_text_has_no_invented_text() -> None:
     """E-3: empty without content, null where something else replaces it."""
-    nothing, _ = read_whole(body({"content": None}))
-    assert told(nothing)["choices"][0]["message"] == {"role": "assistant", "content": "", "refusal": None}
+    empty, _ = read_whole(body({"content": None}))
+    assert encoded(empty)["choices"][0]["message"] == {"role": "assistant", "content": "", "refusal": None}
     called, _ = read_whole(body({"tool_calls": [call(0, "a", "get_time", "{}")]}))
-    assert told(called)["choices"][0]["message"]["content"] is None
+    assert encoded(called)["choices"][0]["message"]["content"] is None
     refused, _ = read_whole(body({"refusal": "no"}))
-    assert told(refused)["choices"][0]["message"] == {"role": "assistant", "content": None, "refusal": "no"}
+    assert encoded(refused)["choices"][0]["message"] == {"role": "assistant", "content": None, "refusal": "no"}
 
 
 def test_failed_response_raises_its_error() -> None:

@@ -73,13 +73,13 @@ def test_function_without_parameters_gets_an_empty_schema(parameters: Any) -> No
     assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
 
 
-@pytest.mark.parametrize(("said", "told"), [(UNSET, False), (None, False), (False, False), (True, True)])
-def test_strict_is_always_sent_if_supported(said: Any, told: bool) -> None:
-    function = FunctionToolParam(name="f", strict=said)
-    assert tools(function)[0][0]["function"]["strict"] is told
+@pytest.mark.parametrize(("given", "expected"), [(UNSET, False), (None, False), (False, False), (True, True)])
+def test_strict_is_always_sent_if_supported(given: Any, expected: bool) -> None:
+    function = FunctionToolParam(name="f", strict=given)
+    assert tools(function)[0][0]["function"]["strict"] is expected
     [tool], losses = tools(function, wire=ChatWire(strict_tools=False))
     assert "strict" not in tool["function"]
-    assert losses == (["tools[0].strict"] if told else [])
+    assert losses == (["tools[0].strict"] if expected else [])
 
 
 def test_unknown_fields_of_tools_are_losses_E4() -> None:
@@ -111,7 +111,7 @@ def test_grammar_is_described_without_a_description() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format", "told"),
+    ("format", "expected"),
     [
         (UNSET, {}),
         (None, {}),
@@ -122,10 +122,10 @@ def test_grammar_is_described_without_a_description() -> None:
         ),
     ],
 )
-def test_custom_tool_is_native_if_supported(format: Any, told: Json) -> None:
+def test_custom_tool_is_native_if_supported(format: Any, expected: Json) -> None:
     native = ChatWire(custom_tools="native")
     assert tools(CustomTool(name="patch", format=format), wire=native) == (
-        [{"type": "custom", "custom": {"name": "patch", **told}}],
+        [{"type": "custom", "custom": {"name": "patch", **expected}}],
         [],
     )
 
@@ -166,7 +166,7 @@ NAMED = {"type": "function", "function": {"name": "search"}}
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "expected"),
     [
         (UNSET, LEFT_OUT),
         (None, LEFT_OUT),
@@ -183,8 +183,8 @@ NAMED = {"type": "function", "function": {"name": "search"}}
         (AllowedToolsParam(tools=[SpecificFunction(name="search")], mode="none"), "none"),
     ],
 )
-def test_every_tool_choice_reaches_the_server_TOOL2_TOOL3(chosen: Any, told: Any) -> None:
-    assert choice(chosen, SEARCH) == (told, [])
+def test_every_tool_choice_reaches_the_server_TOOL2_TOOL3(chosen: Any, expected: Any) -> None:
+    assert choice(chosen, SEARCH) == (expected, [])
 
 
 def test_allowed_tools_leave_all_tools_in_the_request_TOOL3() -> None:
@@ -316,7 +316,7 @@ def test_cache_control_of_tools_is_removed_E4() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "made"),
+    ("given", "made"),
     [
         ("auto", "auto"),
         ("required", "required"),
@@ -351,8 +351,8 @@ def test_cache_control_of_tools_is_removed_E4() -> None:
         ({"type": "web_search"}, UnknownToolChoice(kind="web_search", raw=Raw(b'{"type": "web_search"}'))),
     ],
 )
-def test_every_tool_choice_is_decoded_TOOL2(said: Any, made: Any) -> None:
-    assert taken(tool_choice=said)[0].tool_choice == made
+def test_every_tool_choice_is_decoded_TOOL2(given: Any, made: Any) -> None:
+    assert taken(tool_choice=given)[0].tool_choice == made
 
 
 def test_unknown_fields_of_client_choices_and_formats_are_losses() -> None:

@@ -33,7 +33,7 @@ def test_budget_between_two_levels_maps_to_the_higher(budget: int, word: str) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "told"),
+    ("asked", "supported", "expected"),
     [
         ("xhigh", ("low", "medium", "high"), "high"),
         ("max", ("low", "high"), "high"),
@@ -43,7 +43,7 @@ def test_budget_between_two_levels_maps_to_the_higher(budget: int, word: str) ->
     ],
 )
 def test_nearest_effort_returns_the_nearest_level(
-    asked: ReasoningEffort, known: tuple[ReasoningEffort, ...], told: str
+    asked: ReasoningEffort, supported: tuple[ReasoningEffort, ...], expected: str
 ) -> None:
     """RSN-4."""
-    assert nearest_effort(asked, known) == told
+    assert nearest_effort(asked, supported) == expected

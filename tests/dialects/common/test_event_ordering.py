@@ -34,8 +34,8 @@ def test_sequencer_holds_events_of_later_items_until_earlier_ones_end() -> None:
         begin(3),
         end(3),
     ]
-    told = [order.feed(step) for step in steps]
-    assert told == [
+    events = [order.feed(step) for step in steps]
+    assert events == [
         [begin(0)],
         [],
         [],

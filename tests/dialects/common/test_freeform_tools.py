@@ -29,8 +29,8 @@ GAPS = st.sampled_from(["", " ", "\n\t "])
 
 def fed(pieces: list[str]) -> tuple[str, str]:
     one = FreeformInput()
-    told = "".join(one.feed(piece) for piece in pieces) + one.finish()
-    return told, one.left_over
+    data = "".join(one.feed(piece) for piece in pieces) + one.finish()
+    return data, one.left_over
 
 
 def cut(text: str, places: list[int]) -> list[str]:
@@ -78,7 +78,7 @@ def test_freeform_input_is_streamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told", "left_over"),
+    ("arguments", "expected", "left_over"),
     [
         ("ls -l", "ls -l", ""),
         ("", "", ""),
@@ -97,9 +97,9 @@ def test_freeform_input_is_streamed() -> None:
         (" " * 300 + '{"input": "x"}', "x", ""),
     ],
 )
-def test_other_arguments_are_kept_as_left_over(arguments: str, told: str, left_over: str) -> None:
-    assert fed([arguments]) == (told, left_over)
-    assert fed(list(arguments)) == (told, left_over)
+def test_other_arguments_are_kept_as_left_over(arguments: str, expected: str, left_over: str) -> None:
+    assert fed([arguments]) == (expected, left_over)
+    assert fed(list(arguments)) == (expected, left_over)
 
 
 def test_freeform_schema_has_exactly_one_string() -> None:
@@ -116,7 +116,7 @@ RULE = "The input must match this lark grammar:\nstart: /x/"
 
 
 @pytest.mark.parametrize(
-    ("tool", "told", "lost"),
+    ("tool", "expected", "lost"),
     [
         (CustomTool(name="patch"), "", []),
         (CustomTool(name="patch", description="so", format=TextFormatOfTool()), "so", []),
@@ -128,10 +128,10 @@ RULE = "The input must match this lark grammar:\nstart: /x/"
         ),
     ],
 )
-def test_description_contains_the_unenforced_grammar(tool: CustomTool, told: str, lost: list[str]) -> None:
+def test_description_contains_the_unenforced_grammar(tool: CustomTool, expected: str, lost: list[str]) -> None:
     """TOOL-2, F-4."""
     losses = Losses()
-    assert description(tool, "tools[0]", losses) == told
+    assert description(tool, "tools[0]", losses) == expected
     assert [loss.path for loss in losses] == lost
 
 

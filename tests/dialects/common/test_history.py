@@ -65,10 +65,10 @@ def thought(text: str) -> ReasoningParam:
     return ReasoningParam(summary=[], content=[ReasoningText(text=text)])
 
 
-USER, SAID = message("user", "user"), message("assistant", "said")
+USER, ANSWER = message("user", "user"), message("assistant", "said")
 
 
-def told(items: Sequence[ItemParam], orphans: OrphanPolicy = "error") -> tuple[list[Any], list[str]]:
+def turns_and_losses(items: Sequence[ItemParam], orphans: OrphanPolicy = "error") -> tuple[list[Any], list[str]]:
     """The turns in short form, and the paths of the losses: a message is its text, a turn its reasoning, texts and
     calls."""
     losses = Losses()
@@ -153,9 +153,9 @@ def _items(turn: PlacedItem[MessageParam] | AssistantTurn) -> list[ItemParam]:
     if isinstance(turn, PlacedItem):
         return [turn.item]
     outputs = [answered.output.item for answered in turn.calls]
-    said: list[ItemParam] = [*(one.item for one in turn.reasoning), *(one.item for one in turn.messages)]
+    items: list[ItemParam] = [*(one.item for one in turn.reasoning), *(one.item for one in turn.messages)]
     return (
-        [*said, *(answered.call.item for answered in turn.calls), *outputs]
+        [*items, *(answered.call.item for answered in turn.calls), *outputs]
         if len(turn.messages) < 2
         else _between(turn)
     )
@@ -178,42 +178,42 @@ def _between(turn: AssistantTurn) -> list[ItemParam]:
 
 
 def test_parallel_calls_are_one_turn_E5() -> None:
-    turns, losses = told([USER, call("a"), call("b"), output("a"), output("b")])
+    turns, losses = turns_and_losses([USER, call("a"), call("b"), output("a"), output("b")])
     assert turns == ["user", [("a", "output of a"), ("b", "output of b")]]
     assert not losses
 
 
 def test_interleaved_pairs_stay_two_turns() -> None:
-    turns, losses = told([USER, call("a"), output("a"), call("b"), output("b")])
+    turns, losses = turns_and_losses([USER, call("a"), output("a"), call("b"), output("b")])
     assert turns == ["user", [("a", "output of a")], [("b", "output of b")]]
     assert not losses
 
 
 def test_results_are_ordered_like_their_calls() -> None:
-    assert told([call("a"), call("b"), output("b"), output("a")]) == (
+    assert turns_and_losses([call("a"), call("b"), output("b"), output("a")]) == (
         [[("a", "output of a"), ("b", "output of b")]],
         [],
     )
 
 
 def test_late_output_is_moved_to_its_turn() -> None:
-    turns, losses = told([call("a"), USER, output("a")])
+    turns, losses = turns_and_losses([call("a"), USER, output("a")])
     assert turns == [[("a", "output of a")], "user"]
     assert not losses
 
 
 def test_output_after_the_next_call_is_moved_to_its_turn() -> None:
-    turns, _ = told([call("a"), call("b"), output("a"), call("c"), output("b"), output("c")])
+    turns, _ = turns_and_losses([call("a"), call("b"), output("a"), call("c"), output("b"), output("c")])
     assert turns == [[("a", "output of a"), ("b", "output of b")], [("c", "output of c")]]
 
 
 def test_output_before_its_call_is_paired_with_it() -> None:
-    assert told([output("a"), USER, call("a"), SAID]) == (["user", [("a", "output of a")], ["said"]], [])
+    assert turns_and_losses([output("a"), USER, call("a"), ANSWER]) == (["user", [("a", "output of a")], ["said"]], [])
 
 
 def test_outputs_of_custom_calls_are_paired() -> None:
     custom = CustomToolCallParam(call_id="a", name="patch", input="x")
-    turns, losses = told([custom, CustomToolCallOutputParam(call_id="a", output="done")])
+    turns, losses = turns_and_losses([custom, CustomToolCallOutputParam(call_id="a", output="done")])
     assert turns == [[("a", "done")]]
     assert not losses
 
@@ -222,22 +222,22 @@ def test_outputs_of_custom_calls_are_paired() -> None:
 
 
 def test_text_directly_before_calls_belongs_to_their_turn() -> None:
-    assert told([SAID, call("a"), output("a")])[0] == [["said", ("a", "output of a")]]
+    assert turns_and_losses([ANSWER, call("a"), output("a")])[0] == [["said", ("a", "output of a")]]
 
 
 def test_text_between_calls_and_outputs_belongs_to_their_turn() -> None:
-    assert told([call("a"), SAID, output("a")])[0] == [["said", ("a", "output of a")]]
+    assert turns_and_losses([call("a"), ANSWER, output("a")])[0] == [["said", ("a", "output of a")]]
 
 
 def test_text_after_the_outputs_is_the_next_turn() -> None:
-    assert told([call("a"), call("b"), output("a"), SAID, output("b")])[0] == [
+    assert turns_and_losses([call("a"), call("b"), output("a"), ANSWER, output("b")])[0] == [
         [("a", "output of a"), ("b", "output of b")],
         ["said"],
     ]
 
 
 def test_assistant_texts_stay_separate() -> None:
-    assert told([SAID, message("assistant", "again"), call("a"), output("a")])[0] == [
+    assert turns_and_losses([ANSWER, message("assistant", "again"), call("a"), output("a")])[0] == [
         ["said"],
         ["again", ("a", "output of a")],
     ]
@@ -246,7 +246,7 @@ def test_assistant_texts_stay_separate() -> None:
 def test_reasoning_belongs_to_the_following_item() -> None:
     items: list[ItemParam] = [
         thought("1"),
-        SAID,
+        ANSWER,
         thought("2"),
         call("a"),
         thought("3"),
@@ -254,9 +254,9 @@ def test_reasoning_belongs_to_the_following_item() -> None:
         output("a"),
         output("b"),
         thought("4"),
-        SAID,
+        ANSWER,
     ]
-    assert told(items)[0] == [
+    assert turns_and_losses(items)[0] == [
         ["(1)", "said"],
         ["(2)", "(3)", ("a", "output of a"), ("b", "output of b")],
         ["(4)", "said"],
@@ -264,26 +264,26 @@ def test_reasoning_belongs_to_the_following_item() -> None:
 
 
 def test_other_messages_between_call_and_output_follow_the_results() -> None:
-    items: list[ItemParam] = [call("a"), message("system", "system"), USER, output("a"), SAID]
-    assert told(items)[0] == [[("a", "output of a")], "system", "user", ["said"]]
+    items: list[ItemParam] = [call("a"), message("system", "system"), USER, output("a"), ANSWER]
+    assert turns_and_losses(items)[0] == [[("a", "output of a")], "system", "user", ["said"]]
 
 
 # Items without a partner.
 
 
 def test_call_without_output_gets_one_and_is_reported() -> None:
-    turns, losses = told([call("a"), call("b"), output("b"), SAID, USER])
+    turns, losses = turns_and_losses([call("a"), call("b"), output("b"), ANSWER, USER])
     assert turns == [[("a", NO_RESULT), ("b", "output of b")], ["said"], "user"]
     assert losses == ["input[0]"]
 
 
 def test_text_after_an_unanswered_call_is_the_next_turn() -> None:
-    assert told([call("a"), SAID])[0] == [[("a", NO_RESULT)], ["said"]]
+    assert turns_and_losses([call("a"), ANSWER])[0] == [[("a", NO_RESULT)], ["said"]]
 
 
 def test_orphan_output_is_refused_with_its_id() -> None:
     with pytest.raises(OrphanToolOutput, match=r"input\[1\].*'?lost") as caught:
-        told([USER, output("lost")])
+        turns_and_losses([USER, output("lost")])
     assert caught.value.param == "input[1].call_id"
 
 
@@ -301,7 +301,7 @@ def test_orphan_output_can_become_text_D2() -> None:
     image = InputImageParam(image_url="https://i")
     parts = FunctionCallOutputParam(call_id="x", output=[InputText(text="seen"), image])
     picture = FunctionCallOutputParam(call_id="y", output=[image])
-    turns, losses = told([call("a"), output("lost"), output("a"), parts, picture], "text")
+    turns, losses = turns_and_losses([call("a"), output("lost"), output("a"), parts, picture], "text")
     assert turns == [
         [("a", "output of a")],
         [InputText(text="[Tool Result for lost]: output of lost")],
@@ -316,15 +316,20 @@ def test_orphan_output_can_become_text_D2() -> None:
 
 def test_output_belongs_to_the_nearest_unanswered_call_before_it() -> None:
     items: list[ItemParam] = [call("a"), output("a", "1"), USER, call("a"), output("a", "2")]
-    assert told(items) == ([[("a", "1")], "user", [("a", "2")]], [])
+    assert turns_and_losses(items) == ([[("a", "1")], "user", [("a", "2")]], [])
 
 
 def test_repeated_call_id_starts_a_turn() -> None:
-    assert told([call("a"), call("a"), output("a", "1"), output("a", "2")])[0] == [[("a", "2")], [("a", "1")]]
+    assert turns_and_losses([call("a"), call("a"), output("a", "1"), output("a", "2")])[0] == [
+        [("a", "2")],
+        [("a", "1")],
+    ]
 
 
 def test_surplus_outputs_are_joined_and_reported() -> None:
-    turns, losses = told([output("a", "0"), call("a"), output("a", "1"), output("a", "2"), call("b"), output("b")])
+    turns, losses = turns_and_losses(
+        [output("a", "0"), call("a"), output("a", "1"), output("a", "2"), call("b"), output("b")]
+    )
     assert turns == [[("a", [InputText(text="0"), InputText(text="1"), InputText(text="2")])], [("b", "output of b")]]
     assert losses == ["input[2]", "input[3]"]
 
@@ -411,12 +416,12 @@ def test_orphan_output_as_text_marks_a_tool_error() -> None:
 
 def test_other_items_are_set_aside_and_separate_no_turns() -> None:
     search = WebSearchCall(status="completed")
-    history = build_history([thought("1"), search, SAID], Losses())
+    history = build_history([thought("1"), search, ANSWER], Losses())
     assert [_short(turn) for turn in history.turns] == [["(1)", "said"]]
     assert history.others == [PlacedItem("input[1]", search)]
 
 
 def test_unresolved_reference_is_refused() -> None:
     with pytest.raises(InvalidValue, match="msg_1") as caught:
-        told([ItemReference(id="msg_1")])
+        turns_and_losses([ItemReference(id="msg_1")])
     assert caught.value.param == "input[0].id"

@@ -15,8 +15,8 @@ DATA = b'{"a":1}\r\n\n {"b":"\xc3\xbc"}\n{"c":3}'
 def test_json_lines_are_the_same_for_every_split() -> None:
     for place in range(len(DATA)):
         lines = JsonLines()
-        found = [*lines.feed(DATA[:place]), *lines.feed(DATA[place:]), *lines.finish()]
-        assert found == [b'{"a":1}', '{"b":"ü"}'.encode(), b'{"c":3}']
+        matches = [*lines.feed(DATA[:place]), *lines.feed(DATA[place:]), *lines.finish()]
+        assert matches == [b'{"a":1}', '{"b":"ü"}'.encode(), b'{"c":3}']
     assert lines.finish() == []
 
 

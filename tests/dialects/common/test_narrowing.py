@@ -109,18 +109,18 @@ def test_references_are_expanded() -> None:
         "$defs": {"x/y": {"type": "string", "description": "theirs"}},
         "definitions": {"z": {"type": "number"}},
     }
-    found, lost = narrow(schema)
-    assert found["properties"]["a"] == {"type": "STRING", "description": "mine"}
-    assert found["properties"]["b"] == {"type": "NUMBER"}
+    narrowed, lost = narrow(schema)
+    assert narrowed["properties"]["a"] == {"type": "STRING", "description": "mine"}
+    assert narrowed["properties"]["b"] == {"type": "NUMBER"}
     assert lost == ["p.properties.c", "p.properties.c"]
-    assert set(found) == {"type", "properties"}
+    assert set(narrowed) == {"type", "properties"}
     assert narrow({"$ref": "#/type/b", "type": "string"})[1] == ["p"]
 
 
 def test_recursive_reference_is_cut() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
-    found, lost = narrow({"$ref": "#/$defs/node", "$defs": {"node": node}})
-    assert found["properties"]["next"] == {"type": "OBJECT"}
+    narrowed, lost = narrow({"$ref": "#/$defs/node", "$defs": {"node": node}})
+    assert narrowed["properties"]["next"] == {"type": "OBJECT"}
     assert lost == ["p.properties.next"]
 
 
@@ -139,17 +139,17 @@ def test_references_without_siblings_are_kept() -> None:
     assert narrow(plain, TOOL_SUBSET) == (plain, [])
     beside = {**plain, "properties": {"a": [{"$ref": "#/$defs/x", "minLength": 1}]}}
     assert "$defs" not in narrow(beside, TOOL_SUBSET)[0]
-    kept = {"$ref": "#/$defs/x", "title": "t", "$defs": {"x": {}}}
-    assert narrow(kept, Narrowing()) == (kept, [])
+    with_title = {"$ref": "#/$defs/x", "title": "t", "$defs": {"x": {}}}
+    assert narrow(with_title, Narrowing()) == (with_title, [])
 
 
 def test_objects_are_closed_if_required() -> None:
     """For servers whose structured output supports no other objects."""
-    found, lost = narrow(
+    narrowed, lost = narrow(
         {"properties": {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": True}}}, CLOSED
     )
-    assert found["additionalProperties"] is False
-    assert found["properties"] == {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": False}}
+    assert narrowed["additionalProperties"] is False
+    assert narrowed["properties"] == {"a": {"type": "string"}, "b": {"type": "object", "additionalProperties": False}}
     assert lost == ["p.properties.b.additionalProperties"]
 
 

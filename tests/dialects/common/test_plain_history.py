@@ -59,7 +59,7 @@ def user(text: Any = "Hi") -> Json:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def said(text: str = "Yes.", role: str = "assistant") -> Json:
+def text_message(text: str = "Yes.", role: str = "assistant") -> Json:
     return {"type": "message", "role": role, "content": text}
 
 
@@ -75,10 +75,10 @@ def output(id: str = "c", value: Any = "42", **more: Any) -> Json:
 PIECES = [
     user(),
     user(" "),
-    said(),
-    said("\n"),
-    said("Be brief.", "system"),
-    {**said(), "phase": "commentary"},
+    text_message(),
+    text_message("\n"),
+    text_message("Be brief.", "system"),
+    {**text_message(), "phase": "commentary"},
     {**user(), "mood": "good"},
     call(),
     call("d", ""),
@@ -104,11 +104,11 @@ def test_plain_history_agrees_for_any_order_of_items(pieces: list[Json]) -> None
     "pieces",
     [
         [user()],
-        [user(), said(), user()],
+        [user(), text_message(), user()],
         [user(), call(), output()],
         [user(), call(arguments=""), output(value=""), user()],
-        [user(), said(), call(), call("d", " {} "), output(), output("d", NO_RESULT), said(), user()],
-        [user(), call(), output(), call("d"), output("d"), said(), call("e"), output("e")],
+        [user(), text_message(), call(), call("d", " {} "), output(), output("d", NO_RESULT), text_message(), user()],
+        [user(), call(), output(), call("d"), output("d"), text_message(), call("e"), output("e")],
     ],
 )
 def test_plain_history_accepts_agent_conversations(pieces: list[Json]) -> None:
@@ -119,13 +119,13 @@ def test_plain_history_accepts_agent_conversations(pieces: list[Json]) -> None:
     "pieces",
     [
         [],
-        [said(), user()],
+        [text_message(), user()],
         [user(), user()],
-        [user(), said(), said(), user()],
-        [user(), said()],
+        [user(), text_message(), text_message(), user()],
+        [user(), text_message()],
         [call(), output()],
         [user(), call()],
-        [user(), call(), said(), output()],
+        [user(), call(), text_message(), output()],
         [user(), call(), call("d"), output(), user()],
         [user(), call(), call("d"), output("d"), output()],
         [user(), call(), output(), call(), output()],
@@ -134,8 +134,8 @@ def test_plain_history_accepts_agent_conversations(pieces: list[Json]) -> None:
         [user(), call(arguments="[]"), output()],
         [user(), call(arguments="{"), output()],
         [user(), call("ä"), output("ä"), {"type": "reasoning", "summary": []}],
-        [user(), said("Be brief.", "system"), user()],
-        [user(), {**said(), "phase": "commentary"}, user()],
+        [user(), text_message("Be brief.", "system"), user()],
+        [user(), {**text_message(), "phase": "commentary"}, user()],
         [user(" ")],
     ],
 )

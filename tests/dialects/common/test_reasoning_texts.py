@@ -16,7 +16,7 @@ def test_reasoning_texts_separates_summaries_and_joins_content() -> None:
         summary=[SummaryText(text="a"), SummaryText(text="b")],
         content=[ReasoningText(text="c"), odd, ReasoningText(text="d")],
     )
-    told = reasoning_texts(3, item, lambda at, part: lost.append((at, part)))
-    assert told == [("a", (3, 0)), ("b", (3, 1)), ("c", TEXT_PART), ("d", TEXT_PART)]
+    texts = reasoning_texts(3, item, lambda at, part: lost.append((at, part)))
+    assert texts == [("a", (3, 0)), ("b", (3, 1)), ("c", TEXT_PART), ("d", TEXT_PART)]
     assert lost == [(3, odd)]
     assert reasoning_texts(0, Reasoning(id="rs_2", summary=[]), lambda at, part: lost.append((at, part))) == []

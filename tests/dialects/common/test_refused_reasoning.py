@@ -10,7 +10,7 @@ from antiphon.dialects.common.upstream_errors import upstream_error
 from antiphon.errors import ApiError
 
 
-def told(status: int, message: str, code: str | None = None) -> ApiError:
+def error_with(status: int, message: str, code: str | None = None) -> ApiError:
     return upstream_error(status, {}, code, message, None)
 
 
@@ -34,12 +34,12 @@ def told(status: int, message: str, code: str | None = None) -> ApiError:
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_refusal_of_reasoning_is_recognised_by_its_message(status: int, message: str) -> None:
     """RSN-3."""
-    assert refused_part(told(status, message)) == "reasoning"
+    assert refused_part(error_with(status, message)) == "reasoning"
 
 
 def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
     """RSN-3."""
-    assert refused_part(told(400, "no", "invalid_encrypted_content")) == "reasoning"
+    assert refused_part(error_with(400, "no", "invalid_encrypted_content")) == "reasoning"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
 )
 def test_refused_form_is_recognised_by_its_message(message: str, refused: str) -> None:
     """RSN-3."""
-    assert refused_part(told(400, message)) == refused
+    assert refused_part(error_with(400, message)) == refused
 
 
 @pytest.mark.parametrize(
@@ -93,4 +93,4 @@ def test_refused_form_is_recognised_by_its_message(message: str, refused: str) -
 )
 def test_other_refusals_are_not_recognised(status: int, message: str) -> None:
     """RSN-3: omitting more does not help if something is missing, and the server's own failures are not the client's."""
-    assert refused_part(told(status, message)) is None
+    assert refused_part(error_with(status, message)) is None

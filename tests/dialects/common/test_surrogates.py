@@ -17,12 +17,12 @@ def units(text: str) -> list[str]:
 @given(st.text(alphabet="aé😀🚀\u2028"), st.text(alphabet="b🌍"))
 def test_surrogate_halves_are_joined_per_channel(one: str, other: str) -> None:
     halves = SurrogateJoiner()
-    told = {"one": "", "other": ""}
+    joined = {"one": "", "other": ""}
     longest = max(len(units(one)), len(units(other)))
     for at in range(longest):
         for channel, text in (("one", one), ("other", other)):
-            told[channel] += halves.join(channel, "".join(units(text)[at : at + 1]))
-    assert told == {"one": one, "other": other}
+            joined[channel] += halves.join(channel, "".join(units(text)[at : at + 1]))
+    assert joined == {"one": one, "other": other}
     assert halves.flush("one") == halves.flush("other") == ""
     assert halves.lost_count == 0
 

@@ -146,29 +146,29 @@ CLIENTS: Final = {
 # The bodies for each kind of server.
 
 
-def _told_chat(body: Json) -> list[Sent]:
+def _results_in_chat(body: Json) -> list[Sent]:
     return [Sent(False, message["content"]) for message in body["messages"] if message["role"] == "tool"]
 
 
-def _told_responses(body: Json) -> list[Sent]:
+def _results_in_responses(body: Json) -> list[Sent]:
     outputs = [item for item in body["input"] if item.get("type") == "function_call_output"]
     return [Sent("is_error" in item, item["output"]) for item in outputs]
 
 
-def _told_in_blocks(body: Json) -> list[Sent]:
+def _results_in_blocks(body: Json) -> list[Sent]:
     messages = body.get("messages") or body["input"]
     blocks = [block for message in messages if isinstance(message.get("content"), list) for block in message["content"]]
     results = [block for block in blocks if block["type"] == "tool_result"]
     return [Sent(block.get("is_error", False), block.get("content", "")) for block in results]
 
 
-def _told_gemini(body: Json) -> list[Sent]:
+def _results_in_gemini(body: Json) -> list[Sent]:
     parts = [part for content in body["contents"] for part in content["parts"] if "functionResponse" in part]
     given = [part["functionResponse"]["response"] for part in parts]
     return [Sent("error" in response, response.get("error", response.get("output"))) for response in given]
 
 
-def _told_as_text(body: Json) -> list[Sent]:
+def _results_in_text(body: Json) -> list[Sent]:
     messages = body.get("messages") or body["input"]
     contents = [message["content"] for message in messages if message["role"] == "user"]
     texts = [
@@ -176,20 +176,20 @@ def _told_as_text(body: Json) -> list[Sent]:
         for content in contents
         for text in ([content] if isinstance(content, str) else [p["text"] for p in content])
     ]
-    found = [text.partition("]: ") for text in texts if text.startswith("[Tool Result for call_")]
-    return [Sent(False, text) for _, _, text in found]
+    matches = [text.partition("]: ") for text in texts if text.startswith("[Tool Result for call_")]
+    return [Sent(False, text) for _, _, text in matches]
 
 
 BY_DIALECT: Final[dict[str, Callable[[Json], list[Sent]]]] = {
-    "chat": _told_chat,
-    "responses": _told_responses,
-    "messages": _told_in_blocks,
-    "gemini": _told_gemini,
+    "chat": _results_in_chat,
+    "responses": _results_in_responses,
+    "messages": _results_in_blocks,
+    "gemini": _results_in_gemini,
 }
 BY_PROFILE: Final[dict[str, Callable[[Json], list[Sent]]]] = {
-    "ccr-tool-result": _told_in_blocks,
-    "local": _told_as_text,
-    "vercel-ai-gateway-2026-01": _told_as_text,
+    "ccr-tool-result": _results_in_blocks,
+    "local": _results_in_text,
+    "vercel-ai-gateway-2026-01": _results_in_text,
 }
 STRICT: Final[dict[str, Any]] = {
     "chat": ChatBehavior(ServerLimits(strict_fields=True)),
@@ -253,8 +253,8 @@ def test_tool_failure_reaches_every_server(client: str, name: str, results: list
 def test_tool_failure_has_the_same_bytes_every_turn(client: str, name: str, results: list[Result]) -> None:
     """The start of a conversation stays the same, so that a server's cache of it stays valid."""
     profile = PROFILES[name]
-    speech = CLIENT_DIALECTS[CLIENTS[client].dialect]
-    request, _ = speech.request_to_hub(json.dumps({"model": "m", **CLIENTS[client].body(results)}).encode())
+    client_dialect = CLIENT_DIALECTS[CLIENTS[client].dialect]
+    request, _ = client_dialect.request_to_hub(json.dumps({"model": "m", **CLIENTS[client].body(results)}).encode())
     request = replace(request, model=MODELS.get(name, "m"))
     more = [MessageParam(role="assistant", content="I see."), MessageParam(role="user", content="And now?")]
     before, after = (
@@ -266,8 +266,8 @@ def test_tool_failure_has_the_same_bytes_every_turn(client: str, name: str, resu
 
 
 def _conversation(body: Json) -> list[Any]:
-    found: list[Any] = body.get("messages") or body.get("input") or body["contents"]
-    return found
+    conversation: list[Any] = body.get("messages") or body.get("input") or body["contents"]
+    return conversation
 
 
 # The functions themselves.
@@ -300,15 +300,15 @@ def test_failure_mark_starts_the_first_text(kind: Any, given: Any, wanted: Any) 
 
 
 @pytest.mark.parametrize(
-    ("mark", "failed", "kept"),
+    ("mark", "failed", "expected"),
     [(b"true", True, False), (b"false", False, False), (b"null", False, False), (b'"yes"', False, True)],
 )
-def test_failure_mark_must_be_a_boolean(mark: bytes, failed: bool, kept: bool) -> None:
+def test_failure_mark_must_be_a_boolean(mark: bytes, failed: bool, expected: bool) -> None:
     """REQ-7: any other value is an unknown member, and is unchanged."""
     extra = {"is_error": Raw(mark)}
     output = FunctionCallOutputParam(call_id="a", output="x", extra=extra)
     assert is_failed(output) is failed
-    assert without_error_mark(output) == replace(output, extra=extra if kept else UNSET)
+    assert without_error_mark(output) == replace(output, extra=extra if expected else UNSET)
 
 
 def test_tool_error_text_is_a_prefix_and_the_text() -> None:

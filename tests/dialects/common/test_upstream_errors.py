@@ -12,7 +12,7 @@ from antiphon.redaction import mask_keys, sanitize_text
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
 
-def told(status: int, code: str | None = None, message: str | None = None) -> tuple[int, str, str]:
+def mapped(status: int, code: str | None = None, message: str | None = None) -> tuple[int, str, str]:
     error = upstream_error(status, {}, code, message, None)
     return error.status, error.type, error.code
 
@@ -41,7 +41,7 @@ def told(status: int, code: str | None = None, message: str | None = None) -> tu
 )
 def test_statuses_are_mapped_by_meaning(status: int, code: str | None, expected: tuple[int, str, str]) -> None:
     """ERR-4"""
-    assert told(status, code) == expected
+    assert mapped(status, code) == expected
     assert upstream_error(status, {}, code, None, None).message  # there is always a message
 
 
@@ -66,16 +66,16 @@ def test_upstream_auth_error_is_never_reported_as_the_clients(status: int) -> No
 )
 def test_context_overflow_is_400_for_any_status(status: int, code: str | None, message: str | None) -> None:
     """ERR-4"""
-    assert told(status, code, message) == (400, "invalid_request", "context_length_exceeded")
+    assert mapped(status, code, message) == (400, "invalid_request", "context_length_exceeded")
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])
 def test_unsupported_image_input_is_400_for_any_status(status: int) -> None:
     """ERR-4: the exact message that llama.cpp sends with 500."""
     message = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
-    assert told(status, None, message) == (400, "invalid_request", "unsupported_parameter")
+    assert mapped(status, None, message) == (400, "invalid_request", "unsupported_parameter")
     assert upstream_error(status, {}, None, message, None).param == "input"
-    assert told(status, None, "the file input.txt is broken")[2] != "unsupported_parameter"
+    assert mapped(status, None, "the file input.txt is broken")[2] != "unsupported_parameter"
 
 
 def test_param_of_a_client_error_is_kept() -> None:
@@ -96,7 +96,7 @@ def test_param_of_a_client_error_is_kept() -> None:
 )
 def test_status_of_an_error_inside_a_200_comes_from_its_codes(words: tuple[str | None, ...], status: int) -> None:
     assert status_from_codes(*words) == status
-    assert told(200, "rate_limit_exceeded")[0] == 429
+    assert mapped(200, "rate_limit_exceeded")[0] == 429
 
 
 @pytest.mark.parametrize(
@@ -220,8 +220,8 @@ def test_key_split_by_truncation_is_in_no_error() -> None:
     for size in (3_990, 1_990, 990):
         for message in ("x " * (size // 2) + KEYS[0] + " x" * 4_000, "я " * (size // 2) + KEYS[0] + " я" * 9_000):
             for text in (message, error_text(message.encode())):
-                told = upstream_error(400, {}, None, text, None).message
-                assert "sk-" not in told
+                shown = upstream_error(400, {}, None, text, None).message
+                assert "sk-" not in shown
 
 
 @given(st.text(max_size=300), st.sampled_from(KEYS), st.text(max_size=30), st.integers(0, 599))

@@ -11,14 +11,14 @@ from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam
 
 def ids_of(*contents: dict[str, Any]) -> list[tuple[str, str]]:
     """Calls and results with their ids."""
-    found = []
+    collected = []
     for item in ask(*contents).items:
         match item:
             case FunctionCallParam():
-                found.append((item.name, item.call_id))
+                collected.append((item.name, item.call_id))
             case FunctionCallOutputParam(output=str() as output):
-                found.append((output, item.call_id))
-    return found
+                collected.append((output, item.call_id))
+    return collected
 
 
 def test_call_ids_of_one_name_match_results_in_order() -> None:

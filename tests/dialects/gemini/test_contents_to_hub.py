@@ -70,7 +70,7 @@ def test_content_without_parts_makes_no_item() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ("be good", "be good"),
         ({"parts": [{"text": "be"}, {"text": "good"}]}, "be\ngood"),
@@ -79,8 +79,8 @@ def test_content_without_parts_makes_no_item() -> None:
         (None, UNSET),
     ],
 )
-def test_instructions_are_decoded_in_any_form(given: Any, told: Any) -> None:
-    assert ask(systemInstruction=given).request.instructions == told
+def test_instructions_are_decoded_in_any_form(given: Any, expected: Any) -> None:
+    assert ask(systemInstruction=given).request.instructions == expected
 
 
 def test_instructions_report_parts_other_than_text() -> None:
@@ -250,7 +250,7 @@ def test_empty_thought_is_dropped_and_last_thought_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "told"),
+    ("signature", "expected"),
     [
         (base64.b64encode("ä?>".encode()).decode(), "ä?>"),
         (base64.urlsafe_b64encode("ä?>".encode()).decode().rstrip("="), "ä?>"),
@@ -260,8 +260,8 @@ def test_empty_thought_is_dropped_and_last_thought_is_kept() -> None:
         ("abcde", "abcde"),
     ],
 )
-def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature: str, told: str) -> None:
-    assert signature_to_hub(signature) == told
+def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature: str, expected: str) -> None:
+    assert signature_to_hub(signature) == expected
 
 
 def test_signature_is_returned_only_to_its_server() -> None:

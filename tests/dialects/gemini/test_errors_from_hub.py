@@ -15,9 +15,9 @@ from antiphon.protocol.errors import Error, ErrorPayload
 
 def error_of(error: ApiError) -> Any:
     status, body = error_from_hub(error)
-    told = json.loads(body)["error"]
-    assert told["code"] == status
-    return told
+    decoded = json.loads(body)["error"]
+    assert decoded["code"] == status
+    return decoded
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,10 @@ from antiphon.protocol.tools import FunctionToolParam
 @given(lives())
 def test_gemini_frames_have_a_part_and_only_the_last_has_an_end(events: list[StreamEvent]) -> None:
     """Clients reject an answer without parts and drop the whole turn."""
-    told = stream_to_client(events)
-    ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in told.answers]
+    stream = stream_to_client(events)
+    ends = ["error" in answer or "finishReason" in answer["candidates"][0] for answer in stream.answers]
     assert ends == [False] * (len(ends) - 1) + [True]
-    for answer in told.answers:
+    for answer in stream.answers:
         if "error" not in answer:
             assert answer["candidates"][0]["content"]["parts"]
             assert (answer["modelVersion"], answer["responseId"]) == ("m", "resp_1")
@@ -75,9 +75,9 @@ def test_gemini_frames_have_a_part_and_only_the_last_has_an_end(events: list[Str
 @given(lives())
 def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
     """Law (d), RSN-2: texts in order, thoughts, every seal, and every call with its own arguments."""
-    told = stream_to_client(events)
+    stream = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
-    again = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
+    again = [event for frame in frames_of(stream.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert words_of(again) == words_of(events)
     assert squeezed(thoughts_of(again)) == squeezed(thoughts_of(events))
     assert calls_of(again) == calls_of(events)
@@ -100,9 +100,9 @@ def test_json_array_has_the_same_answers_as_the_stream(events: list[StreamEvent]
 @given(lives())
 def test_gemini_frame_is_one_line_for_splitlines(events: list[StreamEvent]) -> None:
     """Common clients of this API split a stream as `str.splitlines` does, also at U+0085, U+2028 and U+2029."""
-    told = stream_to_client(events)
-    assert [line.removeprefix("data: ") for line in told.data.decode().splitlines() if line] == [
-        frame.data.decode() for frame in frames_of(told.data)
+    stream = stream_to_client(events)
+    assert [line.removeprefix("data: ") for line in stream.data.decode().splitlines() if line] == [
+        frame.data.decode() for frame in frames_of(stream.data)
     ]
 
 
@@ -154,13 +154,13 @@ def sealed_by(event: StreamEvent) -> str:
 def seals_of(events: Sequence[StreamEvent]) -> list[str]:
     """The client's signatures, taken from the envelopes of the reader."""
     envelopes = [unseal_reasoning(sealed) for event in events if (sealed := sealed_by(event))]
-    found = [envelope.content.get("signature") for envelope in envelopes if envelope]
-    return [base64.b64decode(signature).decode() for signature in found if signature]
+    signatures = [envelope.content.get("signature") for envelope in envelopes if envelope]
+    return [base64.b64decode(signature).decode() for signature in signatures if signature]
 
 
 def calls_of(events: Sequence[StreamEvent]) -> list[tuple[str, str | None, str, str, Any]]:
     """The calls that can be sent, in the order of their ends."""
-    found: list[tuple[str, str | None, str, str, Any]] = []
+    collected: list[tuple[str, str | None, str, str, Any]] = []
     ids: set[str] = set()  # the generated responses repeat two ids; a reader replaces a repeated id
 
     def id_of(call: FunctionCall | CustomToolCall) -> str:
@@ -176,10 +176,10 @@ def calls_of(events: Sequence[StreamEvent]) -> list[tuple[str, str | None, str, 
                 if arguments is None and was_cut:
                     continue
                 arguments = {"arguments": item.arguments} if arguments is None else arguments
-                found.append(("function", item.namespace or None, item.name, id_of(item), arguments))
+                collected.append(("function", item.namespace or None, item.name, id_of(item), arguments))
             case ItemDone(item=CustomToolCall() as item) if item.status != ItemStatus.INCOMPLETE:
-                found.append(("custom", item.namespace or None, item.name, id_of(item), item.input))
-    return found
+                collected.append(("custom", item.namespace or None, item.name, id_of(item), item.input))
+    return collected
 
 
 def object_of(text: str) -> dict[str, Any] | None:
@@ -228,14 +228,14 @@ def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
     life.add_arguments("a", '{"y":\n2}')
     life.add_arguments("b", ":1}")
     life.complete()
-    told = life.client_stream()
-    assert told.parts == [
+    stream = life.client_stream()
+    assert stream.parts == [
         {"text": "Let me see."},
         {"functionCall": {"id": "c_a", "name": "look", "args": {"y": 2}}},
         {"functionCall": {"id": "c_b", "name": "look", "args": {"x": 1}}},
         {"text": ""},
     ]
-    assert told.end == "STOP"
+    assert stream.end == "STOP"
 
 
 def test_call_without_arguments_has_an_empty_object() -> None:
@@ -272,9 +272,9 @@ def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
     life.open_call("a", name="look", call_id="c_a")
     life.add_arguments("a", "[1]")
     life.complete()
-    told = life.client_stream()
-    assert told.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
-    assert told.lost == ["output[0].arguments"]
+    stream = life.client_stream()
+    assert stream.parts[0]["functionCall"]["args"] == {"arguments": "[1]"}
+    assert stream.lost == ["output[0].arguments"]
 
 
 @pytest.mark.parametrize("arguments", ["", '{"x": 1'])
@@ -285,10 +285,10 @@ def test_truncated_call_is_not_delivered(arguments: str) -> None:
     if arguments:
         life.add_arguments("a", arguments)
     life.end_incomplete("max_output_tokens")
-    told = life.client_stream()
-    assert told.parts == [{"text": ""}]
-    assert told.end == "MAX_TOKENS"
-    assert told.lost == ["output[0]"]
+    stream = life.client_stream()
+    assert stream.parts == [{"text": ""}]
+    assert stream.end == "MAX_TOKENS"
+    assert stream.lost == ["output[0]"]
 
 
 def test_truncated_custom_call_is_not_delivered() -> None:
@@ -383,7 +383,7 @@ def test_refusal_is_text_with_finish_reason_safety() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "expected"),
     [
         ("max_output_tokens", "MAX_TOKENS"),
         ("max_output_bytes", "MAX_TOKENS"),
@@ -392,13 +392,13 @@ def test_refusal_is_text_with_finish_reason_safety() -> None:
         ("boredom", "OTHER"),
     ],
 )
-def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, told: str) -> None:
+def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, expected: str) -> None:
     """REQ-3."""
     life = RecordingWriter()
     life.add_text("t", "So")
     life.end_incomplete(reason)
-    assert life.client_stream().end == told
-    assert life.client_stream().lost == (["incomplete_details.reason"] if told == "OTHER" else [])
+    assert life.client_stream().end == expected
+    assert life.client_stream().lost == (["incomplete_details.reason"] if expected == "OTHER" else [])
 
 
 def test_log_probabilities_are_sent_with_the_text() -> None:
@@ -408,8 +408,8 @@ def test_log_probabilities_are_sent_with_the_text() -> None:
     life.add_text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
     life.add_text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
-    found = [answer["candidates"][0].get("logprobsResult") for answer in life.client_stream().answers]
-    assert found[:2] == [
+    logprobs = [answer["candidates"][0].get("logprobsResult") for answer in life.client_stream().answers]
+    assert logprobs[:2] == [
         {
             "chosenCandidates": [{"token": "Hi", "logProbability": -0.5}],
             "topCandidates": [{"candidates": [{"token": "Ho", "logProbability": -2.0}]}],
@@ -427,11 +427,11 @@ def test_citations_are_sent_at_the_end_with_byte_offsets() -> None:
     life.add_annotation("t", UrlCitation(start_index=0, end_index=4, url="https://a.example", title="A"))
     life.add_annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.complete()
-    told = life.client_stream()
-    assert told.answers[-1]["candidates"][0]["citationMetadata"] == {
+    stream = life.client_stream()
+    assert stream.answers[-1]["candidates"][0]["citationMetadata"] == {
         "citationSources": [{"startIndex": 3, "endIndex": 8, "uri": "https://a.example", "title": "A"}]
     }
-    assert told.lost == ["annotations"]
+    assert stream.lost == ["annotations"]
 
 
 def test_native_parts_are_sent_unchanged() -> None:
@@ -443,12 +443,12 @@ def test_native_parts_are_sent_unchanged() -> None:
     life.close_item("r")
     life.add_whole_item("b", UnknownItem(kind="gemini:executableCode", raw=raw))
     life.complete()
-    told = life.client_stream()
-    assert told.parts[:2] == [
+    stream = life.client_stream()
+    assert stream.parts[:2] == [
         {"executableCode": {"code": "1+1"}},
         {"executableCode": {"code": "1+1"}, "thoughtSignature": signed("seal")},
     ]
-    assert told.lost == []
+    assert stream.lost == []
 
 
 def test_unsupported_content_is_a_loss() -> None:
@@ -495,11 +495,11 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     )
     life.add_whole_item("n", Message(id="m_2", status=ItemStatus.COMPLETED, role="assistant", content=[unknown]))
     life.complete()
-    told = life.client_stream()
-    assert told.parts == [{"text": "abc"}, {"text": ""}]
-    assert told.end == "SAFETY"
-    assert told.answers[-1]["candidates"][0]["citationMetadata"]["citationSources"][0]["endIndex"] == 1
-    assert told.lost == ["output[0].content.acme", "output[0].content", "output[1].content"]
+    stream = life.client_stream()
+    assert stream.parts == [{"text": "abc"}, {"text": ""}]
+    assert stream.end == "SAFETY"
+    assert stream.answers[-1]["candidates"][0]["citationMetadata"]["citationSources"][0]["endIndex"] == 1
+    assert stream.lost == ["output[0].content.acme", "output[0].content", "output[1].content"]
 
 
 def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
@@ -510,13 +510,13 @@ def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
         "r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal")
     )
     life.complete()
-    told = life.client_stream()
-    assert told.parts == [
+    stream = life.client_stream()
+    assert stream.parts == [
         {"text": "short", "thought": True},
         {"text": "\n\ndeep", "thought": True},
         {"text": "", "thoughtSignature": signed("seal")},
     ]
-    assert told.lost == ["output[0].content"]
+    assert stream.lost == ["output[0].content"]
 
 
 # Runs
@@ -551,11 +551,11 @@ def test_failure_is_one_error_in_the_stream() -> None:
     life = RecordingWriter()
     life.add_text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
-    told = life.client_stream()
+    stream = life.client_stream()
     assert [type(event) for event in life.collector.events[-2:]] == [ErrorEvent, ResponseFailed]
-    assert told.answers[-1]["error"]["code"] == 429
-    assert told.answers[-1]["error"]["status"] == "RESOURCE_EXHAUSTED"
-    assert sum("error" in answer for answer in told.answers) == 1
+    assert stream.answers[-1]["error"]["code"] == 429
+    assert stream.answers[-1]["error"]["status"] == "RESOURCE_EXHAUSTED"
+    assert sum("error" in answer for answer in stream.answers) == 1
 
 
 def test_failed_response_without_error_event_sends_an_error() -> None:
@@ -564,8 +564,8 @@ def test_failed_response_without_error_event_sends_an_error() -> None:
     failed = msgspec.structs.replace(
         fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
     )
-    told = stream_to_client([ResponseFailed(sequence_number=9, response=failed)])
-    assert told.answers[0]["error"]["status"] == "UNAVAILABLE"
+    stream = stream_to_client([ResponseFailed(sequence_number=9, response=failed)])
+    assert stream.answers[0]["error"]["status"] == "UNAVAILABLE"
 
 
 @pytest.mark.parametrize("array", [False, True])

@@ -106,8 +106,8 @@ def test_text_after_a_signature_is_another_message() -> None:
 
 def test_two_signatures_after_one_text_are_both_kept() -> None:
     """RSN-2."""
-    said = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).summary
-    assert said == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
+    summary = read(parts({"text": "One", "thoughtSignature": "a"}), parts({"thoughtSignature": "b"})).summary
+    assert summary == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
 
 
 def test_signature_of_a_truncated_text_is_a_loss() -> None:
@@ -135,8 +135,8 @@ def test_empty_thought_makes_no_item() -> None:
 
 def test_signature_alone_on_a_thought_is_kept() -> None:
     """RSN-1."""
-    said = read(parts({"thought": True, "thoughtSignature": "t"})).summary
-    assert said == ["signed by gemini, on thought: t", "completed"]
+    summary = read(parts({"thought": True, "thoughtSignature": "t"})).summary
+    assert summary == ["signed by gemini, on thought: t", "completed"]
 
 
 def test_call_names_are_mapped_back_to_the_hub() -> None:
@@ -240,31 +240,35 @@ def test_whole_call_is_delivered_and_a_partial_one_is_not() -> None:
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("reason", FAILED_CALLS)
 @pytest.mark.parametrize("client", CLIENT_DIALECTS)
-@given(said=st.lists(st.sampled_from(["text", "call"]), max_size=3))
+@given(kinds=st.lists(st.sampled_from(["text", "call"]), max_size=3))
 def test_failed_call_reaches_clients_of_every_dialect(
-    client: ClientDialectName, reason: str, streams: bool, said: list[str]
+    client: ClientDialectName, reason: str, streams: bool, kinds: list[str]
 ) -> None:
     """REQ-3, F-4: the output before it, and the reason for the end, as a client value or as a loss."""
     sent = [
         {"text": f"text {at}"} if kind == "text" else call("get_time", {}, id=f"call_{at}")
-        for at, kind in enumerate(said)
+        for at, kind in enumerate(kinds)
     ]
-    speech = CLIENT_DIALECTS[client]
+    client_dialect = CLIENT_DIALECTS[client]
     losses: list[Loss]
     if streams:
-        from_hub = speech.events_from_hub(REQUEST)
+        from_hub = client_dialect.events_from_hub(REQUEST)
         reading = read_frames([*(frame(parts(part)) for part in sent), frame(parts(finishReason=reason))])
-        told = b"".join([from_hub.feed(event) for event in reading.events] + [from_hub.finish()]).decode()
+        data = b"".join([from_hub.feed(event) for event in reading.events] + [from_hub.finish()]).decode()
         losses = [*reading.losses, *from_hub.losses]
     else:
         response, lost = read_whole(json.dumps(parts(*sent, finishReason=reason)).encode())
-        body, more = speech.response_from_hub(response, REQUEST)
-        told, losses = body.decode(), [*lost, *more]
-    assert [mark for mark in (f"text {at}" for at, kind in enumerate(said) if kind == "text") if mark not in told] == []
-    assert [mark for mark in (f"call_{at}" for at, kind in enumerate(said) if kind == "call") if mark not in told] == []
-    word, is_told = WORDS[client](reason)
-    assert word in told.replace(" ", "")
-    assert [loss.path for loss in losses] == ([] if is_told else ["incomplete_details.reason"])
+        body, more = client_dialect.response_from_hub(response, REQUEST)
+        data, losses = body.decode(), [*lost, *more]
+    assert [
+        mark for mark in (f"text {at}" for at, kind in enumerate(kinds) if kind == "text") if mark not in data
+    ] == []
+    assert [
+        mark for mark in (f"call_{at}" for at, kind in enumerate(kinds) if kind == "call") if mark not in data
+    ] == []
+    word, is_named = WORDS[client](reason)
+    assert word in data.replace(" ", "")
+    assert [loss.path for loss in losses] == ([] if is_named else ["incomplete_details.reason"])
 
 
 def test_prompt_feedback_without_block_is_ignored() -> None:

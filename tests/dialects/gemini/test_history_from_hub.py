@@ -69,14 +69,14 @@ def sealed(**content: Any) -> ReasoningParam:
 
 def test_consecutive_messages_of_one_role_are_one_content() -> None:
     """Issue 7, point 3: alternation."""
-    found = contents(
+    sent_contents = contents(
         ASKED,
         MessageParam(role="user", content="In Rome."),
         assistant_message("Rain."),
         assistant_message("Much."),
         ASKED,
     )
-    assert found == [
+    assert sent_contents == [
         {"role": "user", "parts": [{"text": "Weather?"}, {"text": "In Rome."}]},
         {"role": "model", "parts": [{"text": "Rain."}, {"text": "Much."}]},
         {"role": "user", "parts": [{"text": "Weather?"}]},
@@ -85,7 +85,7 @@ def test_consecutive_messages_of_one_role_are_one_content() -> None:
 
 def test_results_of_parallel_calls_are_one_content_in_order() -> None:
     """Issue 7, point 3: also where pairs were interleaved or results were in another order."""
-    found = contents(
+    sent_contents = contents(
         ASKED,
         assistant_message("Let me see."),
         function_call("a"),
@@ -93,7 +93,7 @@ def test_results_of_parallel_calls_are_one_content_in_order() -> None:
         function_output("b", "snow"),
         function_output("a", "rain"),
     )
-    assert found[1:] == [
+    assert sent_contents[1:] == [
         {
             "role": "model",
             "parts": [
@@ -110,12 +110,15 @@ def test_results_of_parallel_calls_are_one_content_in_order() -> None:
             ],
         },
     ]
-    judged({"contents": found})
+    judged({"contents": sent_contents})
 
 
 def test_call_ids_are_sent_if_supported() -> None:
-    found = contents(ASKED, function_call("a"), function_output("a"), wire=GeminiWire(call_ids=True))
-    assert [found[1]["parts"][0]["functionCall"]["id"], found[2]["parts"][0]["functionResponse"]["id"]] == ["a", "a"]
+    sent_contents = contents(ASKED, function_call("a"), function_output("a"), wire=GeminiWire(call_ids=True))
+    assert [
+        sent_contents[1]["parts"][0]["functionCall"]["id"],
+        sent_contents[2]["parts"][0]["functionResponse"]["id"],
+    ] == ["a", "a"]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +135,10 @@ def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
 
 def test_call_without_a_result_gets_an_error_result() -> None:
     request = Request(input=[ASKED, function_call("a")])
-    found = send(request)[0]["contents"]
-    assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result was given for this call]"}
+    sent_contents = send(request)[0]["contents"]
+    assert sent_contents[2]["parts"][0]["functionResponse"]["response"] == {
+        "error": "[no result was given for this call]"
+    }
     assert lost(request) == ["input[1]"]
 
 
@@ -226,8 +231,8 @@ def again(answer: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tools_request = Request(model="m", input=[ASKED, *items, *outputs, ASKED])
     body, losses = send(tools_request, GeminiWire(call_ids=True))
     assert not list(losses)
-    found: list[dict[str, Any]] = body["contents"][1]["parts"]
-    return found
+    sent_parts: list[dict[str, Any]] = body["contents"][1]["parts"]
+    return sent_parts
 
 
 @pytest.mark.parametrize(
@@ -283,8 +288,8 @@ def test_empty_reasoning_is_no_loss() -> None:
 
 def test_signature_before_a_text_is_put_on_it() -> None:
     """RSN-2: clients of this dialect put it there."""
-    found = contents(ASKED, sealed(on="text", signature="s"), assistant_message("Rain."), ASKED)
-    assert found[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
+    sent_contents = contents(ASKED, sealed(on="text", signature="s"), assistant_message("Rain."), ASKED)
+    assert sent_contents[1]["parts"] == [{"text": "Rain.", "thoughtSignature": "s"}]
     after_media = contents(
         ASKED,
         UnknownItem(kind="gemini:fileData", raw=Raw(b'{"type":"gemini:fileData","fileData":{"fileUri":"https://a"}}')),
@@ -343,8 +348,10 @@ def test_message_with_only_media_starts_no_turn() -> None:
 
 def test_signatures_of_separate_items_stay_separate() -> None:
     """RSN-2: text, signature, text: the signature stays with the text before it."""
-    found = contents(ASKED, assistant_message("A"), sealed(on="text", signature="s"), assistant_message("B"), ASKED)
-    assert found[1]["parts"] == [{"text": "A", "thoughtSignature": "s"}, {"text": "B"}]
+    sent_contents = contents(
+        ASKED, assistant_message("A"), sealed(on="text", signature="s"), assistant_message("B"), ASKED
+    )
+    assert sent_contents[1]["parts"] == [{"text": "A", "thoughtSignature": "s"}, {"text": "B"}]
 
 
 # Content.
@@ -482,9 +489,9 @@ def test_media_in_results_are_kept_or_moved_after_all_results() -> None:
         {"output": "no"},
     ]
     assert lifted[2:] == [{"text": "Medium 1 of the result of call a:"}, medium]
-    kept = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
-    assert kept[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
-    assert len(kept) == 2
+    unmoved = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
+    assert unmoved[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
+    assert len(unmoved) == 2
 
 
 def test_system_message_with_media_becomes_text() -> None:

@@ -17,7 +17,7 @@ def audio(format: str) -> InputAudio:
 
 
 @pytest.mark.parametrize(
-    ("part", "told"),
+    ("part", "expected"),
     [
         (
             {"inlineData": {"mimeType": "image/png", "data": "-_8"}},
@@ -47,9 +47,9 @@ def audio(format: str) -> InputAudio:
         ({"fileData": {"fileUri": "files/1", "displayName": "x"}}, InputFileParam(file_url="files/1", filename="x")),
     ],
 )
-def test_media_kind_follows_the_media_type(part: dict[str, Any], told: Any) -> None:
+def test_media_kind_follows_the_media_type(part: dict[str, Any], expected: Any) -> None:
     asked = ask(user(part))
-    assert asked.items == [MessageParam(role="user", content=[told])]
+    assert asked.items == [MessageParam(role="user", content=[expected])]
     assert asked.lost == []
 
 
@@ -61,7 +61,7 @@ def test_unknown_media_fields_are_losses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [("", ""), ("AA", "AA=="), ("AA==", "AA=="), ("-_", "+/=="), ("AAAA", "AAAA")]
+    ("given", "expected"), [("", ""), ("AA", "AA=="), ("AA==", "AA=="), ("-_", "+/=="), ("AAAA", "AAAA")]
 )
-def test_base64_is_converted_to_the_standard_alphabet(given: str, told: str) -> None:
-    assert standard_base64(given) == told
+def test_base64_is_converted_to_the_standard_alphabet(given: str, expected: str) -> None:
+    assert standard_base64(given) == expected

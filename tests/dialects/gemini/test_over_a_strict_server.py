@@ -25,7 +25,7 @@ WEATHER = FunctionToolParam(
     parameters={"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     strict=False,
 )
-SAID = [
+REPLIES = [
     turn(
         reasoning("Two places."),
         text("Let me look."),
@@ -64,14 +64,14 @@ def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: boo
 def test_tool_loop_runs_to_the_final_answer(model: str, stream: bool, gives_ids: bool) -> None:
     """RSN-2, issue 7, points 3 and 4: thoughts, text and parallel calls of one name, another step, then the answer."""
     history: list[ItemParam] = [MessageParam(role="user", content="Weather in Rome and Oslo?")]
-    told: list[str] = []
-    with GeminiServer(SAID, gives_ids=gives_ids) as server:
-        for _ in itertools.repeat(None, len(SAID)):
+    received: list[str] = []
+    with GeminiServer(REPLIES, gives_ids=gives_ids) as server:
+        for _ in itertools.repeat(None, len(REPLIES)):
             request = Request(
                 model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high")
             )
             response = ask(server, request, google(), stream=stream)
-            told += [line for line in summary_of(response) if not line.startswith("signed")]
+            received += [line for line in summary_of(response) if not line.startswith("signed")]
             items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
             calls = [item for item in items if isinstance(item, FunctionCallParam)]
             history = [
@@ -79,7 +79,7 @@ def test_tool_loop_runs_to_the_final_answer(model: str, stream: bool, gives_ids:
                 *items,
                 *(FunctionCallOutputParam(call_id=call.call_id, output="wet") for call in calls),
             ]
-    called = [line.partition(" = ")[2] or line for line in told]
+    called = [line.partition(" = ")[2] or line for line in received]
     assert called == [
         "thought: Two places.",
         "Let me look.",

@@ -35,7 +35,7 @@ def test_recorded_stream_folds_to_the_recorded_answer(path: Path) -> None:
 def test_recording_contains_its_expected_content(path: Path) -> None:
     reading = read_frames(frames_of(path.read_bytes()))
     assert find_violations(reading.events) == []
-    assert reading.summary == SAID[path.stem]
+    assert reading.summary == SUMMARIES[path.stem]
     assert [loss.path for loss in reading.losses] == LOST.get(path.stem, [])
 
 
@@ -86,9 +86,9 @@ def test_sources_become_citations_of_characters() -> None:
     [part] = message.content
     assert isinstance(part, OutputText)
     cited = [
-        (part.text[found.start_index : found.end_index], found.url)
-        for found in part.annotations
-        if isinstance(found, UrlCitation)
+        (part.text[annotation.start_index : annotation.end_index], annotation.url)
+        for annotation in part.annotations
+        if isinstance(annotation, UrlCitation)
     ]
     assert cited == [
         ("España g", "https://a.example/1"),
@@ -109,7 +109,7 @@ def test_log_probabilities_are_kept_with_their_text() -> None:
     assert [(top.token, top.logprob) for top in token.top_logprobs] == [("Yes", -0.1), ("No", -2.5)]
 
 
-SAID: dict[str, list[str]] = {
+SUMMARIES: dict[str, list[str]] = {
     "blocked_prompt": ["incomplete: content_filter"],
     "cached_tokens": ["Again.", "completed"],
     "citation_of_a_source": ["To be or", "completed"],

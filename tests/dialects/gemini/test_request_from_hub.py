@@ -64,8 +64,8 @@ def test_every_text_is_sent_or_named_as_a_loss(request: Request, wire: GeminiWir
     for path, text in _strings(json.loads(codec.encode(request))):
         # Reasoning that only its maker can read is reported if the item had no other content.
         if marks_of(text) and not path.endswith("encrypted_content"):
-            told = [text, *(inner for _, inner in _strings(_as_json(text)))]
-            assert any(one in other for one in told for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
+            forms = [text, *(inner for _, inner in _strings(_as_json(text)))]
+            assert any(one in other for one in forms for other in sent) or _is_named(path, losses), f"{path}: {text!r}"
 
 
 def _sent_if_not_empty(request: Request, wire: GeminiWire) -> tuple[dict[str, Any], Losses]:
@@ -289,9 +289,9 @@ def test_output_schema_is_sent_in_the_form_of_the_server() -> None:
 
 def test_format_description_is_in_the_schema() -> None:
     """REQ-1, F-4."""
-    told = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object"})
+    format = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object"})
     assert (
-        send(request_with(text=TextParam(format=told)))[0]["generationConfig"]["responseJsonSchema"]["description"]
+        send(request_with(text=TextParam(format=format)))[0]["generationConfig"]["responseJsonSchema"]["description"]
         == "A number."
     )
     twice = JsonSchemaFormatParam(name="n", description="A number.", schema={"type": "object", "description": "N."})

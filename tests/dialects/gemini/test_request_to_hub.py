@@ -51,17 +51,17 @@ def test_requests_survive_hub_to_gemini_to_hub(request: Request) -> None:
 
 def conversation_of(request: Request) -> list[Any]:
     """The texts of users and the model, without the boundaries between messages."""
-    found: list[Any] = []
+    collected: list[Any] = []
     for item in input_items(request):
         match item:
             case MessageParam(role="user" | "assistant" as role):
-                found.append((role, marks_of(codec.encode(item.content).decode())))
+                collected.append((role, marks_of(codec.encode(item.content).decode())))
             case FunctionCallParam():
-                found.append((item.call_id, item.name, json.loads(item.arguments)))
+                collected.append((item.call_id, item.name, json.loads(item.arguments)))
             case FunctionCallOutputParam():
-                found.append((item.call_id, marks_of(codec.encode(item.output).decode())))
+                collected.append((item.call_id, marks_of(codec.encode(item.output).decode())))
     joined: list[Any] = []
-    for entry in found:
+    for entry in collected:
         if entry[1] == []:  # our own text, where the API requires some
             continue
         if joined and joined[-1][0] == entry[0] and entry[0] in ("user", "assistant"):
@@ -121,19 +121,19 @@ def test_requests_survive_gemini_to_hub_to_gemini(body: dict[str, Any]) -> None:
 
 def merged(contents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Alternating roles, as a server requires."""
-    found: list[dict[str, Any]] = []
+    collected: list[dict[str, Any]] = []
     for content in contents:
-        if found and found[-1]["role"] == content["role"]:
-            found[-1] = {**found[-1], "parts": found[-1]["parts"] + content["parts"]}
+        if collected and collected[-1]["role"] == content["role"]:
+            collected[-1] = {**collected[-1], "parts": collected[-1]["parts"] + content["parts"]}
         else:
-            found.append(content)
-    return found
+            collected.append(content)
+    return collected
 
 
 def unnamed(content: dict[str, Any]) -> Any:
     """Without the names of tools, which a server may require in another form."""
     return json.loads(
-        json.dumps(content), object_hook=lambda found: {**found, "name": "x"} if "name" in found else found
+        json.dumps(content), object_hook=lambda member: {**member, "name": "x"} if "name" in member else member
     )
 
 

@@ -42,11 +42,11 @@ def test_whole_answer_equals_its_stream(response: Response) -> None:
     whole, _ = response_to_hub(
         body, REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps()
     )
-    told = stream_to_client(replay(response))
+    stream = stream_to_client(replay(response))
     to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
-    events = [event for frame in frames_of(told.data) for event in to_hub.feed(frame)] + to_hub.finish()
+    events = [event for frame in frames_of(stream.data) for event in to_hub.feed(frame)] + to_hub.finish()
     assert output_of(whole) == output_of(fold(events))
-    assert list(losses) == list(told.from_hub.losses)
+    assert list(losses) == list(stream.from_hub.losses)
 
 
 def has_seal_between_texts(response: Response) -> bool:
@@ -146,9 +146,9 @@ def test_log_probabilities_are_joined() -> None:
     for token in ("a", "b"):
         life.add_text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
-    found = candidate_of(life)["logprobsResult"]
-    assert [token["token"] for token in found["chosenCandidates"]] == ["a", "b"]
-    assert len(found["topCandidates"]) == 2
+    logprobs = candidate_of(life)["logprobsResult"]
+    assert [token["token"] for token in logprobs["chosenCandidates"]] == ["a", "b"]
+    assert len(logprobs["topCandidates"]) == 2
 
 
 def test_failed_response_raises_its_error() -> None:

@@ -70,19 +70,19 @@ def in_capitals(schema: Any) -> Any:
     """The same with its types in capitals, wherever a schema is allowed."""
     if not isinstance(schema, dict):
         return schema
-    told: dict[str, Any] = {}
+    respelled: dict[str, Any] = {}
     for word, value in schema.items():
         if word == "type":
-            told[word] = [kind.upper() for kind in value] if isinstance(value, list) else value.upper()
+            respelled[word] = [kind.upper() for kind in value] if isinstance(value, list) else value.upper()
         elif word in ONE:
-            told[word] = in_capitals(value)
+            respelled[word] = in_capitals(value)
         elif word in NAMED:
-            told[word] = {name: in_capitals(inner) for name, inner in value.items()}
+            respelled[word] = {name: in_capitals(inner) for name, inner in value.items()}
         elif word in SEVERAL:
-            told[word] = [in_capitals(inner) for inner in value]
+            respelled[word] = [in_capitals(inner) for inner in value]
         else:
-            told[word] = value
-    return told
+            respelled[word] = value
+    return respelled
 
 
 @given(schemas())
@@ -134,7 +134,7 @@ def test_schema_to_hub_lowers_types_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "expected"),
     [
         ({"type": "STRING", "nullable": True}, {"type": ["string", "null"]}),
         ({"type": "STRING", "nullable": False}, {"type": "string"}),
@@ -152,9 +152,11 @@ def test_schema_to_hub_lowers_types_at_every_depth() -> None:
         ({"type": ["string", "null"]}, {"type": ["string", "null"]}),
     ],
 )
-def test_schema_to_hub_translates_keywords_that_json_schema_lacks(schema: dict[str, Any], told: dict[str, Any]) -> None:
-    assert schema_to_hub(schema, "s") == told
-    jsonschema.Draft202012Validator.check_schema(told)
+def test_schema_to_hub_translates_keywords_that_json_schema_lacks(
+    schema: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert schema_to_hub(schema, "s") == expected
+    jsonschema.Draft202012Validator.check_schema(expected)
 
 
 def test_schema_to_hub_reads_tuples_of_older_drafts() -> None:

@@ -111,10 +111,10 @@ def test_custom_tools_are_functions_of_one_string() -> None:
     bare = CustomTool(name="q", format=GrammarFormat(syntax="regex", definition="x+"))
     plain = CustomTool(name="r", format=TextFormatOfTool())
     for wire in (GeminiWire(), OLD):
-        found = offered(grammar, bare, plain, wire=wire)["tools"][0]["functionDeclarations"]
-        assert found[0]["description"] == "Patches.\n\nThe input must match this lark grammar:\nstart: x"
-        assert found[1]["description"].startswith("The input must match this regex grammar:")
-        assert "description" not in found[2]
+        declarations = offered(grammar, bare, plain, wire=wire)["tools"][0]["functionDeclarations"]
+        assert declarations[0]["description"] == "Patches.\n\nThe input must match this lark grammar:\nstart: x"
+        assert declarations[1]["description"].startswith("The input must match this regex grammar:")
+        assert "description" not in declarations[2]
         assert losses_of(grammar, bare, plain, wire=wire) == ["tools[0].format", "tools[1].format"]
 
 
@@ -123,10 +123,10 @@ def test_namespaces_are_flattened_and_names_valid() -> None:
     space = NamespaceTool(
         name="files", description="Files.", tools=[FunctionToolParam(name="read"), CustomTool(name="edit")]
     )
-    found = offered(space, FunctionToolParam(name="2fast"), FunctionToolParam(name="-x"))["tools"][0][
+    names = offered(space, FunctionToolParam(name="2fast"), FunctionToolParam(name="-x"))["tools"][0][
         "functionDeclarations"
     ]
-    assert [one["name"] for one in found] == ["files__read", "files__edit", "_2fast", "_-x"]
+    assert [one["name"] for one in names] == ["files__read", "files__edit", "_2fast", "_-x"]
     assert losses_of(space) == ["tools[0].description"]
     assert losses_of(NamespaceTool(name="n", tools=[FunctionToolParam(name="read")])) == []
 

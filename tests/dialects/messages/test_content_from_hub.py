@@ -168,14 +168,14 @@ def test_native_blocks_are_sent_unchanged() -> None:
 
 def test_assistant_content_is_always_text_F4() -> None:
     chance = LogProb(token="x", logprob=-1, bytes=[], top_logprobs=[])
-    said: list[ContentParam] = [
+    parts: list[ContentParam] = [
         OutputTextParam(text="x", logprobs=[chance]),
         Refusal(refusal="No."),
         InputImageParam(image_url="https://i/1"),
     ]
     items = [
         MessageParam(role="user", content="a"),
-        MessageParam(role="assistant", content=list(said)),
+        MessageParam(role="assistant", content=list(parts)),
         MessageParam(role="user", content="b"),
     ]
     body, losses = ask(Request(model="m", input=list(items)))
@@ -189,12 +189,12 @@ def test_assistant_content_is_always_text_F4() -> None:
 
 def test_cited_text_keeps_its_cache_control() -> None:
     """E-4."""
-    found = {"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')}
-    page = UrlCitationParam(start_index=0, end_index=1, url="https://c", title="t", extra=found)
-    said = OutputTextParam(text="x", annotations=[page], extra={"cache_control": Raw(b'{"type":"ephemeral"}')})
+    extra = {"cited_text": Raw(b'"c"'), "encrypted_index": Raw(b'"e"')}
+    page = UrlCitationParam(start_index=0, end_index=1, url="https://c", title="t", extra=extra)
+    text = OutputTextParam(text="x", annotations=[page], extra={"cache_control": Raw(b'{"type":"ephemeral"}')})
     items = [
         MessageParam(role="user", content="a"),
-        MessageParam(role="assistant", content=[said]),
+        MessageParam(role="assistant", content=[text]),
         MessageParam(role="user", content="b"),
     ]
     body, losses = ask(Request(model="m", input=list(items)))

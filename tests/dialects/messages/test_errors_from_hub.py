@@ -31,8 +31,8 @@ from antiphon.protocol.errors import Error, ErrorPayload
 )
 def test_errors_have_the_type_and_the_status_of_this_api(error: ApiError, status: int, type: str) -> None:
     """ERR-1."""
-    told, body = error_from_hub(error)
-    assert told == status
+    sent_status, body = error_from_hub(error)
+    assert sent_status == status
     assert json.loads(body) == {"type": "error", "error": {"type": type, "message": "no", "code": error.code}}
 
 
@@ -56,16 +56,16 @@ def test_other_errors_have_no_details(error: ApiError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "told"),
+    ("message", "expected"),
     [
         ("16385 tokens are too many", "prompt is too long: 16385 tokens are too many"),
         ("Prompt is too long: 9 > 8", "Prompt is too long: 9 > 8"),
     ],
 )
-def test_context_length_error_has_the_message_that_clients_recognize(message: str, told: str) -> None:
+def test_context_length_error_has_the_message_that_clients_recognize(message: str, expected: str) -> None:
     """Clients look for this text to shorten the conversation and continue."""
     body = json.loads(error_from_hub(ClientFault(message, code="context_length_exceeded"))[1])
-    assert body["error"]["message"] == told
+    assert body["error"]["message"] == expected
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,10 @@ def test_url_without_this_dialect_is_an_upstream_fault(page: bytes) -> None:
     assert isinstance(error_to_hub(404, {}, page), UpstreamFault)
 
 
-@pytest.mark.parametrize("said", [b'{"error":"no such field"}', b'{"message":"no such field"}', b"no such field"])
-def test_errors_of_other_forms_are_decoded(said: bytes) -> None:
+@pytest.mark.parametrize("given", [b'{"error":"no such field"}', b'{"message":"no such field"}', b"no such field"])
+def test_errors_of_other_forms_are_decoded(given: bytes) -> None:
     """ERR-4."""
-    error = error_to_hub(400, {}, said)
+    error = error_to_hub(400, {}, given)
     assert isinstance(error, ClientFault)
     assert error.message == "no such field"
 
@@ -68,7 +68,7 @@ def test_html_page_of_a_proxy_is_not_passed_on() -> None:
 
 def test_code_of_another_antiphon_gateway_is_kept() -> None:
     """ERR-4."""
-    said = {
+    error_body = {
         "error": {
             "type": "invalid_request_error",
             "message": "m",
@@ -76,5 +76,5 @@ def test_code_of_another_antiphon_gateway_is_kept() -> None:
             "param": "model",
         }
     }
-    error = error_to_hub(400, {}, json.dumps(said).encode())
+    error = error_to_hub(400, {}, json.dumps(error_body).encode())
     assert (error.code, error.param) == ("missing_required_parameter", "model")

@@ -60,13 +60,13 @@ DONE = ItemStatus.COMPLETED
 @given(lives())
 def test_messages_stream_has_the_order_of_the_api_and_one_end(events: list[StreamEvent]) -> None:
     """Blocks follow each other with rising indexes although hub items overlap; a second start is a known bug."""
-    told = stream_to_client(events)
-    message = told.message
-    assert len(told.of_type("message_start")) == bool(events)
-    ended = [event for event in told.events if event["type"] in ("message_stop", "error")]
-    assert ended == told.events[-1:]
+    stream = stream_to_client(events)
+    message = stream.message
+    assert len(stream.of_type("message_start")) == bool(events)
+    ended = [event for event in stream.events if event["type"] in ("message_stop", "error")]
+    assert ended == stream.events[-1:]
     if "error" not in message:
-        assert [event["type"] for event in told.events[:2]] == ["message_start", "ping"]
+        assert [event["type"] for event in stream.events[:2]] == ["message_start", "ping"]
         assert (message["id"], message["model"], message["role"]) == ("msg_1", "m", "assistant")
 
 
@@ -81,22 +81,22 @@ def test_stream_contains_all_content_in_order(events: list[StreamEvent]) -> None
 def test_stream_equals_the_whole_answer(life: Written) -> None:
     """STR-14. Summaries come first in a plain answer, at any time in the stream."""
     body, losses = response_from_hub(life.response, REQUEST)
-    told = stream_to_client(life.events)
-    whole, streamed = json.loads(body), told.message
+    stream = stream_to_client(life.events)
+    whole, streamed = json.loads(body), stream.message
     assert squeezed(whole.pop("content")) == squeezed(streamed.pop("content"))
     assert whole == streamed
-    assert {loss.path for loss in losses} <= set(told.lost)
+    assert {loss.path for loss in losses} <= set(stream.lost)
 
 
 @given(lives(("complete", "incomplete")))
 def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> None:
     """Law (d): except for the `losses`. Sealed reasoning returns in a new seal: it is the signature here."""
-    told = stream_to_client(events)
+    stream = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
-    again = [event for frame in told.frames for event in to_hub.feed(frame)] + to_hub.finish()
-    assert said_in(fold(again).output) == said_in(fold(events).output)
+    again = [event for frame in stream.frames for event in to_hub.feed(frame)] + to_hub.finish()
+    assert contents_in(fold(again).output) == contents_in(fold(events).output)
     assert to_hub.error is None
-    if told.message["stop_reason"] != "refusal":
+    if stream.message["stop_reason"] != "refusal":
         assert fold(again).status == fold(events).status
 
 
@@ -144,7 +144,7 @@ def words_of(part: Content) -> str:
 
 def text_block_of(part: Any) -> dict[str, Any] | None:
     text = words_of(part)
-    cited = [found for found in getattr(part, "annotations", ()) if isinstance(found, UrlCitation)]
+    cited = [annotation for annotation in getattr(part, "annotations", ()) if isinstance(annotation, UrlCitation)]
     if not text and not cited:
         return None
     citation = {"type": "web_search_result_location", "title": "Example", "url": "https://example.org/"}
@@ -171,24 +171,24 @@ def squeezed(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def said_in(output: list[Item]) -> list[tuple[str, ...]]:
-    said: list[tuple[str, ...]] = []
+def contents_in(output: list[Item]) -> list[tuple[str, ...]]:
+    collected: list[tuple[str, ...]] = []
     for item in output:
         match item:
             case Reasoning():
                 text = "".join(map(words_of, [*item.summary, *(item.content or ())]))
                 if text or item.encrypted_content:
-                    said.append(("thought", *sorted(text.replace("\n", ""))))
+                    collected.append(("thought", *sorted(text.replace("\n", ""))))
             case Message(role="assistant"):
                 texts = map(words_of, item.content)
-                said += [("said", text) for text in texts if text]
+                collected += [("said", text) for text in texts if text]
             case FunctionCall():
-                said.append(("called", item.namespace or "", item.name, item.arguments or "{}"))
+                collected.append(("called", item.namespace or "", item.name, item.arguments or "{}"))
             case CustomToolCall():
-                said.append(("called", item.namespace or "", item.name, item.input))
+                collected.append(("called", item.namespace or "", item.name, item.input))
             case _:
                 pass
-    return said
+    return collected
 
 
 # Each kind of event
@@ -298,9 +298,9 @@ def test_arguments_without_deltas_are_sent_at_the_end() -> None:
     life.add_whole_item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
     life.add_whole_item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
     life.complete()
-    told = life.client_stream()
-    assert [block["input"] for block in told.message["content"]] == [{"a": 1}, {}, {"input": 'a"b'}]
-    assert told.lost == []
+    stream = life.client_stream()
+    assert [block["input"] for block in stream.message["content"]] == [{"a": 1}, {}, {"input": 'a"b'}]
+    assert stream.lost == []
 
 
 def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
@@ -319,8 +319,8 @@ def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
     life.add_custom_input("a", '*** "Begin')
     life.add_custom_input("a", "\n")
     life.complete()
-    told = life.client_stream()
-    assert told.message["content"] == [
+    stream = life.client_stream()
+    assert stream.message["content"] == [
         {"type": "tool_use", "id": "c_a", "name": "patch", "input": {"input": '*** "Begin\n'}}
     ]
 
@@ -330,10 +330,10 @@ def test_truncated_custom_call_is_truncated_json() -> None:
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", "half")
     life.end_incomplete("max_output_tokens")
-    told = life.client_stream()
-    pieces = [event["delta"]["partial_json"] for event in told.of_type("content_block_delta")]
+    stream = life.client_stream()
+    pieces = [event["delta"]["partial_json"] for event in stream.of_type("content_block_delta")]
     assert "".join(pieces) == '{"input":"half'
-    assert told.message["stop_reason"] == "max_tokens"
+    assert stream.message["stop_reason"] == "max_tokens"
 
 
 def test_thinking_has_its_signature_before_its_end() -> None:
@@ -345,15 +345,15 @@ def test_thinking_has_its_signature_before_its_end() -> None:
     life.close_item("r")
     life.add_text("m", "answer")
     life.complete()
-    told = life.client_stream()
-    assert told.message["content"] == [
+    stream = life.client_stream()
+    assert stream.message["content"] == [
         {"type": "thinking", "thinking": "let me see", "signature": SIGNATURE},
         {"type": "text", "text": "answer"},
     ]
-    kinds = [(event["type"], event.get("delta", {}).get("type")) for event in told.events]
+    kinds = [(event["type"], event.get("delta", {}).get("type")) for event in stream.events]
     at = kinds.index(("content_block_delta", "signature_delta"))
     assert kinds[at + 1] == ("content_block_stop", None)
-    assert told.lost == []
+    assert stream.lost == []
 
 
 def test_text_before_thinking_is_closed_first() -> None:
@@ -414,8 +414,8 @@ def test_citations_follow_their_text() -> None:
     life.add_annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.add_annotation(1, UrlCitation(start_index=1, end_index=2, url="u", title="t"))
     life.complete()
-    told = life.client_stream()
-    assert told.message["content"][0]["citations"] == [
+    stream = life.client_stream()
+    assert stream.message["content"][0]["citations"] == [
         {
             "type": "web_search_result_location",
             "url": "u",
@@ -426,7 +426,7 @@ def test_citations_follow_their_text() -> None:
         {"type": "char_location", "cited_text": "x", "document_index": 0},
         {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "", "encrypted_index": ""},
     ]
-    assert [str(loss) for loss in told.from_hub.losses] == [
+    assert [str(loss) for loss in stream.from_hub.losses] == [
         "output[0].annotations: an annotation of type 'file_citation' (no citation has this type)",
         "output[0].annotations: which range a citation is for (it is for the whole block there)",
     ]
@@ -438,10 +438,10 @@ def test_native_blocks_are_restored_unchanged() -> None:
     life.add_text("m", "I search.")
     life.add_whole_item("s", block_to_item("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
     life.complete()
-    told = life.client_stream()
-    assert told.message["content"] == [{"type": "text", "text": "I search."}, block]
-    assert told.message["stop_reason"] == "end_turn"
-    assert told.lost == []
+    stream = life.client_stream()
+    assert stream.message["content"] == [{"type": "text", "text": "I search."}, block]
+    assert stream.message["stop_reason"] == "end_turn"
+    assert stream.lost == []
 
 
 @pytest.mark.parametrize(
@@ -458,9 +458,9 @@ def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, l
     """REQ-3: `length` reported as a normal end is a known bug of peers."""
     life = RecordingWriter()
     life.end_incomplete(reason)
-    told = life.client_stream()
-    assert told.message["stop_reason"] == wanted
-    assert told.lost == lost
+    stream = life.client_stream()
+    assert stream.message["stop_reason"] == wanted
+    assert stream.lost == lost
 
 
 def test_native_stop_reason_and_sequence_are_restored() -> None:
@@ -468,9 +468,9 @@ def test_native_stop_reason_and_sequence_are_restored() -> None:
     life = RecordingWriter()
     life.update_response(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
     life.complete()
-    told = life.client_stream()
-    assert (told.message["stop_reason"], told.message["stop_sequence"]) == ("stop_sequence", "END")
-    assert told.lost == ["response.acme"]
+    stream = life.client_stream()
+    assert (stream.message["stop_reason"], stream.message["stop_sequence"]) == ("stop_sequence", "END")
+    assert stream.lost == ["response.acme"]
     life = RecordingWriter()
     life.update_response(extra={STOP_REASON_FIELD: Raw(b'"pause_turn"')})
     life.end_incomplete("pause_turn")
@@ -482,9 +482,9 @@ def test_failure_is_an_error_event_and_the_end() -> None:
     life = RecordingWriter()
     life.add_text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
-    told = life.client_stream()
-    assert told.message["error"] == {"type": "rate_limit_error", "message": "busy", "code": "rate_limit_exceeded"}
-    assert told.of_type("message_stop") == []
+    stream = life.client_stream()
+    assert stream.message["error"] == {"type": "rate_limit_error", "message": "busy", "code": "rate_limit_exceeded"}
+    assert stream.of_type("message_stop") == []
 
 
 def test_failure_without_an_error_event_is_sent() -> None:
@@ -533,11 +533,11 @@ def test_items_without_deltas_are_sent_whole() -> None:
     life.add_whole_item("n", Reasoning(id="n", summary=[]))
     life.emit_extension_event("acme:progress", {"percent": 50})
     life.complete()
-    told = life.client_stream()
-    content = told.message["content"]
+    stream = life.client_stream()
+    content = stream.message["content"]
     assert [block.get("text") or block.get("thinking") for block in content] == ["a", "b", "c", "no", "s\n\nt"]
     assert content[2]["citations"][0]["title"] == "t"
-    assert told.lost == [
+    assert stream.lost == [
         "output[0].content.acme",
         "output[0].logprobs",
         "output[1]",
@@ -565,10 +565,10 @@ def test_empty_events_give_no_block() -> None:
         events.append(event)
         match event:
             case OutputTextDelta():
-                nothing = AnnotationAdded(
+                empty_annotation = AnnotationAdded(
                     sequence_number=0, item_id="x", output_index=0, content_index=0, annotation_index=0, annotation=None
                 )
-                events.append(nothing)
+                events.append(empty_annotation)
             case ResponseInProgress():
                 events += [ItemAdded(sequence_number=0, output_index=9, item=None)]
                 events += [ItemDone(sequence_number=0, output_index=9, item=None)]
@@ -578,15 +578,15 @@ def test_empty_events_give_no_block() -> None:
 
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.booleans())
-def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_begun: bool) -> None:
+def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_started: bool) -> None:
     life = RecordingWriter()
     life.add_text(1, "x")
     life.add_text(1, "y")
-    begun = life.collector.events
-    first = next(event for event in begun if isinstance(event, OutputTextDelta))
+    events = life.collector.events
+    first = next(event for event in events if isinstance(event, OutputTextDelta))
     run = TextRun(first.sequence_number, first.item_id, first.output_index, first.content_index, texts)
     by_run, by_event = EventsFromHub(REQUEST), EventsFromHub(REQUEST)
-    for event in begun if has_begun else begun[: begun.index(first)]:
+    for event in events if has_started else events[: events.index(first)]:
         assert by_run.feed(event) == by_event.feed(event)
     assert by_run.text_run(run) == b"".join(map(by_event.feed, run.events()))
 

@@ -92,8 +92,8 @@ def test_text_run_ends_at_a_delta_of_another_block() -> None:
 
 def test_citations_without_text_and_invalid_citations_are_losses() -> None:
     """F-4."""
-    nothing = read(begin(0, type="text", text="", citations=[{"type": "char_location"}]), stop(0))
-    assert (nothing.summary, nothing.lost) == (["completed"], ["content.citations"])
+    without_text = read(begin(0, type="text", text="", citations=[{"type": "char_location"}]), stop(0))
+    assert (without_text.summary, without_text.lost) == (["completed"], ["content.citations"])
     none = read(begin(0, type="text", text="x", citations=[7]), stop(0))
     assert (none.summary, none.lost) == (["OutputText: x", "completed"], ["content.citations"])
 

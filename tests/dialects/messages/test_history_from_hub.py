@@ -140,9 +140,13 @@ def test_trailing_white_space_of_the_last_assistant_text_is_removed() -> None:
 
 def test_unsupported_fields_and_items_are_losses() -> None:
     """F-4."""
-    said = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
+    message = MessageParam(role="assistant", content="x", phase="commentary", extra={"note": Raw(b"1")})
     _, lost = sent(
-        user("a"), said, MessageParam(role="assistant", content="y", phase="final_answer"), WebSearchCall(), user("b")
+        user("a"),
+        message,
+        MessageParam(role="assistant", content="y", phase="final_answer"),
+        WebSearchCall(),
+        user("b"),
     )
     assert lost == ["input[1].note", "input[1].phase", "input[3]"]
 
@@ -340,10 +344,10 @@ def test_thoughts_precede_the_content_of_the_next_turn() -> None:
 def test_server_content_returns_to_it_unchanged_RSN2(name: str) -> None:
     """Law (d): its own blocks, thoughts and citations too."""
     response = read_frames(frames_of(of(name).read_bytes())).response
-    said: list[ItemParam] = [codec.decode_item_param(codec.encode(item)) for item in response.output]
-    calls = [item.call_id for item in said if isinstance(item, FunctionCallParam)]
+    items: list[ItemParam] = [codec.decode_item_param(codec.encode(item)) for item in response.output]
+    calls = [item.call_id for item in items if isinstance(item, FunctionCallParam)]
     body, losses = ask(
-        Request(model="m", input=[user("q"), *said, *map(output, calls), user("r")], tools=REQUEST.tools)
+        Request(model="m", input=[user("q"), *items, *map(output, calls), user("r")], tools=REQUEST.tools)
     )
     written = msgspec.json.decode(of(name).with_suffix(".json").read_bytes())["content"]
     assert body["messages"][1]["content"] == written
@@ -355,8 +359,8 @@ def test_citation_of_another_server_is_a_loss() -> None:
     page = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "https://c", "title": "t"}
     place = {"type": "file_citation", "file_id": "f"}
     part = msgspec.json.encode({"type": "output_text", "text": "x", "annotations": [page, place]})
-    said = MessageParam(role="assistant", content=[codec.decode_as(part, OutputTextParam)])
-    assert sent(user("q"), said, user("r"))[1] == [
+    message = MessageParam(role="assistant", content=[codec.decode_as(part, OutputTextParam)])
+    assert sent(user("q"), message, user("r"))[1] == [
         "input[1].content[0].annotations[0]",
         "input[1].content[0].annotations[1]",
     ]

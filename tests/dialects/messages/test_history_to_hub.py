@@ -31,7 +31,7 @@ from antiphon.protocol.items import (
 )
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
-KEPT = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+CACHE_EXTRA = {"cache_control": Raw(b'{"type":"ephemeral"}')}
 
 
 def items_of(messages: list[dict[str, Any]], **members: Any) -> list[ItemParam]:
@@ -64,7 +64,7 @@ def test_system_blocks_keep_their_cache_control() -> None:
         [{"role": "user", "content": "x"}],
         system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}],
     )
-    assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=KEPT)])
+    assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=CACHE_EXTRA)])
 
 
 def test_system_messages_in_the_middle_keep_their_place() -> None:
@@ -99,7 +99,7 @@ def test_assistant_message_is_split_into_items_in_order() -> None:
         ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="sig-1"),
         ReasoningParam(summary=[], encrypted_content="sealed"),
         MessageParam(role="assistant", content=[OutputTextParam(text="I look."), OutputTextParam(text="Twice.")]),
-        FunctionCallParam(call_id="toolu_1", name="look", arguments='{"at":"ä"}', extra=KEPT),
+        FunctionCallParam(call_id="toolu_1", name="look", arguments='{"at":"ä"}', extra=CACHE_EXTRA),
         ReasoningParam(summary=[], encrypted_content="sig-2"),
         FunctionCallParam(call_id="toolu_2", name="look", arguments="{}"),
         MessageParam(role="assistant", content=[OutputTextParam(text="So.")]),
@@ -137,7 +137,7 @@ def test_tool_results_are_separated_from_user_text() -> None:
         ]
     )
     assert items == [
-        FunctionCallOutputParam(call_id="a", output="one", extra={**KEPT, "is_error": Raw(b"true")}),
+        FunctionCallOutputParam(call_id="a", output="one", extra={**CACHE_EXTRA, "is_error": Raw(b"true")}),
         FunctionCallOutputParam(
             call_id="b",
             output=[
@@ -200,7 +200,7 @@ def test_document_members_are_kept_with_the_document() -> None:
         }
     )
     assert part == InputFileParam(
-        file_url="u", extra={**KEPT, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')}
+        file_url="u", extra={**CACHE_EXTRA, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')}
     )
 
 
@@ -222,16 +222,16 @@ def test_native_blocks_are_passed_through(block: dict[str, Any]) -> None:
 def test_blocks_of_hosted_tools_become_items_in_place() -> None:
     """ITEM-5: calls that the server ran itself, between the model's texts before and after."""
     used = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    result_block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
     before, use, result, after = assistant_items(
-        {"type": "text", "text": "a"}, used, found, {"type": "text", "text": "b"}
+        {"type": "text", "text": "a"}, used, result_block, {"type": "text", "text": "b"}
     )
     assert isinstance(before, MessageParam)
     assert isinstance(after, MessageParam)
     assert isinstance(use, UnknownItem)
     assert isinstance(result, UnknownItem)
     assert (use.kind, result.kind) == ("messages:server_tool_use", "messages:web_search_tool_result")
-    assert [json.loads(bytes(block_from_item(item) or b"")) for item in (use, result)] == [used, found]
+    assert [json.loads(bytes(block_from_item(item) or b"")) for item in (use, result)] == [used, result_block]
 
 
 def test_citations_are_annotations_of_the_whole_text() -> None:

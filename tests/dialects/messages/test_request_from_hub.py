@@ -219,7 +219,7 @@ def test_output_format_field_is_used_if_configured_REQ1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "format", "told"),
+    ("wire", "format", "expected"),
     [
         (RICH, JsonObjectFormat(), "Answer with one JSON object, and with nothing else."),
         (RICH, JsonSchemaFormatParam(), '{"type":"object"}'),
@@ -230,9 +230,9 @@ def test_output_format_field_is_used_if_configured_REQ1() -> None:
         ),
     ],
 )
-def test_format_that_is_not_enforced_is_in_the_system_text_REQ1(wire: MessagesWire, format: Any, told: str) -> None:
+def test_format_that_is_not_enforced_is_in_the_system_text_REQ1(wire: MessagesWire, format: Any, expected: str) -> None:
     body, lost = sent(wire, text=TextParam(format=format))
-    assert told in body["system"][0]["text"]
+    assert expected in body["system"][0]["text"]
     assert lost == ["text.format"]
 
 

@@ -109,20 +109,20 @@ def bodies(draw: Draw) -> dict[str, Any]:
         {"role": "user", "content": draw(st.lists(TEXTS | IMAGES | DOCUMENTS, min_size=1, max_size=3))}
     ]
     for turn in range(draw(st.integers(0, 3))):
-        said: list[dict[str, Any]] = []
+        blocks: list[dict[str, Any]] = []
         if draw(st.booleans()):
-            said.append(_thought(f"thought {turn}"))
+            blocks.append(_thought(f"thought {turn}"))
         if draw(st.booleans()):
-            said.append({"type": "redacted_thinking", "data": seal_reasoning("messages", {"redacted": "r"})})
-        said += draw(st.lists(TEXTS | st.just(CITED), min_size=1, max_size=2))
+            blocks.append({"type": "redacted_thinking", "data": seal_reasoning("messages", {"redacted": "r"})})
+        blocks += draw(st.lists(TEXTS | st.just(CITED), min_size=1, max_size=2))
         if draw(st.booleans()):
-            said += SERVED
+            blocks += SERVED
         calls = [f"toolu_{turn}_{number}" for number in range(draw(st.integers(0, 2)))]
-        said += [{"type": "tool_use", "id": id, "name": "look", "input": {"at": id}, **draw(MARKS)} for id in calls]
-        messages.append({"role": "assistant", "content": said})
-        heard: list[dict[str, Any]] = [_result(draw, id) for id in calls]
-        heard += draw(st.lists(TEXTS | IMAGES, min_size=0 if calls else 1, max_size=2))
-        messages.append({"role": "user", "content": heard})
+        blocks += [{"type": "tool_use", "id": id, "name": "look", "input": {"at": id}, **draw(MARKS)} for id in calls]
+        messages.append({"role": "assistant", "content": blocks})
+        results: list[dict[str, Any]] = [_result(draw, id) for id in calls]
+        results += draw(st.lists(TEXTS | IMAGES, min_size=0 if calls else 1, max_size=2))
+        messages.append({"role": "user", "content": results})
         if draw(st.booleans()):
             messages.append({"role": "system", "content": [draw(TEXTS)]})
             messages.append({"role": "assistant", "content": [draw(TEXTS)]})
@@ -190,8 +190,8 @@ def test_other_servers_get_every_text_or_a_loss_names_it(body: dict[str, Any]) -
     ]
     for dialect in (chat, responses):
         sent, lost = dialect.request_from_hub(request)
-        told = texts_of(json.loads(sent))
-        assert [text for text in asked if text not in told and text != "x"] == []
+        texts = texts_of(json.loads(sent))
+        assert [text for text in asked if text not in texts and text != "x"] == []
         if b"cache_control" in json.dumps(body).encode() and b"cache_control" not in sent:
             assert any("cache_control" in loss.path for loss in lost)
         if b"srvtoolu" in json.dumps(body["messages"]).encode():

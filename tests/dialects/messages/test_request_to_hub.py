@@ -175,7 +175,7 @@ def test_unsupported_fields_are_losses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "param", "said"),
+    ("members", "param", "expected"),
     [
         ({"messages": []}, "messages", "wanted an array of at least 1 objects"),
         (
@@ -201,13 +201,13 @@ def test_unsupported_fields_are_losses() -> None:
         ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: wanted a string"),
     ],
 )
-def test_request_error_names_value_expectation_and_path(members: dict[str, Any], param: str, said: str) -> None:
+def test_request_error_names_value_expectation_and_path(members: dict[str, Any], param: str, expected: str) -> None:
     """ERR-3."""
     body = {"model": "m", "max_tokens": 1, "messages": HELLO, **members}
     with pytest.raises(ApiError) as raised:
         request_to_hub(json.dumps(body).encode())
     assert raised.value.param == param
-    assert said in raised.value.message
+    assert expected in raised.value.message
 
 
 def test_request_of_a_coding_agent_has_no_loss() -> None:

@@ -18,8 +18,8 @@ from antiphon.protocol.response import Response
 
 
 def whole(life: RecordingWriter) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(response_from_hub(life.response, REQUEST)[0])
-    return told
+    decoded: dict[str, Any] = json.loads(response_from_hub(life.response, REQUEST)[0])
+    return decoded
 
 
 def test_plain_message_has_every_block_in_order() -> None:

@@ -39,8 +39,8 @@ def test_recording_can_be_written_for_a_messages_client(path: Path) -> None:
     """E-6, law (d): hub → messages → hub keeps content and end. There, a refusal is text and a seal is a signature."""
     reading = read_frames(frames_of(path.read_bytes()))
     from_hub = EventsFromHub(REQUEST)
-    told = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
-    again = read_frames(frames_of(told))
+    data = b"".join(map(from_hub.feed, reading.events)) + from_hub.finish()
+    again = read_frames(frames_of(data))
     assert again.response.status == reading.response.status
     if reading.response.status != "failed":
         assert _unsealed(again.summary) == _unsealed(reading.summary)
@@ -50,7 +50,7 @@ def test_recording_can_be_written_for_a_messages_client(path: Path) -> None:
 @pytest.mark.parametrize("name", [path.stem for path in STREAMS])
 def test_recording_contains_its_expected_content(name: str) -> None:
     reading = read_frames(frames_of(of(name).read_bytes()))
-    assert reading.summary == SAID[name]
+    assert reading.summary == SUMMARIES[name]
     assert reading.lost == LOST.get(name, [])
 
 
@@ -59,16 +59,16 @@ def test_text_runs_equal_single_frames(path: Path) -> None:
     """A run has the same deltas and numbers as its single events."""
     frames = frames_of(path.read_bytes())
     to_hub = reader()
-    told: list[object] = []
+    received: list[object] = []
     at = 0
     while at < len(frames):
         run, at = to_hub.text_run(frames, at)
         if run is not None:
-            told += run.events()
+            received += run.events()
         else:
-            told += to_hub.feed(frames[at])
+            received += to_hub.feed(frames[at])
             at += 1
-    assert [*told, *to_hub.finish()] == read_frames(frames).events
+    assert [*received, *to_hub.finish()] == read_frames(frames).events
 
 
 def test_text_run_declines_empty_deltas() -> None:
@@ -165,12 +165,12 @@ def test_document_citations_are_passed_through() -> None:
 def test_unsigned_thoughts_are_sealed_if_the_server_accepts_them() -> None:
     """RSN-2."""
     wire = MessagesWire(maker="other", unsigned_thinking=True)
-    said = read_frames(frames_of(of("unsigned_thinking").read_bytes()), wire).summary
-    assert said[1] == "sealed: other {'thinking': 'No name under it.', 'signature': ''}"
+    summary = read_frames(frames_of(of("unsigned_thinking").read_bytes()), wire).summary
+    assert summary[1] == "sealed: other {'thinking': 'No name under it.', 'signature': ''}"
 
 
-def _unsealed(said: list[str]) -> list[str]:
-    return [line.replace("Refusal: ", "OutputText: ") for line in said if not line.startswith("sealed: ")]
+def _unsealed(summary_lines: list[str]) -> list[str]:
+    return [line.replace("Refusal: ", "OutputText: ") for line in summary_lines if not line.startswith("sealed: ")]
 
 
 def _usage(name: str) -> Usage:
@@ -179,7 +179,7 @@ def _usage(name: str) -> Usage:
     return usage
 
 
-SAID: dict[str, list[str]] = {
+SUMMARIES: dict[str, list[str]] = {
     "blocks_that_never_stop": ["OutputText: Go:", "toolu_01M = get_time({})", "completed"],
     "blocks_that_share_an_index": [
         "OutputText: Look:",

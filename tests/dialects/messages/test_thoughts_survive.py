@@ -41,7 +41,7 @@ class Server:
         self._wire = wire
         self._behavior = MessagesBehavior()
 
-    def ask(self, items: list[ItemParam], said: ScriptedTurn, *, stream: bool = True) -> tuple[Response, Losses]:
+    def ask(self, items: list[ItemParam], reply: ScriptedTurn, *, stream: bool = True) -> tuple[Response, Losses]:
         asked = Request(
             model="m",
             input=items,
@@ -55,9 +55,9 @@ class Server:
         refused = self._behavior.find_refusal(received)
         assert refused is None, refused
         if not stream:
-            return read_whole(self._behavior.render_body(said, received), self._wire)[0], losses
-        told = b"".join(step for step in self._behavior.render_stream(said, received) if isinstance(step, bytes))
-        return read_frames(frames_of(told), self._wire).response, losses
+            return read_whole(self._behavior.render_body(reply, received), self._wire)[0], losses
+        data = b"".join(step for step in self._behavior.render_stream(reply, received) if isinstance(step, bytes))
+        return read_frames(frames_of(data), self._wire).response, losses
 
 
 def history_of(output: list[Item]) -> list[ItemParam]:

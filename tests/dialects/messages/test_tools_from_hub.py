@@ -255,8 +255,8 @@ def test_required_names_are_unique_strings() -> None:
     ],
 )
 def test_tool_choice_is_translated_TOOL4(choice: ToolChoiceParam, made: dict[str, Any] | None, lost: list[str]) -> None:
-    body, found = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=choice)
-    assert (body.get("tool_choice"), found) == (made, lost)
+    body, loss_paths = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=choice)
+    assert (body.get("tool_choice"), loss_paths) == (made, lost)
 
 
 def test_allowed_tools_limit_the_offered_tools() -> None:

@@ -60,9 +60,9 @@ def test_client_tools_become_functions() -> None:
 def test_server_tools_are_passed_through(tool: dict[str, Any]) -> None:
     request, losses = read(tools=[tool])
     assert request.tools
-    (found,) = request.tools
-    assert isinstance(found, UnknownTool)
-    assert (found.kind, json.loads(bytes(found.raw))) == (tool["type"], tool)
+    (decoded,) = request.tools
+    assert isinstance(decoded, UnknownTool)
+    assert (decoded.kind, json.loads(bytes(decoded.raw))) == (tool["type"], tool)
     assert list(losses) == []
 
 

@@ -24,8 +24,8 @@ def test_model_thinking_uses_the_first_matching_row() -> None:
     [(ADAPTIVE, ("adaptive", "disabled"), ("low", "medium", "high")), (BUDGET, ("enabled", "disabled"), ())],
 )
 def test_model_thinking_falls_back_to_the_server_default(wire: MessagesWire, thinking: Any, efforts: Any) -> None:
-    found = model_thinking(wire, "m")
-    assert (found.thinking, found.efforts) == (thinking, efforts)
+    row = model_thinking(wire, "m")
+    assert (row.thinking, row.efforts) == (thinking, efforts)
 
 
 def test_model_thinking_is_empty_for_a_server_without_thinking() -> None:
@@ -48,8 +48,8 @@ def test_wire_after_refusal_uses_the_other_thinking_type(
 ) -> None:
     after = wire_after_refusal(wire, model, refused)
     assert after is not None
-    found = model_thinking(after, model)
-    assert (found.thinking, found.efforts) == (thinking, efforts)
+    row = model_thinking(after, model)
+    assert (row.thinking, row.efforts) == (thinking, efforts)
 
 
 @pytest.mark.parametrize("refused", ["thinking.enabled", "thinking.between_tools", "encrypted_reasoning"])

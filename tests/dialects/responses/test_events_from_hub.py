@@ -69,7 +69,7 @@ DELTAS: st.SearchStrategy[OutputTextDelta | ReasoningDelta | ArgumentsDelta] = s
 )
 
 
-def told(event: StreamEvent, style: EventStyle = "standard", framing: Framing = "sse") -> bytes:
+def encoded(event: StreamEvent, style: EventStyle = "standard", framing: Framing = "sse") -> bytes:
     return EventsFromHub(REQUEST, style=style, framing=framing).feed(event)
 
 
@@ -144,18 +144,18 @@ EVENT_STYLES: list[EventStyle] = ["default", "standard", "older"]
 )
 def test_style_names_reasoning_events(style: EventStyle, name: str) -> None:
     """STR-10, API-6: by the template and by the general encoder."""
-    assert told(THOUGHT, style) == (
+    assert encoded(THOUGHT, style) == (
         b"event: %b.delta\n"
         b'data: {"type":"%b.delta","sequence_number":4,"item_id":"rs_1","output_index":0,"content_index":1,"delta":"Hm"}\n\n'
     ) % (name.encode(), name.encode())
     padded = ReasoningDelta(
         sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm", obfuscation="x"
     )
-    assert frames(told(padded, style))[0].event == f"{name}.delta"
+    assert frames(encoded(padded, style))[0].event == f"{name}.delta"
     done = ReasoningDone(
         sequence_number=5, item_id="rs_1", output_index=0, content_index=1, text="Hm", extra={"acme": Raw(b"1")}
     )
-    assert json.loads(frames(told(done, style))[0].data) == {
+    assert json.loads(frames(encoded(done, style))[0].data) == {
         "type": f"{name}.done",
         "sequence_number": 5,
         "item_id": "rs_1",
@@ -170,7 +170,7 @@ def test_style_names_reasoning_events(style: EventStyle, name: str) -> None:
 def test_style_chooses_form_of_errors(style: EventStyle) -> None:
     """STR-8, API-6: only `older` has no `error` object."""
     payload: dict[str, Any] = {"type": "server_error", "code": "upstream_error", "message": "no", "param": None}
-    frame = frames(told(ErrorEvent(sequence_number=7, error=ErrorPayload(**payload)), style))[0]
+    frame = frames(encoded(ErrorEvent(sequence_number=7, error=ErrorPayload(**payload)), style))[0]
     assert frame.event == "error"
     flat = {"code": "upstream_error", "message": "no", "param": None}
     assert json.loads(frame.data) == {
@@ -200,6 +200,6 @@ def test_style_changes_nothing_else(life: list[StreamEvent]) -> None:
 def test_line_endings_in_raw_bytes_give_no_second_line(framing: Framing) -> None:
     """HTTP-3, ITEM-5: an extension event that came with line breaks between its members."""
     raw = Raw(b'{"type":"acme:note",\r\n "sequence_number":3,\n "text":"a\\nb"}')
-    written = told(UnknownEvent(kind="acme:note", raw=raw, sequence_number=3), framing=framing)
+    written = encoded(UnknownEvent(kind="acme:note", raw=raw, sequence_number=3), framing=framing)
     data = frames(written)[0].data if framing == "sse" else written
     assert data == b'{"type":"acme:note","sequence_number":3,"text":"a\\nb"}'

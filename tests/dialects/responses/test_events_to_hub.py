@@ -231,7 +231,7 @@ def test_frames_after_the_end_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frame", "what"),
+    ("frame", "expected"),
     [
         (sse.Frame("", b"{}"), "an event without a type"),
         (sse.Frame("acme:x", b"5"), "an event of type 'acme:x'"),
@@ -247,9 +247,9 @@ def test_frames_after_the_end_are_ignored() -> None:
         ),
     ],
 )
-def test_undecodable_events_are_losses(frame: sse.Frame, what: str) -> None:
+def test_undecodable_events_are_losses(frame: sse.Frame, expected: str) -> None:
     """F-4"""
-    assert [loss.what for loss in read_frames([frame]).losses] == [what]
+    assert [loss.what for loss in read_frames([frame]).losses] == [expected]
 
 
 @pytest.mark.parametrize("kind", ["ping", "keepalive"])

@@ -59,13 +59,13 @@ def answered(request: Request, name: str, *pieces: str, item_done: bool = True) 
 
 def refs_of(request: Request) -> set[ToolRef]:
     """Every tool that can be called."""
-    found: set[ToolRef] = set()
+    collected: set[ToolRef] = set()
     for tool in tools_of_request(request):
         group = tool.name if isinstance(tool, NamespaceTool) else None
         for member in tool.tools if isinstance(tool, NamespaceTool) else [tool]:
             if isinstance(member, FunctionToolParam | CustomTool):
-                found.add(ToolRef("custom" if isinstance(member, CustomTool) else "function", member.name, group))
-    return found
+                collected.add(ToolRef("custom" if isinstance(member, CustomTool) else "function", member.name, group))
+    return collected
 
 
 @given(requests())

@@ -102,13 +102,13 @@ def test_wants_reasoning_back_follows_the_wire_option() -> None:
 @pytest.mark.parametrize("effort", get_args(ReasoningEffort))
 def test_effort_is_mapped_to_the_levels_of_the_server(effort: ReasoningEffort) -> None:
     """RSN-4: unchanged; an unsupported effort becomes the nearest, which is a loss."""
-    known: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+    nearest: dict[str, str] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(effort=effort, summary="concise"))
     body, losses = request_from_hub(request)
     assert (json.loads(body)["reasoning"], list(losses)) == ({"effort": effort, "summary": "concise"}, [])
     body, losses = request_from_hub(request, ResponsesWire(efforts=("low", "medium", "high")))
-    assert json.loads(body)["reasoning"] == {"effort": known.get(effort, effort), "summary": "concise"}
-    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in known else [])
+    assert json.loads(body)["reasoning"] == {"effort": nearest.get(effort, effort), "summary": "concise"}
+    assert [loss.path for loss in losses] == (["reasoning.effort"] if effort in nearest else [])
 
 
 def test_unset_effort_is_not_sent() -> None:

@@ -160,8 +160,8 @@ def test_refusals_and_citations_have_their_own_events() -> None:
 def test_logprobs_are_on_deltas_with_their_bytes() -> None:
     """STR-12"""
     events = read_stream(recording("good_logprobs_stream.sse")).events
-    told = [event.logprobs[0] for event in events if isinstance(event, OutputTextDelta) and event.logprobs]
-    assert [(one.token, one.bytes, one.top_logprobs[0].bytes) for one in told] == [
+    logprobs = [event.logprobs[0] for event in events if isinstance(event, OutputTextDelta) and event.logprobs]
+    assert [(one.token, one.bytes, one.top_logprobs[0].bytes) for one in logprobs] == [
         ("H", [72], [120]),
         ("é", [195, 169], [120]),
     ]
@@ -176,8 +176,8 @@ def test_late_phases_are_kept() -> None:
 def test_hosted_tool_events_keep_their_place() -> None:
     """ITEM-5, STR-5: with our numbers."""
     events = read_stream(recording("good_mcp_call_stream.sse")).events
-    told = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
-    assert [(event["type"].rpartition(".")[2], event["item_id"], event["output_index"]) for event in told] == [
+    decoded = [json.loads(bytes(event.raw)) for event in events if isinstance(event, UnknownEvent)]
+    assert [(event["type"].rpartition(".")[2], event["item_id"], event["output_index"]) for event in decoded] == [
         ("in_progress", "mcpl_a", 0),
         ("completed", "mcpl_a", 0),
         ("delta", "mcp_a", 1),

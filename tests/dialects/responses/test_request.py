@@ -188,16 +188,16 @@ def test_state_fields_are_sent_only_to_stateful_servers() -> None:
 
 def test_supported_settings_are_sent() -> None:
     """REQ-5"""
-    told = {
+    expected = {
         "metadata": {"a": "1"},
         "service_tier": "flex",
         "safety_identifier": "who",
         "prompt_cache_key": "key",
         "text": {"verbosity": "low"},
     }
-    request, _ = request_to_hub(json.dumps({"model": "m", "input": "hi", **told}).encode())
+    request, _ = request_to_hub(json.dumps({"model": "m", "input": "hi", **expected}).encode())
     body, losses = sent(request)
-    assert {name: body[name] for name in told} == told
+    assert {name: body[name] for name in expected} == expected
     assert losses == []
 
 
@@ -266,9 +266,9 @@ def test_assistant_content_follows_the_wire_option(wire: ResponsesWire, content:
 
 def test_assistant_string_becomes_a_part_only_if_configured() -> None:
     """D-1"""
-    said = MessageParam(role="assistant", content="a")
-    assert sent_items(said)[0][0]["content"] == "a"
-    assert sent_items(said, wire=ResponsesWire(assistant_content="input_text"))[0][0]["content"] == [
+    message = MessageParam(role="assistant", content="a")
+    assert sent_items(message)[0][0]["content"] == "a"
+    assert sent_items(message, wire=ResponsesWire(assistant_content="input_text"))[0][0]["content"] == [
         {"type": "input_text", "text": "a"}
     ]
 
@@ -328,9 +328,9 @@ def test_tool_blocks_inside_messages_are_passed_through() -> None:
 
 def test_phases_are_kept_or_a_loss() -> None:
     """ITEM-7"""
-    said = MessageParam(role="assistant", content="a", phase="final_answer")
-    assert sent_items(said)[0][0]["phase"] == "final_answer"
-    items, losses = sent_items(said, wire=ResponsesWire(phase="drop"))
+    message = MessageParam(role="assistant", content="a", phase="final_answer")
+    assert sent_items(message)[0][0]["phase"] == "final_answer"
+    items, losses = sent_items(message, wire=ResponsesWire(phase="drop"))
     assert "phase" not in items[0]
     assert [loss.path for loss in losses] == ["input[0].phase"]
 
@@ -339,20 +339,20 @@ def test_phases_are_kept_or_a_loss() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "kept", "lost"),
+    ("wire", "expected", "lost"),
     [
         ("keep", [["content", "id", "summary", "type"], ["content", "encrypted_content", "summary", "type"]], []),
         ("encrypted_only", [["encrypted_content", "summary", "type"]], ["input[0]", "input[1].content"]),
     ],
 )
-def test_reasoning_is_sent_by_the_wire_option(wire: Any, kept: list[list[str]], lost: list[str]) -> None:
+def test_reasoning_is_sent_by_the_wire_option(wire: Any, expected: list[list[str]], lost: list[str]) -> None:
     """RSN-1, RSN-3"""
     request, _ = request_to_hub(
         b'{"input":[{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"a"}]},'
         b'{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"b"}],"encrypted_content":"s"}]}'
     )
     body, losses = sent(request, ResponsesWire(reasoning=wire))
-    assert [sorted(item) for item in body["input"]] == kept
+    assert [sorted(item) for item in body["input"]] == expected
     assert [loss.path for loss in losses] == lost
 
 
@@ -452,8 +452,8 @@ def test_choice_of_a_tool_of_another_api_is_a_loss() -> None:
     body, losses = sent(Request(model="m", input="hi", tools=[foreign], tool_choice=choice))
     assert "tool_choice" not in body
     assert [loss.path for loss in losses] == ["tools[0]", "tool_choice"]
-    kept = UnknownToolChoice(kind="mcp", raw=Raw(b'{"type":"mcp","server_label":"x"}'))
-    assert sent(Request(model="m", input="hi", tool_choice=kept))[0]["tool_choice"] == {
+    other_choice = UnknownToolChoice(kind="mcp", raw=Raw(b'{"type":"mcp","server_label":"x"}'))
+    assert sent(Request(model="m", input="hi", tool_choice=other_choice))[0]["tool_choice"] == {
         "type": "mcp",
         "server_label": "x",
     }
@@ -463,12 +463,12 @@ def test_choice_of_a_tool_of_another_api_is_a_loss() -> None:
 def test_items_and_parts_of_another_api_are_losses_F4(prefix: str) -> None:
     item = UnknownItem(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
     part = UnknownContent(kind=f"{prefix}code", raw=Raw(b'{"type":"%bcode"}' % prefix.encode()))
-    said, losses = sent_items(
+    sent_input, losses = sent_items(
         item,
         MessageParam(role="user", content=[part, InputText(text="hi")]),
         MessageParam(role="assistant", content=[part, OutputTextParam(text="ho")]),
     )
-    assert [[each["text"] for each in message["content"]] for message in said] == [["hi"], ["ho"]]
+    assert [[each["text"] for each in message["content"]] for message in sent_input] == [["hi"], ["ho"]]
     assert [loss.path for loss in losses] == ["input[0]", "input[1].content[0]", "input[2].content[0]"]
 
 

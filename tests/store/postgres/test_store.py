@@ -507,9 +507,9 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
                 )
         async with opened(url) as store:
             if version >= 1:
-                found = await store.get("anna", "resp_old")
-                assert found
-                assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
+                stored = await store.get("anna", "resp_old")
+                assert stored
+                assert (stored.created_at, stored.head, stored.output) == (7, b"{}", b"[1]")
                 assert await with_item(store, "anna", "msg_old") == StoredTurn(
                     id="resp_old", input=b"[]", output=b"[1]"
                 )
@@ -604,14 +604,14 @@ def test_tables_are_created_in_the_first_schema_of_the_search_path() -> None:
 
 def test_unusable_database_is_a_config_error_without_secrets() -> None:
     there = postgres_server.url_of("postgres", "guarded:sesame")
-    for url, told in {
+    for url, expected in {
         there.replace("sesame", "secret-word"): "refused the password",
         there.replace("guarded:sesame", "stranger:secret-word"): "refused this user",
         there.replace("/postgres?", "/secret_name?"): "the database does not exist",
         "postgresql://anna:secret-word@secret.host:port/db": "not a valid URL",
         "postgresql://anna:secret-word@secret.host/db?sslmode=secret": "not a valid URL",
     }.items():
-        with pytest.raises(ConfigError, match=told) as caught:
+        with pytest.raises(ConfigError, match=expected) as caught:
             uvloop.run(_open_and_close(url))
         assert str(caught.value).startswith("[store] url: ")
         assert keeps_secrets(caught.value, url)
@@ -657,7 +657,7 @@ def test_open_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "expected"),
     [
         ("53100", "the disk of the database is full"),
         ("53200", "the database is out of memory"),
@@ -670,12 +670,12 @@ def test_open_can_be_cancelled() -> None:
         ("0A000", "the database refused the statement"),
     ],
 )
-def test_server_errors_are_mapped_to_our_messages(state: str, told: str) -> None:
+def test_server_errors_are_mapped_to_our_messages(state: str, expected: str) -> None:
     error: BaseException = asyncpg.PostgresError.new(
         {"C": state, "M": "could not extend file base/5/1259 at secret-host"}
     )
     fault = storage_unavailable(error)
-    assert fault.message == told
+    assert fault.message == expected
     assert fault.__cause__ is error
     assert (fault.status, fault.code) == (503, "storage_unavailable")
     assert isinstance(startup_error(error), StorageUnavailable)
@@ -685,8 +685,8 @@ def test_server_errors_are_mapped_to_our_messages(state: str, told: str) -> None
 
 
 def turn(id: str) -> StoredTurn:
-    kept = record(id)
-    return StoredTurn(id=id, input=kept.input, output=kept.output)
+    saved = record(id)
+    return StoredTurn(id=id, input=saved.input, output=saved.output)
 
 
 @asynccontextmanager

@@ -74,9 +74,9 @@ def test_change_notifies_another_gateway_at_once() -> None:
                 waiting = asyncio.create_task(there.wait_for_change("resp_1", NEVER, there.change_counter))
                 await here.append("one", "resp_1", number, [b"{}"], "in_progress")
                 await asyncio.wait_for(waiting, 60)
-                said = await there.events_after("anna", "resp_1", number - 1)
-                assert said
-                assert said.events == [b"{}"]
+                log = await there.events_after("anna", "resp_1", number - 1)
+                assert log
+                assert log.events == [b"{}"]
 
     uvloop.run(story())
 
@@ -239,9 +239,9 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
         assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [
             (id, id.encode()) for id in ids
         ]
-        found = await with_item(store, "anna", "item of resp_99")
-        assert found is not None
-        assert found.id == "resp_99"
+        stored = await with_item(store, "anna", "item of resp_99")
+        assert stored is not None
+        assert stored.id == "resp_99"
 
         same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
         asks = [
@@ -249,8 +249,8 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
             store.enqueue("bert", same, [], b"2"),
             store.enqueue("anna", other, [], b"3"),
         ]
-        kept = await asyncio.gather(*asks, return_exceptions=True)
-        assert [isinstance(outcome, StorageUnavailable) for outcome in kept] == [False, True, False]
+        outcomes = await asyncio.gather(*asks, return_exceptions=True)
+        assert [isinstance(outcome, StorageUnavailable) for outcome in outcomes] == [False, True, False]
         assert [work.request for work in await store.claim("one", NEVER, 5)] == [b"1", b"3"]
         await store.close()
 

@@ -135,17 +135,17 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
     with closing(apsw.Connection(str(path))) as db:
         if steps:
             db.pragma("application_id", APPLICATION_ID)
-        for step, kept in zip(MIGRATIONS[:steps], KEPT_BY_VERSION[:steps], strict=True):
+        for step, content in zip(MIGRATIONS[:steps], CONTENT_BY_VERSION[:steps], strict=True):
             db.execute(step)
-            db.execute(kept)
+            db.execute(content)
         db.pragma("user_version", steps)
 
     async def go() -> None:
         store = await SqliteStore.open(path)
         if steps >= 1:
-            found = await store.get("anna", "resp_old")
-            assert found
-            assert (found.created_at, found.head, found.output) == (7, b"{}", b"[1]")
+            migrated = await store.get("anna", "resp_old")
+            assert migrated
+            assert (migrated.created_at, migrated.head, migrated.output) == (7, b"{}", b"[1]")
             assert await with_item(store, "anna", "msg_old") == StoredTurn(id="resp_old", input=b"[]", output=b"[1]")
             assert await chain_of(store, "anna", "resp_next") == b"[],[1],[2],[3]"
             assert (
@@ -176,7 +176,7 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
 
 
 # Content that a file of each version may have, in addition to the version before.
-KEPT_BY_VERSION = (
+CONTENT_BY_VERSION = (
     """
     INSERT INTO responses (owner, id, created_at, status, head, input, output)
     VALUES (CAST('anna' AS BLOB), CAST('resp_old' AS BLOB), 7, CAST('in_progress' AS BLOB), x'7B7D', x'5B5D', CAST('[1]' AS BLOB));
@@ -636,11 +636,11 @@ def test_full_disk_is_reported_and_recovers(tmp_path: Path) -> None:
     )
     try:
         (disk / "ballast").write_bytes(bytes(1_300_000))
-        told = output_of(FULL_DISK, disk / "a.db", "disk" if mounted else "limit")
+        output = output_of(FULL_DISK, disk / "a.db", "disk" if mounted else "limit")
     finally:
         if mounted:
             subprocess.run(["umount", disk], check=True)
-    assert told == ["the storage is full" if mounted else "the storage cannot be read or written"]
+    assert output == ["the storage is full" if mounted else "the storage cannot be read or written"]
 
 
 @pytest.mark.io
@@ -756,10 +756,10 @@ def test_chain_in_order_is_read_by_row_numbers(tmp_path: Path) -> None:
         await asyncio.gather(*(store.save("anna", each, [], []) for each in chain[3:]))
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(seq, seq - 1) for seq in range(1, 7)]
-            said = db.execute(sqlite.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            rows = db.execute(sqlite.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
             by_ids = db.execute(sqlite.SELECT_CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
-        assert said == by_ids
-        assert said[0][2] == await chain_of(store, "anna", "resp_5")
+        assert rows == by_ids
+        assert rows[0][2] == await chain_of(store, "anna", "resp_5")
         await store.close()
 
     asyncio.run(go())
