@@ -45,8 +45,8 @@ def test_the_cost_is_told_first_then_every_finding_and_the_profile() -> None:
         code, out, err = _run(server.base_url)
     assert code == 0
     assert err.startswith(f"{server.base_url}, dialect responses, model mock-1\n63 to 99 requests, about ")
-    assert "accepted  plainest message of a user " in out
-    assert "refused   call and its output in the history                400: " in out
+    assert "accepted  minimal request " in out
+    assert "refused   tool call and its output                          400: " in out
     assert '\nabout = "http://127.0.0.1:' in out
     assert '    "tool_history_as_text",\n' in out
 
@@ -100,12 +100,13 @@ def test_a_server_that_stops_half_way_ends_with_1_and_what_was_found_is_told(tmp
     with ChatServer([*[turn(text("Hello."))] * 8, *[error(503, "down")] * 4]) as server:
         code, out, _ = _run(server.base_url, "--dialect", "chat", "--model", "m", "-o", str(file))
     assert code == 1
-    assert "ended before its time: after " in out
+    assert "ended before its time: the server stopped answering after " in out
     assert load_profile(file).about.endswith("503: down.")
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"), [(page(), "a login page, or no API at all"), (turn(end("hang")), "it did not answer in time")]
+    ("reply", "words"),
+    [(page(), "a login page, or not an API"), (turn(end("hang")), "the server did not answer in time")],
 )
 def test_a_login_page_and_a_hanging_server_are_a_clear_end(reply: Reply, words: str) -> None:
     """D-4."""
@@ -114,16 +115,16 @@ def test_a_login_page_and_a_hanging_server_are_a_clear_end(reply: Reply, words: 
 
 
 def test_nobody_there_no_models_and_no_dialect_are_told() -> None:
-    with pytest.raises(CommandFailed, match="it cannot be reached"):
+    with pytest.raises(CommandFailed, match="the server cannot be reached"):
         _run("127.0.0.1:9", transport=FakeNetwork(models=nobody()))
-    with pytest.raises(CommandFailed, match=r"lists no models \(200\); name a model with --model"):
+    with pytest.raises(CommandFailed, match=r"lists no models \(200\); set a model with --model"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"[]")))
     with pytest.raises(CommandFailed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
     refusing = FakeAnswer(b"{}", status=400)
     silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
-    with pytest.raises(CommandFailed, match=r"answers in no supported dialect: responses 404: \{\}; chat 400"):
+    with pytest.raises(CommandFailed, match=r"does not answer in any supported dialect: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 

@@ -50,16 +50,16 @@ def test_a_server_that_goes_away_half_way_is_told_and_what_was_found_is_kept() -
     """D-4: `down` is no refusal, and the rest is not tried."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
-    assert "the server is gone: 503: overloaded" in report.stopped
+    assert " requests: 503: overloaded" in report.stopped
     assert found["developer"].verdict == "accepted"
     assert "calls.paired" not in found
-    assert "which ended before its time" in report.profile
+    assert "; incomplete: the server stopped answering after " in report.profile
 
 
 def test_a_connection_that_breaks_half_way_ends_the_run_too() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
         report, found = probe(target_of(server.base_url, "responses"))
-    assert "it broke off before its answer was whole" in report.stopped
+    assert "the server closed the connection before the end of its answer" in report.stopped
     assert found["tools"].verdict == "accepted"
 
 
@@ -86,7 +86,7 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
     assert report.stopped == ""
     assert (found["tools"].verdict, found["tools"].detail) == (
         "down",
-        "it did not answer in time, though it answers others",
+        "the server did not answer in time; other requests are answered",
     )
     assert "tool_history_as_text" in report.profile
 
@@ -94,14 +94,14 @@ def test_a_request_that_alone_is_never_answered_is_told_as_down() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (page(), "a login page, or no API at all"),
-        (redirect("https://login.example.org/"), "it leads elsewhere: https://login.example.org/"),
-        (turn(end("hang")), "it did not answer in time"),
-        (turn(end("rst")), "it broke off before its answer was whole"),
-        (exactly(b"nonsense\r\n\r\n", end("fin")), "it sends what is no HTTP"),
+        (page(), "a login page, or not an API"),
+        (redirect("https://login.example.org/"), "the server redirects to https://login.example.org/"),
+        (turn(end("hang")), "the server did not answer in time"),
+        (turn(end("rst")), "the server closed the connection before the end of its answer"),
+        (exactly(b"nonsense\r\n\r\n", end("fin")), "the server's answer is not HTTP"),
         (error(404, "no such model"), "404: no such model"),
         (error(402, "pay"), "402: pay"),
-        (whole({"error": {"message": "sorry"}}), "200, with an error inside: sorry"),
+        (whole({"error": {"message": "sorry"}}), "200 with an error in the body: sorry"),
         (whole({"detail": "not today"}, 503), "503: not today"),
         (whole(["odd"], 400), '400: ["odd"]'),
         (exactly(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\nno"), "400: no"),
@@ -118,7 +118,7 @@ def test_a_server_that_does_not_answer_the_plainest_request_is_a_clear_end(reply
 def test_nobody_there_is_a_clear_end() -> None:
     with ResponsesServer() as server:
         url = server.base_url
-    with pytest.raises(ServerUnanswered, match="it cannot be reached"):
+    with pytest.raises(ServerUnanswered, match="the server cannot be reached"):
         probe(target_of(url, "responses"))
 
 
@@ -189,7 +189,7 @@ def test_a_server_that_counts_nothing_is_believed() -> None:
     assert found["usage"].verdict == "ignored"
     assert (found["system"].verdict, found["system"].detail) == (
         "accepted",
-        "taken; whether it was read is not counted",
+        "answered; the server reports no usage, so the effect is unknown",
     )
 
 
@@ -200,7 +200,10 @@ def test_a_server_that_has_no_streams_is_found_out() -> None:
 
     with ResponsesServer(reply) as server:
         _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["stream"].verdict, found["stream"].detail) == ("refused", "no stream came, but application/json")
+    assert (found["stream"].verdict, found["stream"].detail) == (
+        "refused",
+        "got application/json, expected text/event-stream",
+    )
     assert found["stream.order"].verdict == "refused"
 
 
@@ -226,11 +229,11 @@ def test_answers_that_hold_a_failure_are_refusals() -> None:
 
     with ResponsesServer(reply) as server:
         _, found = probe(target_of(server.base_url, "responses"))
-    assert (found["tools"].verdict, found["tools"].detail) == ("refused", "200, with an error inside: scripted")
+    assert (found["tools"].verdict, found["tools"].detail) == ("refused", "200 with an error in the body: scripted")
     assert found["stream"].verdict == "refused"
 
 
 def test_an_answer_without_end_is_no_answer() -> None:
     endless = FakeAnswer(*[b" " * 1_000_000] * 18, headers={"content-type": "application/json"})
-    with pytest.raises(ServerUnanswered, match="more than 16777216 bytes came"):
+    with pytest.raises(ServerUnanswered, match="the answer has more than 16777216 bytes"):
         probe(target_of("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))

@@ -28,10 +28,10 @@ def test_a_server_with_state_and_a_websocket_is_found_out(tmp_path: Path) -> Non
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
         with running(config) as gateway:
             _, found = probe(target_of(f"{gateway.url}/v1", "responses"))
-    assert (found["state"].verdict, found["state"].detail) == ("accepted", "the earlier turn was read again")
+    assert (found["state"].verdict, found["state"].detail) == ("accepted", "the input tokens include the earlier turn")
     assert found["websocket"].verdict == "accepted"
     assert found["stream.order"].verdict == "accepted"
-    assert found["error.shape"].detail == "400, an object with code, message, param, type"
+    assert found["error.shape"].detail == "400, an error object with code, message, param, type"
 
 
 def test_poor_streams_and_odd_errors_are_told() -> None:
@@ -46,8 +46,8 @@ def test_poor_streams_and_odd_errors_are_told() -> None:
     with ResponsesServer(reply, models=["mock-1"]) as server:
         _, found = probe(target_of(server.base_url, "responses"))
     assert found["stream.order"].verdict == "ignored"
-    assert "faults, the first: " in found["stream.order"].detail
-    assert found["error.model"].detail == "404, an object with code, message, param, type"
+    assert "violations, the first: " in found["stream.order"].detail
+    assert found["error.model"].detail == "404, an error object with code, message, param, type"
 
 
 def test_a_server_that_keeps_nothing_is_told() -> None:
@@ -62,8 +62,8 @@ def test_a_server_that_keeps_nothing_is_told() -> None:
 
     evidence = Evidence(request="POST /responses", body=None, status=200, excerpt="")
     refused = ProbeResult("refused", "400: no", evidence)
-    nameless = ProbeResult("accepted", "taken", evidence, body=b"[1]")
-    assert asyncio.run(asked(refused)).detail == "nothing is kept: 400: no"
+    nameless = ProbeResult("accepted", "answered", evidence, body=b"[1]")
+    assert asyncio.run(asked(refused)).detail == "no response was stored: 400: no"
     assert asyncio.run(asked(nameless)).verdict == "refused"
     assert asyncio.run(asked(nameless._replace(body=b"odd"))).verdict == "refused"
 
@@ -79,7 +79,7 @@ def test_a_websocket_needs_a_network_that_has_them_and_a_server_that_is_there() 
 
     gone, other = asyncio.run(tried())
     assert (gone.verdict, gone.detail) == ("refused", "the upstream cannot be reached")
-    assert (other.verdict, other.detail) == ("untried", "this network has none")
+    assert (other.verdict, other.detail) == ("untried", "this transport has no WebSocket")
 
 
 def test_errors_in_no_form_that_clients_read_are_told() -> None:
@@ -93,5 +93,5 @@ def test_errors_in_no_form_that_clients_read_are_told() -> None:
         _, found = probe(target_of(server.base_url, "chat"))
     assert (found["error.shape"].verdict, found["error.shape"].detail) == (
         "refused",
-        "400, in no form that clients read",
+        "400, in a form that clients cannot read",
     )
