@@ -98,4 +98,4 @@ def test_no_depth_breaks_the_reading(depth: int) -> None:
 def test_a_few_problems_are_told_in_full_and_the_rest_by_name() -> None:
     problems = [ShapeProblem(name, f"{name} is missing") for name in "abcde"]
     assert join_problems(problems[:1]) == "a is missing"
-    assert join_problems(problems) == "a is missing; b is missing; c is missing; likewise d, e"
+    assert join_problems(problems) == "a is missing; b is missing; c is missing; the same for d, e"

@@ -79,7 +79,7 @@ def test_no_answer_is_a_finding_that_says_what_was_sent() -> None:
     network = CheckedServer(TARGET, FakeNetwork(responses=CUT))
     [outcome] = asyncio.run(run_cases(network, [case], lambda outcome: outcome))
     [finding] = outcome.findings
-    assert "the server broke off" in finding.message
+    assert "the server closed the connection" in finding.message
     assert '"input":"hi"' in finding.sent
 
 
@@ -90,7 +90,7 @@ def test_a_body_that_breaks_off_is_kept_as_far_as_it_came() -> None:
 
     exchange = asyncio.run(ask())
     assert (exchange.body, exchange.response) == (b'{"id":', None)
-    assert "broke off" in exchange.answer_summary
+    assert "closed the connection" in exchange.answer_summary
 
 
 def test_an_endless_body_is_given_up() -> None:
@@ -118,7 +118,7 @@ def test_no_server_is_no_list_of_models() -> None:
     network = CheckedServer(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
     with pytest.raises(NoAnswer, match="cannot be reached"):
         asyncio.run(first_model(network))
-    assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
+    assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server's answer is not HTTP"
 
 
 def test_a_thing_is_told_once() -> None:

@@ -222,10 +222,10 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         (
             'about = "x"\ndialect = "chatt"',
             2,
-            ['dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"', "mean 'chat'"],
+            ['dialect: got "chatt", expected one of "chat", "gemini", "messages", "responses"', "mean 'chat'"],
         ),
         ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt is no known setting", "mean 'dialect'"]),
-        ('about = 3\ndialect = "chat"', 1, ["about: got 3, wanted a string"]),
+        ('about = 3\ndialect = "chat"', 1, ["about: got 3, expected a string"]),
         (
             'about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"',
             5,
@@ -235,9 +235,13 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         (
             'about = "x"\ndialect = "chat"\n[wire]\nmax_tokens = "max_token"',
             4,
-            ['got "max_token", wanted one of', "max_tokens'"],
+            ['got "max_token", expected one of', "max_tokens'"],
         ),
-        ('about = "x"\ndialect = "chat"\n[wire]\nimages = "yes"', 4, ['wire.images: got "yes", wanted true or false']),
+        (
+            'about = "x"\ndialect = "chat"\n[wire]\nimages = "yes"',
+            4,
+            ['wire.images: got "yes", expected true or false'],
+        ),
         (
             'about = "x"\ndialect = "chat"\n[wire]\nsystem = "first"\nfields = [\n 1,\n]',
             5,
@@ -253,12 +257,16 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
             4,
             ["'zzz' is no known quirk; known are"],
         ),
-        ('about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n', 3, ["got 3, wanted a name, or a table"]),
-        ('about = "x"\ndialect = "chat"\nquirks = [{ nam = "a" }]', 3, ['got {"nam":"a"}, wanted a name, or a table']),
+        ('about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n', 3, ["got 3, expected a name, or a table"]),
+        (
+            'about = "x"\ndialect = "chat"\nquirks = [{ nam = "a" }]',
+            3,
+            ['got {"nam":"a"}, expected a name, or a table'],
+        ),
         (
             'about = "x"\ndialect = "chat"\nquirks = [{ name = "system_to_instructions", move = "every" }]',
             3,
-            ['quirk system_to_instructions: move: got "every", wanted one of "all", "leading"'],
+            ['quirk system_to_instructions: move: got "every", expected one of "all", "leading"'],
         ),
         (
             'about = "x"\ndialect = "chat"\n[[quirks]]\nname = "reasoning_as_text"\nbefor = "<"',
@@ -273,7 +281,7 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         (
             'about = "x"\ndialect = "chat"\nquirks = ["only_items"]',
             3,
-            ["quirk only_items: types is missing: wanted an array of strings"],
+            ["quirk only_items: types is missing: expected an array of strings"],
         ),
         (
             'about = "x"\ndialect = "chat"\nquirks = [{ name = "only_items", types = ["mesage"] }]',
@@ -294,7 +302,7 @@ def test_no_conversation_breaks_the_constraints_of_the_empirical_table(request_:
         (
             'about = "x"\ndialect = "chat"\n[headers]\nX-Lab = "a"',
             4,
-            ['headers: got "X-Lab" = "a", wanted a name in small letters'],
+            ['headers: got "X-Lab" = "a", expected a name in small letters'],
         ),
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = "a\\nb"', 4, ["a value on one line"]),
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = ""', 4, ["a value on one line"]),
@@ -313,7 +321,7 @@ def test_profile_error_has_file_and_line(text: str, line: int, said: list[str]) 
     ("text", "said"),
     [
         ("about = ", "mine: not valid TOML: "),
-        ('dialect = "chat"', "mine: about is missing: wanted a string"),
+        ('dialect = "chat"', "mine: about is missing: expected a string"),
         (
             'about = "x"',
             "mine: wanted a dialect (chat, responses, messages, gemini) or a profile to extend, got neither",

@@ -653,7 +653,7 @@ def test_what_was_never_announced_cannot_be_touched(what: str) -> None:
 def test_a_refused_move_says_what_was_there_and_what_was_wanted() -> None:
     writer, _ = fresh()
     writer.call("a", name="look", call_id="c")
-    with pytest.raises(InvalidTransition, match="'a' names an open function call; wanted an open custom tool call"):
+    with pytest.raises(InvalidTransition, match="'a' names an open function call; expected an open custom tool call"):
         writer.custom_input("a", "x")
     with pytest.raises(InvalidTransition, match=r"a function call holds no part of the type output_text \(STR-3\)"):
         writer.text("a", "x")

@@ -96,7 +96,7 @@ class ListDecoder(LenientDecoder):
         members = _list_of_raw(raw)
         if not _is_within(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
             )
         # In a long list most members are valid. The only member of a list is the refused one, so the typed pass is
         # skipped.
@@ -117,7 +117,7 @@ class DictDecoder(LenientDecoder):
         members = _dict_of_raw(raw)
         if not _is_within(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, wanted {describe_type(self.info)}", param=path or None
+                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
             )
         for key in members:
             self._check_key(key, path)
@@ -129,7 +129,7 @@ class DictDecoder(LenientDecoder):
             self._decode_key(encoded)
         except msgspec.ValidationError:
             raise InvalidValue(
-                f"{path}: got the key {excerpt(encoded)}, wanted for a key {describe_type(self._key_info)}", param=path
+                f"{path}: got the key {excerpt(encoded)}, expected as a key {describe_type(self._key_info)}", param=path
             ) from None
 
 
@@ -174,7 +174,8 @@ class StructDecoder(LenientDecoder):
             if tag not in (None, self.tag):
                 at = member_path(path, self._tag_field)
                 raise InvalidValue(
-                    f"{at}: got {excerpt(members[self._tag_field])}, wanted {quoted_choices([str(self.tag)])}", param=at
+                    f"{at}: got {excerpt(members[self._tag_field])}, expected {quoted_choices([str(self.tag)])}",
+                    param=at,
                 )
         return self.build_struct(members, path)
 
@@ -207,7 +208,7 @@ class StructDecoder(LenientDecoder):
         at = member_path(path, wire_name)
         hint = HINTS[self._cls](members) if self._cls in HINTS else None
         return MissingField(
-            f"{at} is missing: {hint or 'wanted ' + describe_type(self._fields[wire_name].decoder.info)}", param=at
+            f"{at} is missing: {hint or 'expected ' + describe_type(self._fields[wire_name].decoder.info)}", param=at
         )
 
 
@@ -260,7 +261,9 @@ class UnionDecoder(LenientDecoder):
         if self._unknown is not None:
             return self._unknown.build_unknown(tag, raw, members, path)
         at = member_path(path, TAG)
-        raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {quoted_choices(list(self._by_tag))}", param=at)
+        raise InvalidValue(
+            f"{at}: got {excerpt(members[TAG])}, expected {quoted_choices(list(self._by_tag))}", param=at
+        )
 
     def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
         tag = msgspec.json.decode(members.get(TAG, b"null"))
@@ -271,8 +274,8 @@ class UnionDecoder(LenientDecoder):
         at = member_path(path, TAG)
         expected = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
         if TAG in members:
-            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, wanted {expected}", param=at)
-        raise MissingField(f"{at} is missing: got {excerpt(raw)}, wanted {expected}", param=at)
+            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, expected {expected}", param=at)
+        raise MissingField(f"{at} is missing: got {excerpt(raw)}, expected {expected}", param=at)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
@@ -321,7 +324,7 @@ def _flat_tool(members: dict[str, Raw]) -> str | None:
     """TOOL-1, C-3: a hint for a tool in Chat Completions form."""
     name = _nested_name(members)
     return name and (
-        "this tool is nested as in Chat Completions, wanted the flat form: "
+        "this tool is nested as in Chat Completions, expected the flat form: "
         f'{{"type":"function","name":{name},"description":…,"parameters":…,"strict":…}}'
     )
 
@@ -331,7 +334,7 @@ def _flat_choice(members: dict[str, Raw]) -> str | None:
     name = _nested_name(members)
     return (
         name
-        and f'this choice is nested as in Chat Completions, wanted the flat form: {{"type":"function","name":{name}}}'
+        and f'this choice is nested as in Chat Completions, expected the flat form: {{"type":"function","name":{name}}}'
     )
 
 

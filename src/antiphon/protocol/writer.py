@@ -500,7 +500,7 @@ class ResponseWriter:
                 if key in self._closed
                 else "no item: none was announced under it"
             )
-        raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
+        raise InvalidTransition(f"the key {key!r} names {actual}; expected an open {kind.name}")
 
     def _part(self, item: OpenItem, kind: PartKind, part: Hashable) -> OpenPart:
         open_part = item.current if part is None else item.parts.get((kind, part))

@@ -342,4 +342,4 @@ def test_errors_say_where_and_what_was_wanted_ERR3(message: Json, kind: type[Api
         taken(message)
     assert caught.value.param == param
     assert param in caught.value.message
-    assert "wanted" in caught.value.message
+    assert "expected" in caught.value.message

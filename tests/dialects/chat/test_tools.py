@@ -397,4 +397,4 @@ def test_errors_say_where_and_what_was_wanted_ERR3(fields: Json, kind: type[ApiE
     with pytest.raises(kind) as caught:
         taken(**fields)
     assert caught.value.param == param
-    assert "wanted" in caught.value.message
+    assert "expected" in caught.value.message
