@@ -203,7 +203,7 @@ def test_rules_about_models_that_make_no_sense_are_told(models: list[str | Model
 
 
 def test_a_profile_exists_and_is_for_the_upstreams_dialect() -> None:
-    assert "no profile is named 'chatt'; did you mean 'chat'?" in said_of(upstream(profile="chatt"))[0]
+    assert "unknown profile 'chatt'; did you mean 'chat'?" in said_of(upstream(profile="chatt"))[0]
     assert said_of(upstream(profile="openai")) == [
         "upstreams[0].profile: 'openai' is for servers of dialect 'responses', not 'chat'"
     ]

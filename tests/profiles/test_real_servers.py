@@ -102,7 +102,7 @@ def test_the_servers_that_people_have_are_known_by_name(name: str) -> None:
 
 
 def test_the_removed_name_of_llama_cpp_names_the_one_that_is_left() -> None:
-    with pytest.raises(ProfileError, match=r"no profile is named 'llama-cpp'; did you mean 'llama\.cpp'\?"):
+    with pytest.raises(ProfileError, match=r"unknown profile 'llama-cpp'; did you mean 'llama\.cpp'\?"):
         load_profile("llama-cpp")
 
 

@@ -40,7 +40,7 @@ PROVIDERS = (
 def test_a_shipped_profile_loads_and_says_where_its_facts_come_from(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
-    assert "; facts from " in profile.about
+    assert ". Source: " in profile.about
     assert isinstance(profile.wire, WIRE_TYPES[profile.dialect])
 
 

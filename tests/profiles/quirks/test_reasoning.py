@@ -23,14 +23,14 @@ def test_reasoning_is_dropped_by_name() -> None:
     """F-4."""
     sent, losses = run_quirk("drop_reasoning", input=[USER, SEALED, OPEN])
     assert sent["input"] == [USER]
-    assert losses == {"input[1]": "reasoning is left out", "input[2]": "reasoning is left out"}
+    assert losses == {"input[1]": "earlier reasoning", "input[2]": "earlier reasoning"}
 
 
 def test_reasoning_becomes_text_between_marks() -> None:
     sent, losses = run_quirk("reasoning_as_text", input=[USER, OPEN, SUMMED])
     assert [item["content"] for item in sent["input"]] == ["hi", "<think>\nlong\n</think>", "<think>\na\n\nb\n</think>"]
     assert [item["role"] for item in sent["input"]] == ["user", "assistant", "assistant"]
-    assert losses == {"input[1].summary": "is left out"}
+    assert losses == {"input[1].summary": "the field 'summary'"}
 
 
 def test_the_marks_are_the_profiles_choice() -> None:
@@ -42,7 +42,7 @@ def test_sealed_reasoning_cannot_become_text() -> None:
     """F-4, RSN-2."""
     sent, losses = run_quirk("reasoning_as_text", input=[USER, SEALED])
     assert sent["input"] == [USER]
-    assert losses == {"input[1]": "reasoning is left out", "input[1].encrypted_content": "is left out"}
+    assert losses == {"input[1]": "earlier reasoning", "input[1].encrypted_content": "the field 'encrypted_content'"}
 
 
 def test_a_summary_stands_in_for_reasoning_that_is_not_open() -> None:
@@ -54,6 +54,6 @@ def test_a_summary_stands_in_for_reasoning_that_is_not_open() -> None:
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "a\n\nb"}]},
     ]
     assert losses == {
-        "input[2].summary": "a summary is sent as the reasoning itself",
-        "input[3]": "reasoning is left out",
+        "input[2].summary": "the form of a reasoning summary",
+        "input[3]": "earlier reasoning",
     }

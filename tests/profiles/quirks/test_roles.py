@@ -40,7 +40,7 @@ def test_all_system_messages_can_be_moved_and_their_places_are_named() -> None:
     )
     assert sent["instructions"] == "Be loud."
     assert sent["input"] == [{"type": "message", "role": "user", "content": "hi"}]
-    assert losses == {"input[1]": "a system message is moved to instructions"}
+    assert losses == {"input[1]": "the position of a system message"}
 
 
 def test_an_image_in_a_system_message_is_lost_by_name() -> None:
@@ -55,7 +55,7 @@ def test_an_image_in_a_system_message_is_lost_by_name() -> None:
         ],
     )
     assert sent["instructions"] == "Look."
-    assert losses == {"input[0].content[0]": "input_image is left out"}
+    assert losses == {"input[0].content[0]": "a part of type 'input_image'"}
 
 
 def test_a_system_message_that_says_nothing_leaves_no_instructions() -> None:

@@ -93,7 +93,7 @@ def test_custom_calls_groups_and_missing_arguments_have_their_words_too() -> Non
         },
         {"type": "message", "role": "user", "content": "[Tool Result for c1]: done"},
     ]
-    assert losses == {"input[1].note": "is left out"}
+    assert losses == {"input[1].note": "the field 'note'"}
 
 
 def test_a_result_of_parts_keeps_what_is_no_text_beside_the_words() -> None:
