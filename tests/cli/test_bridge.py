@@ -99,7 +99,7 @@ def test_a_line_beyond_all_measure_fails_the_response(monkeypatch: pytest.Monkey
     code, out, err = run(io.BytesIO(b"x" * 50), "--from", "codex", "--ndjson")
     assert code == FAILED
     assert msgspec.json.decode(out.splitlines()[-1])["response"]["error"]["code"] == "upstream_invalid_response"
-    assert "the turn failed: the agent wrote a line longer than 10 bytes" in err
+    assert "the turn failed: the agent wrote a line of more than 10 bytes" in err
 
 
 def test_events_come_out_while_the_agent_still_works() -> None:

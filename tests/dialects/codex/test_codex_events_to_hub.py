@@ -103,7 +103,7 @@ def test_a_line_that_is_no_event_is_a_loss() -> None:
     request = Request(model="codex")
     to_hub = EventsToHub(request, initial_response(request, id="resp_1", created_at=1), counting_stamps())
     assert to_hub.feed(b"Reading from stdin...") == []
-    assert [str(loss) for loss in to_hub.losses] == ["a line: it was not told (it is no event: Reading from stdin...)"]
+    assert [str(loss) for loss in to_hub.losses] == ["stream: a line (it is not an event: Reading from stdin...)"]
     assert to_hub.error is None
     to_hub.finish()
     assert to_hub.error is not None

@@ -48,7 +48,7 @@ def test_usage_is_read_and_counters_of_other_names_are_passed_over() -> None:
     [
         ({"message": "no"}, "no"),
         ({"error": {"message": "no"}}, "no"),
-        ({}, "the agent does not say why its turn failed"),
+        ({}, "the turn of the agent failed without a reason"),
     ],
 )
 def test_why_a_turn_failed_is_read_in_either_place(told: dict[str, Any], why: str) -> None:

@@ -225,7 +225,7 @@ def test_text_that_was_changed_is_told_anew_in_a_part_of_its_own() -> None:
         TurnCompleted(),
     )
     assert [part["text"] for part in told.items[0]["content"]] == ["I think", "No."]
-    assert told.losses == ["item 0: its earlier text is kept before the new one (it was delivered before it changed)"]
+    assert told.losses == ["item 0: a change of the text (the earlier text was delivered; the new text follows it)"]
 
 
 def test_arguments_that_were_changed_are_a_loss() -> None:
@@ -236,7 +236,7 @@ def test_arguments_that_were_changed_are_a_loss() -> None:
         TurnCompleted(),
     )
     assert told.items[0]["arguments"] == '{"a":1}'
-    assert told.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
+    assert told.losses == ["item 0: changed arguments (the first arguments were already delivered)"]
 
 
 def test_what_comes_after_an_end_is_a_loss() -> None:
@@ -247,9 +247,9 @@ def test_what_comes_after_an_end_is_a_loss() -> None:
         OtherEvent(kind="x", members={}),
     )  # fmt: skip
     assert told.losses == [
-        "item 0: an update was dropped (the item had ended)",
-        "turn.started: the event was dropped (the turn had ended)",
-        "x: the event was dropped (the turn had ended)",
+        "item 0: an update (the item had ended)",
+        "turn.started: the event (the turn had ended)",
+        "x: the event (the turn had ended)",
     ]
 
 
@@ -282,15 +282,15 @@ def test_events_that_nobody_knows_are_carried_if_they_can_be_named() -> None:
         TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={})
     )
     assert told.events[2]["type"] == "vtcode:plan.delta"
-    assert told.losses == ["'a b': it was dropped (an extension cannot have this name)"]
+    assert told.losses == ["'a b': the event or item (an extension cannot have this name)"]
 
 
 @pytest.mark.parametrize(
     ("events", "said"),
     [
-        ([], "the agent stopped before its turn had ended"),
-        ([ThreadError(message="oh")], "the agent stopped before its turn had ended; its last error: oh"),
-        ([ThreadCompleted(subtype="cancelled")], "the agent stopped before its turn had ended"),
+        ([], "the agent stopped before the end of its turn"),
+        ([ThreadError(message="oh")], "the agent stopped before the end of its turn; last error: oh"),
+        ([ThreadCompleted(subtype="cancelled")], "the agent stopped before the end of its turn"),
     ],
 )
 def test_a_turn_without_an_end_has_failed(events: list[ThreadEvent], said: str) -> None:

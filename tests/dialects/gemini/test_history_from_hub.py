@@ -133,7 +133,7 @@ def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
 def test_a_call_without_a_result_is_given_one_that_says_so() -> None:
     request = Request(input=[ASKED, function_call("a")])
     found = send(request)[0]["contents"]
-    assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result was given for this call]"}
+    assert found[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result for this call]"}
     assert lost(request) == ["input[1]"]
 
 

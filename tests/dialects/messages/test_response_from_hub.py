@@ -95,5 +95,5 @@ def test_a_response_that_failed_is_its_error(code: str, status: int, type: str) 
 
 
 def test_a_response_that_does_not_say_why_it_has_no_end_is_an_error_too() -> None:
-    with pytest.raises(ApiError, match="the response is cancelled, and does not say why"):
+    with pytest.raises(ApiError, match="the response is cancelled without a reason"):
         response_from_hub(replace(RecordingWriter().response, status="cancelled"), REQUEST)
