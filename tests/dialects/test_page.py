@@ -40,7 +40,7 @@ def test_the_table_is_what_the_translators_do() -> None:
         (b'{"other":"MARK"}', [LOSS], Verdict("approximated", "in other words")),
         (b'{"other":"MARK"}', [], Verdict("approximated", "in other words")),
         (b"{}", [LOSS], Verdict("lost")),
-        (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text stands in its place")),
+        (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text replaces it")),
     ],
 )
 def test_what_became_of_a_feature_is_told_by_what_was_made_and_what_was_lost(

@@ -18,7 +18,7 @@ def _rows(heading: str) -> list[list[str]]:
 
 
 def test_every_shipped_profile_is_on_the_page_with_its_dialect() -> None:
-    told = {name: row[1] for row in _rows("The shipped ones") for name in re.findall(r"`([^`]+)`", row[0])}
+    told = {name: row[1] for row in _rows("Shipped profiles") for name in re.findall(r"`([^`]+)`", row[0])}
     assert told == {name: load_profile(name).dialect for name in profile_names()}
 
 
@@ -35,7 +35,7 @@ def test_the_profile_on_the_page_loads() -> None:
 def test_the_models_on_the_page_have_the_rows_that_they_are_said_to_have() -> None:
     wire = load_profile("anthropic").wire
     assert isinstance(wire, MessagesWire)
-    rows = [row for row in _rows("Models of one server") if row[0].startswith("`claude-")]
+    rows = [row for row in _rows("Differences between models") if row[0].startswith("`claude-")]
     told = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     assert told == {name: list(model_thinking(wire, name).thinking) for name in told}
     assert len(rows) == len(wire.models) - 2  # the last two have their names in words

@@ -22,7 +22,7 @@ def test_every_cut_gives_the_same_lines() -> None:
 
 @pytest.mark.parametrize("data", [b"123456", b"123456\n"])
 def test_a_line_beyond_the_limit_is_the_agents_fault(data: bytes) -> None:
-    with pytest.raises(UpstreamFault, match="longer than 5 bytes"):
+    with pytest.raises(UpstreamFault, match="more than 5 bytes"):
         JsonLines(max_length=5).feed(data)
 
 

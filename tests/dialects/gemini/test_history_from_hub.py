@@ -478,10 +478,10 @@ def test_media_in_results_are_kept_or_lifted_behind_all_results() -> None:
     medium = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     lifted = contents(*items)[2]["parts"]
     assert [part["functionResponse"]["response"] for part in lifted[:2]] == [
-        {"output": "see\n[medium 1 of this result follows below]"},
+        {"output": "see\n[media 1 of this result follows below]"},
         {"output": "no"},
     ]
-    assert lifted[2:] == [{"text": "Medium 1 of the result of call a:"}, medium]
+    assert lifted[2:] == [{"text": "Media 1 of the result of call a:"}, medium]
     kept = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
     assert kept[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
     assert len(kept) == 2

@@ -226,7 +226,7 @@ def test_the_older_place_for_the_form_of_the_output_is_used_where_it_is_the_only
 @pytest.mark.parametrize(
     ("wire", "format", "told"),
     [
-        (RICH, JsonObjectFormat(), "Answer with one JSON object, and with nothing else."),
+        (RICH, JsonObjectFormat(), "Answer with one JSON object and with nothing else."),
         (RICH, JsonSchemaFormatParam(), '{"type":"object"}'),
         (
             MessagesWire(),

@@ -262,7 +262,7 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
     return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
 
 
-JSON_RULE: Final = "When you call no more tools, answer with one JSON object and with nothing else."
+JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
 SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
