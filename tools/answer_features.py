@@ -1,4 +1,4 @@
-"""What can be answered: features of answers, in the words of every dialect that has some."""
+"""Features of answers, in the form of each dialect that has them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _usage(*, cached: int = 0, reasoning: int = 0) -> Json:
 HELLO: Final = {"type": "text", "text": "Hello."}
 PAGE: Final = "https://news.example/today"
 ANSWERS: Final[dict[str, list[Feature]]] = {
-    "Words and calls": [
+    "Text and tool calls": [
         Feature(
             "text",
             {
@@ -117,7 +117,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="+1",
-            how="a call of the function that stands for it",
+            how="a call of the function that replaces it",
         ),
         Feature(
             "refusal",
@@ -137,10 +137,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "messages": {"content": [{"type": "text", "text": "I will not."}], "stop_reason": "refusal"},
             },
             mark="I will not.",
-            how="text, and an end that says why",
+            how="text, with the reason at the end",
         ),
         Feature(
-            "citations of pages",
+            "citations of web pages",
             {
                 "chat": _message(
                     annotations=[
@@ -194,7 +194,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark=PAGE,
-            how="a citation of another form",
+            how="a citation in another form",
         ),
         Feature(
             "logprobs",
@@ -267,14 +267,14 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             mark="srvtoolu_1",
         ),
         Feature(
-            "call of a hosted tool: code run by Gemini",
+            "call of a hosted tool: code execution of Gemini",
             {"gemini": _gemini({"executableCode": {"language": "PYTHON", "code": "print(5)"}}, {"text": "Hello."})},
             mark="print(5)",
         ),
     ],
     "Reasoning": [
         Feature(
-            "its text",
+            "text of the reasoning",
             {
                 "chat": _message(reasoning_content="Hm."),
                 "responses": {
@@ -295,7 +295,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             how="a summary",
         ),
         Feature(
-            "a summary of it",
+            "summary of the reasoning",
             {
                 "responses": {
                     "output": [
@@ -305,10 +305,10 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="Hm.",
-            how="told as its text",
+            how="sent as the text of the reasoning",
         ),
         Feature(
-            "what its maker must get back",
+            "sealed data for the server that made it",
             {
                 "chat": _message(reasoning_details=[{"type": "reasoning.encrypted", "data": SEALED}]),
                 "responses": {
@@ -321,12 +321,12 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "gemini": _gemini({"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}),
             },
             mark="antiphon.reasoning.",
-            how="in an envelope that names its maker",
+            how="in an envelope with the name of that server",
         ),
     ],
-    "The end": [
+    "End of the answer": [
         Feature(
-            "cut by length",
+            "truncated by the token limit",
             _ending(
                 "length",
                 {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
@@ -346,7 +346,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             how="a refusal",
         ),
         Feature(
-            "ended by a call that could not be read",
+            "ended by a malformed tool call",
             {
                 "responses": {"status": "incomplete", "incomplete_details": {"reason": "malformed_function_call"}},
                 "gemini": {
@@ -358,14 +358,14 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             mark="Hello.",
         ),
         Feature(
-            "which stop sequence came",
+            "the stop sequence that ended it",
             {"messages": {"stop_reason": "stop_sequence", "stop_sequence": "END"}},
             mark="END",
         ),
     ],
-    "Figures": [
+    "Usage": [
         Feature(
-            "tokens in and out",
+            "input and output tokens",
             {
                 "chat": {"usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}},
                 "responses": {"usage": _usage()},
@@ -376,7 +376,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             },
         ),
         Feature(
-            "cached tokens, which Messages count apart",
+            "cached tokens (Messages counts them separately)",
             {
                 "chat": {
                     "usage": {
@@ -397,7 +397,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             },
         ),
         Feature(
-            "reasoning tokens, which Gemini counts apart",
+            "reasoning tokens (Gemini counts them separately)",
             {
                 "chat": {
                     "usage": {
@@ -424,11 +424,11 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             {"messages": {"usage": {"input_tokens": 40, "cache_creation_input_tokens": 77, "output_tokens": 20}}},
             mark="cache_creation",
             other_marks=("117",),
-            how="counted as tokens in",
+            how="counted as input tokens",
         ),
     ],
 }
-# The events of a stream that fails in the middle, as servers of each dialect send them; the words are looked for.
+# The events of a stream that fails in the middle, in the form of each dialect.
 BOOM: Final = b"The server is on fire."
 BROKEN_STREAMS: Final[dict[Dialect, bytes]] = {
     "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % BOOM,

@@ -1,7 +1,7 @@
-"""A feature, as the support table of docs/dialects.md asks about it: how every dialect says it, in a request or in an answer.
+"""A feature of the support table in docs/dialects.md: its form in each dialect, in a request or in an answer.
 
-A dialect that has no words for it is absent; `mark` is a word by which what became of it is known anyway. Where the hub has no
-words (`responses` is absent), what clients of one dialect say is looked for at servers of the others.
+A dialect without an equivalent is absent; then `mark` is a text that shows whether the feature was carried. If the hub has no
+equivalent (`responses` is absent), the form of the client's dialect is expected at servers of the other dialects.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Json = dict[str, Any]
 
 
 class Feature(NamedTuple):
-    """`said`: members of a body that say it. They are sent by clients, and looked for in what servers and the hub get."""
+    """`said`: fields of a body that express it. Clients send them, and servers and the hub are expected to receive them."""
 
     name: str
     said: dict[Dialect, Json]
     mark: str = ""
-    # What it takes the form of where it is said by other means, in words: the table shows them.
+    # A description of its form where another form is used; the table shows it.
     how: str = ""
-    # Words by which it is known in another form, beside `mark`, which is its own.
+    # Texts that show it in another form, besides `mark`.
     other_marks: tuple[str, ...] = ()
-    # What is sent in place of what is looked for, where the one does not come without something else.
+    # Fields that are sent instead of `said`, if more fields are needed than are expected.
     sent: Mapping[Dialect, Json] = MappingProxyType({})
-    # What is in the envelope of the reasoning that a server of each dialect made, and whether the server that is asked made it.
+    # The content of the reasoning envelope by dialect, and whether the receiving server made it.
     sealed: dict[Dialect, Json] | None = None
     is_own: bool = True
 

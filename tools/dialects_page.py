@@ -1,7 +1,7 @@
-"""Computes the support table of docs/dialects.md: every feature is put through the translators, and what came out is looked at.
+"""Compute the support table of docs/dialects.md: translate every feature and compare the result with the expected one.
 
-Usage: `PYTHONPATH=src:. python tools/dialects_page.py`. A test says when the page is stale. A feature that vanishes without a loss
-is no row of the table but an error.
+Usage: `PYTHONPATH=src:. python tools/dialects_page.py`. A test fails if the page is stale. A feature that disappears without a
+loss is an error.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from antiphon.upstream.server_dialects import SERVER_DIALECTS
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dialects.md"
 BEGIN, END = "<!-- support: made by tools/dialects_page.py -->", "<!-- end of support -->"
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
-# Profiles of the API's own maker, where there is one: what it takes beyond what all servers of the dialect share.
+# The profile of the API's maker, if there is one.
 MAKERS: Final[dict[Dialect, str]] = {"responses": "openai", "messages": "anthropic", "gemini": "google"}
-# Where what a server takes depends on the model: one of the newest.
+# If a server's features depend on the model: one of the newest models.
 MODELS: Final = {"google": "gemini-3-pro-preview"}
 Kind = Literal["carried", "approximated", "lost", "refused", "unsaid"]
 
@@ -58,16 +58,16 @@ class Verdict(NamedTuple):
     words: str = ""
 
 
-# What a feature comes to, on the way in and on the way out: there with the usual profile, and with that of the API's maker.
+# The verdicts for one feature: towards the hub, and from the hub with the default profile and the profile of the API's maker.
 Cells = Callable[[Feature, Dialect], tuple[Verdict, list[Verdict]]]
 
 
 class VanishedError(Exception):
-    """A feature that is gone, with no loss that says so."""
+    """A feature disappeared without a loss."""
 
 
 def page(text: str) -> str:
-    """The page with the table as it is today."""
+    """Return the page with the current table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{support()}\n\n{END}{after}"
@@ -78,13 +78,13 @@ def support() -> str:
     asked = _table(REQUESTS, "client", "server", _request_cells, notes)
     answered = _table(ANSWERS, "server", "client", _answer_cells, notes)
     errors = [notes.cell(verdict) for dialect in DIALECTS for verdict in _error_cells(dialect)]
-    answered.append(f"| an error in mid-stream | {' | '.join(errors)} |")
-    tables = ["### What is asked", "\n".join(asked), "### What is answered", "\n".join(answered)]
+    answered.append(f"| error in the middle of a stream | {' | '.join(errors)} |")
+    tables = ["### Requests", "\n".join(asked), "### Answers", "\n".join(answered)]
     return "\n\n".join([*tables, "### Notes", notes.text()])
 
 
 class _Notes:
-    """Words of verdicts, each under one number."""
+    """The numbered notes of verdicts."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -122,7 +122,7 @@ def _row(feature: Feature, cells: Cells, notes: _Notes) -> Iterable[str]:
 
 
 def judged(feature: Feature, made: bytes, wanted: Json | None, losses: Iterable[Loss], how: str = "") -> Verdict:
-    """What became of a feature: whether `wanted` stands in what was made, and else what was said about it."""
+    """Return the verdict: carried if the output contains `wanted`; else the verdict follows from the losses."""
     found = "; ".join(dict.fromkeys(_words(loss) for loss in losses))
     text = made.decode()
     if wanted is not None and contains(msgspec.json.decode(made), wanted):
@@ -130,16 +130,16 @@ def judged(feature: Feature, made: bytes, wanted: Json | None, losses: Iterable[
     if wanted is None and not how and feature.mark and feature.mark in text and not found:
         return Verdict("carried")
     if " omitted: " in found:
-        return Verdict("lost", "a note in the text stands in its place")
+        return Verdict("lost", "a note in the text replaces it")
     if any(mark in text for mark in (feature.mark, *feature.other_marks) if mark):
-        return Verdict("approximated", feature.how or found or "passed on as it came")
+        return Verdict("approximated", feature.how or found or "passed on unchanged")
     if found:
         return Verdict("lost")
-    raise VanishedError(f"{feature.name}: wanted {wanted}, nothing was said of it, and this was made: {text}")
+    raise VanishedError(f"{feature.name}: expected {wanted}, got no loss and this output: {text}")
 
 
 def contains(made: Any, wanted: Any) -> bool:
-    """Whether all that is wanted stands in what was made, in its order. A string and one text part are the same."""
+    """Whether `made` contains `wanted`, in the same order. A string equals one text part."""
     match wanted:
         case dict():
             return isinstance(made, dict) and all(
@@ -174,7 +174,7 @@ def client_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
 
 
 def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdict:
-    """Of what the hub has words for, in its own; of all else, as clients of each dialect say it."""
+    """Translate the hub's form of a feature; if it has none, the form of each client dialect."""
     if feature.sealed is not None:
         envelope = seal_reasoning(profile.wire.maker if feature.is_own else "somebody_else", feature.sealed[dialect])
         request = _asked(feature, "responses")[0]
@@ -190,7 +190,7 @@ def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdi
         try:
             request = _asked(feature, origin)[0]
         except ApiError:
-            continue  # no such request comes as far as this
+            continue  # this request is refused earlier
         verdicts[origin] = _sent(feature, request, profile, feature.said.get(dialect))
     return _summed(verdicts)
 
@@ -212,7 +212,7 @@ def _sent(feature: Feature, request: Request, profile: Profile, wanted: Json | N
 
 
 def _summed(verdicts: dict[Dialect, Verdict]) -> Verdict:
-    """One verdict over clients of several dialects."""
+    """Combine the verdicts for clients of several dialects."""
     if not verdicts:
         return Verdict("unsaid")
     if len(set(verdicts.values())) == 1:
@@ -221,7 +221,7 @@ def _summed(verdicts: dict[Dialect, Verdict]) -> Verdict:
     if not others:
         return Verdict(kind, "; ".join(dict.fromkeys(verdict.words for verdict in verdicts.values())))
     told = "; ".join(
-        f"of a {origin} client: {verdict.kind}" + (f", {verdict.words}" if verdict.words else "")
+        f"{origin} client: {verdict.kind}" + (f", {verdict.words}" if verdict.words else "")
         for origin, verdict in verdicts.items()
     )
     return Verdict("approximated", told)
@@ -253,18 +253,18 @@ def server_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
         return Verdict("unsaid")
     response, losses = _answered(feature, dialect)
     wanted = feature.said.get("responses")
-    if wanted and "output" in wanted and dialect != "responses":  # ids of items are the gateway's to give
+    if wanted and "output" in wanted and dialect != "responses":  # the gateway makes the ids of items
         items = [{name: value for name, value in item.items() if name != "id"} for item in wanted["output"]]
         wanted = {**wanted, "output": items}
     return judged(feature, codec.encode(response), wanted, losses)
 
 
 def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
-    """Of what the hub has words for, in its own; of all else, as servers of each dialect say it."""
+    """Translate the hub's form of a feature; if it has none, the form of each server dialect."""
     origins: list[Dialect] = ["responses"] if "responses" in feature.said else list(feature.said)
     verdicts: dict[Dialect, Verdict] = {}
     for origin in origins:
-        # What is in the hub has come through it already.
+        # The response in the hub's form needs no translation to the hub.
         response = _hub_response(feature) if origin == "responses" else _answered(feature, origin)[0]
         body, losses = CLIENT_DIALECTS[dialect].response_from_hub(response, ASKED)
         verdicts[origin] = judged(feature, body, feature.said.get(dialect), losses, "otherwise")
@@ -272,7 +272,7 @@ def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
 
 
 def broken_stream(source: Dialect, target: Dialect) -> bool:
-    """Whether the client of a stream that fails in the middle is told what the server said."""
+    """Whether the client of a failed stream receives the server's error message."""
     to_hub = SERVER_DIALECTS[source].events_to_hub(
         ASKED, _begun(), _stamps(), load_profile(DEFAULT_PROFILES[source]).wire
     )

@@ -1,7 +1,7 @@
-"""Writes docs/mission.md: every row of the project's scope, how a user reaches it, and the tests that name it.
+"""Write docs/mission.md: every row of the project's scope, how to use the feature, and the tests that name the row.
 
-Usage: `PYTHONPATH=. python tools/mission_page.py`. The rows are those of docs/requirements.md. A test says when the page is stale,
-and when a row has no test.
+Usage: `PYTHONPATH=. python tools/mission_page.py`. The rows are those of docs/requirements.md. A test fails if the page is stale
+or if a row has no test.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tools.requirement_rows import Requirement, requirements_by_section
 REPO: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = REPO / "docs" / "mission.md"
 TESTS: Final = REPO / "tests"
-SHOWN: Final = 3  # tests of a row that are named; of the others the number is given
+SHOWN: Final = 3  # the number of tests that are named for a row; the others are only counted
 
 
 def named_by_tests() -> dict[str, list[str]]:
-    """The tests that name a row, in their names or docstrings."""
+    """Return the tests of each row: those with its id in their name or docstring."""
     named: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -32,7 +32,7 @@ def named_by_tests() -> dict[str, list[str]]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     named = named_by_tests()
     text = HEAD
     for title, rows in scope().items():
@@ -43,7 +43,7 @@ def page() -> str:
 
 
 def scope() -> dict[str, list[Requirement]]:
-    """The sections of docs/requirements.md on the scope of the project: their titles begin with the letter of their rows."""
+    """Return the scope sections of docs/requirements.md. Their titles begin with the letter of their rows."""
     sections = requirements_by_section()
     return {title: rows for title, rows in sections.items() if title.startswith(f"{rows[0].id.partition('-')[0]}. ")}
 
@@ -53,10 +53,10 @@ def _listed(tests: list[str]) -> str:
     return f"{shown}<br>and {len(tests) - SHOWN} more" if len(tests) > SHOWN else shown
 
 
-HEAD: Final = """# The mission, row by row
+HEAD: Final = """# Scope and tests
 
-For each row of the [scope of the project](requirements.md#scope-of-the-project): how a user reaches it, and the tests that prove
-it. `tools/mission_page.py` writes this page from docs/requirements.md and the tests; a test fails when it is stale.
+This page lists, for each row of the [scope of the project](requirements.md#scope-of-the-project), how to use the feature and which tests check it.
+`tools/mission_page.py` generates the page from docs/requirements.md and the tests. A test fails if the page is stale.
 """
 VSCODE: Final = "`POST /v1/vscode/chat`; `antiphon.dialects.vscode`"
 PRODUCER: Final = "`antiphon.producer`; `antiphon serve --agent`"

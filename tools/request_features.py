@@ -1,4 +1,4 @@
-"""What can be asked: features of requests, in the words of every dialect that has some."""
+"""Features of requests, in the form of each dialect that has them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HI_HUB: Final = {"type": "message", "role": "user", "content": "Hi"}
 def _user(
     chat: Json | None = None, responses: Json | None = None, messages: Json | None = None, gemini: Json | None = None
 ) -> dict[Dialect, Json]:
-    """A part of the user's message."""
+    """Return a user message with one part."""
     said: dict[Dialect, Json] = {}
     if chat:
         said["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
@@ -41,7 +41,7 @@ def _user(
 
 
 def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[Dialect, Json]:
-    """What a tool gave, after its call."""
+    """Return a tool call and its result."""
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     said: dict[Dialect, Json] = {
         "responses": {
@@ -102,7 +102,7 @@ FUNCTION: Final[dict[Dialect, Json]] = _tools(
 
 
 def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[Dialect, Json]:
-    """Beside a function to choose."""
+    """Return a tool choice with a function to choose."""
     said: dict[Dialect, Json] = {
         "chat": {"tool_choice": chat},
         "responses": {"tool_choice": responses},
@@ -168,17 +168,17 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             },
         ),
         Feature(
-            "system text in mid-conversation",
+            "system message in the middle of a conversation",
             {
                 "chat": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
                 "responses": {"input": [HI_HUB, {"type": "message", "role": "system", "content": WORDS}]},
                 "messages": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
             },
             mark=WORDS,
-            how="a marked text of the user's",
+            how="user text with a mark",
         ),
         Feature(
-            "the role `developer`",
+            "role `developer`",
             {
                 "chat": {"messages": [{"role": "developer", "content": WORDS}, HI_CHAT]},
                 "responses": {"input": [{"type": "message", "role": "developer", "content": WORDS}, HI_HUB]},
@@ -187,9 +187,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             how="system text",
         ),
     ],
-    "Images, files, sound": [
+    "Images, files, audio, video": [
         Feature(
-            "image by its address",
+            "image by URL",
             _user(
                 {"type": "image_url", "image_url": {"url": CAT}},
                 {"type": "input_image", "image_url": CAT},
@@ -199,7 +199,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark=CAT,
         ),
         Feature(
-            "image as data",
+            "inline image",
             _user(
                 {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
                 {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
@@ -225,10 +225,10 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"parts": [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]},
             ),
             mark=PIXEL,
-            how="after the whole block of results",
+            how="sent after all results of the turn",
         ),
         Feature(
-            "PDF as data",
+            "inline PDF",
             _user(
                 {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PAPER}"}},
                 {"type": "input_file", "file_data": f"data:application/pdf;base64,{PAPER}"},
@@ -238,7 +238,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark=PAPER,
         ),
         Feature(
-            "PDF by its address",
+            "PDF by URL",
             _user(
                 None,
                 {"type": "input_file", "file_url": "https://pics.example/a.pdf"},
@@ -276,7 +276,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"parts": [{"inlineData": {"mimeType": "video/mp4", "data": PIXEL}}]},
             ),
             mark=PIXEL,
-            how="after the whole block of results",
+            how="sent after all results of the turn",
         ),
     ],
     "Tools": [
@@ -359,10 +359,10 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="Bonn",
-            how="calls are given ids, the same every time",
+            how="each call gets an id, always the same one",
         ),
         Feature(
-            "a tool that failed",
+            "failed tool",
             {
                 "messages": {
                     "messages": [
@@ -396,7 +396,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="no such file",
-            how="the result's text begins with `[tool error]`",
+            how="the text of the result begins with `[tool error]`",
         ),
         Feature(
             "`custom` tools with a grammar",
@@ -417,7 +417,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 None,
             ),
             mark='"patch"',
-            how="a function of one string, and back",
+            how="sent as a function with one string parameter, and converted back",
         ),
         Feature(
             "`namespace`",
@@ -428,7 +428,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 None,
             ),
             mark="read",
-            how="functions named `files__read`, and back",
+            how="sent as functions such as `files__read`, and converted back",
         ),
         Feature(
             "`additional_tools`",
@@ -438,7 +438,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 }
             },
             mark="read",
-            how="among the other tools",
+            how="sent with the other tools",
         ),
         Feature(
             "`tool_search`",
@@ -480,7 +480,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"mode": "ANY", "allowedFunctionNames": ["look"]},
             ),
             mark="look",
-            how="the others are not offered",
+            how="the other tools are not offered",
         ),
         Feature(
             "`parallel_tool_calls: false`",
@@ -494,9 +494,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             },
         ),
     ],
-    "The form of the answer": [
+    "Output format": [
         Feature(
-            "JSON by a schema",
+            "JSON that follows a schema",
             {
                 "chat": {
                     "response_format": {"type": "json_schema", "json_schema": {"name": "response", "schema": SCHEMA}}
@@ -506,7 +506,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
             },
             mark="city",
-            how="told in the system text",
+            how="described in the system text",
         ),
         Feature(
             "any JSON object",
@@ -516,13 +516,13 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
             },
             mark="JSON",
-            how="told in the system text",
+            how="described in the system text",
         ),
         Feature(
             "`verbosity`", _settings({"verbosity": "low"}, {"text": {"verbosity": "low"}}, None, None), mark='"low"'
         ),
         Feature(
-            "most tokens",
+            "maximum of output tokens",
             _settings({"max_tokens": 77}, {"max_output_tokens": 77}, {"max_tokens": 77}, {"maxOutputTokens": 77}),
         ),
         Feature(
@@ -558,7 +558,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
     ],
     "Reasoning": [
         Feature(
-            "effort, in a word",
+            "effort, as a level",
             {
                 "chat": {"reasoning_effort": "high"},
                 "responses": {"reasoning": {"effort": "high"}},
@@ -566,35 +566,35 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}},
             },
             mark="udget",
-            how="a budget of tokens",
+            how="sent as a token budget",
         ),
         Feature(
-            "effort, as a budget of tokens",
+            "effort, as a token budget",
             {
                 "messages": {"thinking": {"type": "enabled", "budget_tokens": 2000}},
                 "gemini": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2000}}},
             },
             mark="2000",
             other_marks=("effort", "udget", "thinkingLevel"),
-            how="the nearest word for it, or the budget that stands for that word",
+            how="the nearest level, or the budget of that level",
         ),
         Feature(
-            "a summary of it",
+            "summary of the reasoning",
             {
                 "responses": {"reasoning": {"summary": "auto"}},
                 "messages": {"thinking": {"type": "adaptive", "display": "summarized"}},
                 "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
             },
             mark="summarized",
-            how="in its own words, which only servers of its dialect are told",
+            how="kept in the form of the dialect, for servers of the same dialect only",
             sent={"responses": {"reasoning": {"effort": "high", "summary": "auto"}}},
         ),
     ],
     "Reasoning in the history": [
-        Feature("sealed, made by the same server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES),
-        Feature("sealed, made by another", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES, is_own=False),
+        Feature("sealed by the same server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES),
+        Feature("sealed by another server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES, is_own=False),
         Feature(
-            "open",
+            "plain text",
             {
                 "chat": {
                     "messages": [
@@ -634,7 +634,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             "`prompt_cache_key`",
             _settings({"prompt_cache_key": "k-1"}, {"prompt_cache_key": "k-1"}, None, None),
             mark="ephemeral",
-            how="the prompt is cached, under no key",
+            how="the prompt is cached without a key",
         ),
         Feature(
             "`cache_control` of a block",

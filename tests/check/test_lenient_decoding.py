@@ -98,4 +98,4 @@ def test_decoding_accepts_any_nesting_depth(depth: int) -> None:
 def test_join_problems_shows_three_in_full_and_names_the_rest() -> None:
     problems = [ShapeProblem(name, f"{name} is missing") for name in "abcde"]
     assert join_problems(problems[:1]) == "a is missing"
-    assert join_problems(problems) == "a is missing; b is missing; c is missing; likewise d, e"
+    assert join_problems(problems) == "a is missing; b is missing; c is missing; the same for d, e"

@@ -32,9 +32,9 @@ QUICK = (
 def test_llama_cpp_alone_fails_with_actionable_messages(llama_cpp: EmbeddedModel) -> None:
     """STR-5, HTTP-4, STR-2, ERR-1, ERR-3, TOOL-1, PREV-3"""
     flaws = [f"{flaw.row}: {flaw.message}" for flaw in _stream_flaws(llama_cpp.base_url, llama_cpp.key)]
-    assert "HTTP-4: the stream ends without `data: [DONE]`; wanted that as its last line" in flaws
-    assert "STR-5: response.created: sequence_number is missing: wanted an integer" in flaws
-    assert "STR-2: response.output_item.added: output_index is missing: wanted an integer" in flaws
+    assert "HTTP-4: the stream ends without `data: [DONE]`; expected it as the last line" in flaws
+    assert "STR-5: response.created: sequence_number is missing: expected an integer" in flaws
+    assert "STR-2: response.output_item.added: output_index is missing: expected an integer" in flaws
     outcomes = check(llama_cpp.base_url, QUICK, key=llama_cpp.key, model="local")
     assert {outcome.verdict for outcome in outcomes.values()} == {"fail"}
     assert "error.param is missing" in outcomes["error.shape"].findings[0].message

@@ -83,7 +83,7 @@ def test_missing_answer_is_a_finding_with_the_sent_request() -> None:
     network = CheckedServer(TARGET, FakeNetwork(responses=CUT))
     [outcome] = asyncio.run(run_cases(network, [case], lambda outcome: outcome))
     [finding] = outcome.findings
-    assert "the server broke off" in finding.message
+    assert "the server closed the connection" in finding.message
     assert '"input":"hi"' in finding.sent
 
 
@@ -94,7 +94,7 @@ def test_truncated_body_is_recorded_up_to_the_cut() -> None:
 
     exchange = asyncio.run(ask())
     assert (exchange.body, exchange.response) == (b'{"id":', None)
-    assert "broke off" in exchange.answer_summary
+    assert "closed the connection" in exchange.answer_summary
 
 
 def test_endless_body_is_aborted() -> None:
@@ -122,7 +122,7 @@ def test_first_model_raises_without_a_server() -> None:
     network = CheckedServer(TARGET, FakeNetwork(models=UpstreamFault("no", code="upstream_unavailable")))
     with pytest.raises(NoAnswer, match="cannot be reached"):
         asyncio.run(first_model(network))
-    assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server sends what is no HTTP"
+    assert describe_fault(UpstreamFault("no", code="upstream_invalid_response")) == "the server's answer is not HTTP"
 
 
 def test_session_reports_equal_findings_once() -> None:

@@ -70,7 +70,7 @@ def test_same_flaw_in_every_delta_is_reported_once() -> None:
     body = recorded(*"abcdefgh").replace(b',"output_index":0,"content_index":0,"delta"', b',"content_index":0,"delta"')
     flaws = judge_stream(body).flaws
     assert [(flaw.row, flaw.message) for flaw in flaws] == [
-        ("STR-3", "response.output_text.delta: output_index is missing: wanted an integer")
+        ("STR-3", "response.output_text.delta: output_index is missing: expected an integer")
     ]
     assert '"delta":"a"' in flaws[0].received
 

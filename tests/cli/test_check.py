@@ -44,7 +44,7 @@ def test_check_of_a_good_server_exits_with_0() -> None:
     assert err == f"{server.base_url}, model mock-1, 2 cases\n"
     assert "pass  http.done " in out
     assert "skip  previous.chain" in out
-    assert "(the server keeps no responses)" in out
+    assert "(the server does not store responses)" in out
     assert out.endswith("\n1 passed, 1 skipped\nconformant in all cases that were run\n")
 
 
@@ -56,7 +56,7 @@ def test_check_of_a_broken_server_prints_findings_and_exits_with_1() -> None:
         )
     assert code == 1
     assert "FAIL  http.done" in out
-    assert "      HTTP-4  the stream ends without `data: [DONE]`; wanted that as its last line\n" in out
+    assert "      HTTP-4  the stream ends without `data: [DONE]`; expected it as the last line\n" in out
     assert '        sent  POST /responses {"model":"mock-1"' in out
     assert '        came  {"type":"response.completed"' in out
     assert out.endswith("\n1 failed\nnot conformant: HTTP-4\n")

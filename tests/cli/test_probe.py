@@ -47,8 +47,8 @@ def test_probe_prints_cost_findings_and_profile() -> None:
         code, out, err = _run(server.base_url)
     assert code == 0
     assert err.startswith(f"{server.base_url}, dialect responses, model mock-1\n63 to 99 requests, about ")
-    assert "accepted  plainest message of a user " in out
-    assert "refused   call and its output in the history                400: " in out
+    assert "accepted  minimal request " in out
+    assert "refused   tool call and its output                          400: " in out
     assert '\nabout = "http://127.0.0.1:' in out
     assert '    "tool_history_as_text",\n' in out
 
@@ -102,12 +102,13 @@ def test_probe_of_a_server_that_stops_prints_findings_and_exits_with_1(tmp_path:
     with ChatServer([*[turn(text("Hello."))] * 8, *[error(503, "down")] * 4]) as server:
         code, out, _ = _run(server.base_url, "--dialect", "chat", "--model", "m", "-o", str(file))
     assert code == 1
-    assert "stopped early: after " in out
+    assert "stopped early: the server stopped answering after " in out
     assert load_profile(file).about.endswith("503: down.")
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"), [(page(), "a login page, or no API at all"), (turn(end("hang")), "it did not answer in time")]
+    ("reply", "words"),
+    [(page(), "a login page, or not an API"), (turn(end("hang")), "the server did not answer in time")],
 )
 def test_probe_fails_for_a_login_page_and_a_hanging_server(reply: Reply, words: str) -> None:
     """D-4."""
@@ -116,16 +117,16 @@ def test_probe_fails_for_a_login_page_and_a_hanging_server(reply: Reply, words: 
 
 
 def test_probe_reports_unreachable_server_no_models_and_no_dialect() -> None:
-    with pytest.raises(CommandFailed, match="it cannot be reached"):
+    with pytest.raises(CommandFailed, match="the server cannot be reached"):
         _run("127.0.0.1:9", transport=FakeNetwork(models=nobody()))
-    with pytest.raises(CommandFailed, match=r"lists no models \(200\); name a model with --model"):
+    with pytest.raises(CommandFailed, match=r"lists no models \(200\); set a model with --model"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"[]")))
     with pytest.raises(CommandFailed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
     refusing = FakeAnswer(b"{}", status=400)
     silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
-    with pytest.raises(CommandFailed, match=r"answers in no supported dialect: responses 404: \{\}; chat 400"):
+    with pytest.raises(CommandFailed, match=r"does not answer in any supported dialect: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 
 

@@ -207,7 +207,7 @@ def test_invalid_model_rules_are_refused(models: list[str | ModelRule], expected
 
 
 def test_unknown_profile_or_profile_of_another_dialect_is_refused() -> None:
-    assert "no profile is named 'chatt'; did you mean 'chat'?" in problems_of(upstream(profile="chatt"))[0]
+    assert "unknown profile 'chatt'; did you mean 'chat'?" in problems_of(upstream(profile="chatt"))[0]
     assert problems_of(upstream(profile="openai")) == [
         "upstreams[0].profile: 'openai' is for servers of dialect 'responses'; expected a profile of dialect 'chat'"
     ]
@@ -250,7 +250,8 @@ def test_key_shared_by_two_owners_is_refused() -> None:
     """A key must have exactly one owner."""
     keys = [KEY, KeyConfig(name="bob", env="ALICE_KEY"), KeyConfig(name="carol")]
     assert (
-        problems_of(Config(keys=keys))[1] == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
+        problems_of(Config(keys=keys))[1]
+        == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
     )
 
 

@@ -138,7 +138,7 @@ def test_profile_name_prefers_a_file_beside_the_configuration(tmp_path: Path) ->
         'about = "mine"\nextends = "chat"\nquirks = ["drop_reasonin"]\n', encoding="utf-8"
     )
     with pytest.raises(
-        ConfigError, match=r"profiles/chat\.toml, line 3: quirks: 'drop_reasonin' is no known quirk; did you mean"
+        ConfigError, match=r"profiles/chat\.toml, line 3: quirks: unknown quirk 'drop_reasonin'; did you mean"
     ):
         parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
 
@@ -194,56 +194,56 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
-        ("[server]\nprot = 80", 2, "server.prot is no known setting; did you mean 'port'?"),
-        ("[sever]\nport = 80", 1, "sever is no known setting; did you mean 'server'?"),
-        ("[server]\nport = 65536", 2, "server.port: got 65536, wanted an integer from 0 to 65535"),
-        ('[server]\nport = "80"', 2, 'server.port: got "80", wanted an integer from 0 to 65535'),
+        ("[server]\nprot = 80", 2, "server.prot: unknown setting; did you mean 'port'?"),
+        ("[sever]\nport = 80", 1, "sever: unknown setting; did you mean 'server'?"),
+        ("[server]\nport = 65536", 2, "server.port: got 65536, expected an integer from 0 to 65535"),
+        ('[server]\nport = "80"', 2, 'server.port: got "80", expected an integer from 0 to 65535'),
         (
             '[server]\nlog = "jsno"',
             2,
-            'server.log: got "jsno", wanted one of "auto", "json", "pretty"; did you mean \'json\'?',
+            'server.log: got "jsno", expected one of "auto", "json", "pretty"; did you mean \'json\'?',
         ),
-        ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: got [1], wanted an array of strings"),
-        ("[server]\ngrace = -1", 2, "server.grace: got -1, wanted a number from 0 to 3600"),
-        ("server = 3", 1, "server: got 3, wanted a table"),
-        ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, wanted an array of tables'),
-        (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key is no known setting; did you mean 'api_key_env'?"),
+        ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: got [1], expected an array of strings"),
+        ("[server]\ngrace = -1", 2, "server.grace: got -1, expected a number from 0 to 3600"),
+        ("server = 3", 1, "server: got 3, expected a table"),
+        ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, expected an array of tables'),
+        (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key: unknown setting; did you mean 'api_key_env'?"),
         (
             LAB + LAB.replace('dialect = "chat"\n', ""),
             5,
-            'upstreams[1].dialect is missing: wanted one of "chat", "gemini", "messages", "responses"',
+            'upstreams[1].dialect is missing: expected one of "chat", "gemini", "messages", "responses"',
         ),
         (
             LAB.replace('"chat"', '"chatt"'),
             3,
-            'upstreams[0].dialect: got "chatt", wanted one of "chat", "gemini", "messages", "responses"; did',
+            'upstreams[0].dialect: got "chatt", expected one of "chat", "gemini", "messages", "responses"; did',
         ),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",
             7,
-            "upstreams[0].models[1].form is no known setting; did you mean 'from'?",
+            "upstreams[0].models[1].form: unknown setting; did you mean 'from'?",
         ),
-        (LAB + "models = [\n'a',\n{ to = 'c' },\n]", 7, "upstreams[0].models[1].from is missing: wanted a string"),
-        (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: got 3, wanted a string or a table"),
-        (LAB + "models = 'a'", 5, 'upstreams[0].models: got "a", wanted an array of strings or tables'),
+        (LAB + "models = [\n'a',\n{ to = 'c' },\n]", 7, "upstreams[0].models[1].from is missing: expected a string"),
+        (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: got 3, expected a string or a table"),
+        (LAB + "models = 'a'", 5, 'upstreams[0].models: got "a", expected an array of strings or tables'),
         (
             LAB + "[upstreams.timeouts]\nfirst = 3",
             6,
-            "upstreams[0].timeouts.first is no known setting; did you mean 'first_byte'?",
+            "upstreams[0].timeouts.first: unknown setting; did you mean 'first_byte'?",
         ),
         (
             LAB + "[upstreams.timeouts]\nidle = 0",
             6,
-            "upstreams[0].timeouts.idle: got 0, wanted a number above 0, at most 86400",
+            "upstreams[0].timeouts.idle: got 0, expected a number above 0, at most 86400",
         ),
-        ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: got inf, wanted a number above 0, at most 86400"),
-        ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, wanted a number above 0"),
-        ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, wanted a number above 0"),
-        ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, wanted a number above 0"),
+        ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: got inf, expected a number above 0, at most 86400"),
+        ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, expected a number above 0"),
+        ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, expected a number above 0"),
+        ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, expected a number above 0"),
         # Rules between settings are reported with their line too.
         (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
         (LAB + LAB, 6, "upstreams[1].name: duplicate name 'lab'"),
-        (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: no profile is named 'chatt'; did you mean 'chat'?"),
+        (LAB + 'profile = "chatt"', 5, "upstreams[0].profile: unknown profile 'chatt'; did you mean 'chat'?"),
         (
             '[[upstreams]]\nname = "x"\ndialect = "chat"',
             1,

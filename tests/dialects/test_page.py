@@ -41,7 +41,7 @@ def test_table_equals_the_output_of_the_translators() -> None:
         (b'{"other":"MARK"}', [LOSS], Verdict("approximated", "in other words")),
         (b'{"other":"MARK"}', [], Verdict("approximated", "in other words")),
         (b"{}", [LOSS], Verdict("lost")),
-        (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text stands in its place")),
+        (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text replaces it")),
     ],
 )
 def test_verdict_follows_from_the_result_and_the_losses(made: bytes, losses: list[Loss], verdict: Verdict) -> None:

@@ -65,47 +65,49 @@ def _cell(cell: Cell) -> str:
 
 
 INTRODUCTION: Final = """\
-Each pair of a client and a server, tried in `tests/matrix` with the official SDKs, `openai`, `anthropic` and `google-genai`,
-against strict servers that play the APIs of their makers (profiles `openai`, `anthropic` and `google`, and of chat a server
-whose model thinks), in whole answers and in streams alike. ✓: the client has the same in the end as any other, the server
-was told the same as any other, and `Antiphon-Losses` names nothing. A word: the same holds, except for what stands under the
-table. *error* is one in the middle of an answer: the SDK gives out what came before it in a stream, and raises."""
+The tests in `tests/matrix` run each pair of client and server with the official SDKs `openai`, `anthropic` and `google-genai` against
+strict fake servers of the makers' APIs (profiles `openai`, `anthropic` and `google`; for chat a server whose model reasons). Each cell is
+tested with whole answers and with streams.
+
+- ✓: every client receives the same result, every server receives the same request, and `Antiphon-Losses` is empty.
+- A word: the same, except for the difference that the list below the table explains.
+- The column *error* is an error in the middle of an answer: in a stream, the SDK returns the content before the error, then raises."""
 RULES: Final = [
     Rule(
         name="strict",
-        about="Gemini has no word for arguments that must obey the schema: `tools[0].strict` is lost.",
+        about="Gemini has no strict arguments: `tools[0].strict` is lost.",
         when=lambda cell: cell.server == "gemini" and cell.client != "gemini" and cell.scenario.asked.tools,
         loss="tools[0].strict",
     ),
     Rule(
         name="lifted",
-        about="results are text alone there: an image stands behind all of them, and a note in its place. Nothing is lost.",
+        about="tool results of this API are text only. The image follows all results, and a note replaces it. Nothing is lost.",
         when=lambda cell: (
             cell.server in LIFTING and any(result.shows for turn in cell.scenario.turns for result in turn.results)
         ),
     ),
     Rule(
         name="sealed",
-        about="the server takes its reasoning back sealed: `input[1].content`, the open text beside the seal, stays behind.",
+        about="the server accepts its reasoning only in sealed form: the plain text `input[1].content` is lost.",
         when=lambda cell: cell.server == "responses" and cell.scenario.asked.thinks,
         loss="input[1].content",
         since=1,
     ),
     Rule(
         name="summary",
-        about="Chat cannot be asked to show its thoughts, though many servers do: `reasoning.summary` is lost.",
+        about="Chat Completions has no setting for a reasoning summary: `reasoning.summary` is lost.",
         when=lambda cell: cell.client == "gemini" and cell.server == "chat" and cell.scenario.asked.thinks,
         loss="reasoning.summary",
     ),
     Rule(
         name="ordering",
-        about="the SDK adds `propertyOrdering` to a schema, which Messages servers refuse: it is left out.",
+        about="the SDK adds `propertyOrdering` to a schema. Messages servers refuse the keyword, so it is lost.",
         when=lambda cell: cell.client == "gemini" and cell.server == "messages" and cell.scenario.asked.structured,
         loss="text.format.schema.propertyOrdering",
     ),
     Rule(
         name="signature",
-        about="the signature of a text that was cut is not given out: `thoughtSignature`.",
+        about="the signature of a truncated text is lost: `thoughtSignature`.",
         when=lambda cell: cell.server == "gemini" and cell.scenario.turns[-1].stop in ("length", "refusal"),
         loss="thoughtSignature",
     ),

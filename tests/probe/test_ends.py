@@ -51,16 +51,16 @@ def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
     """D-4: `down` is no refusal, and the remaining steps are not run."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
         report, findings = probe(target_of(server.base_url, "responses"))
-    assert "the server is gone: 503: overloaded" in report.stopped
+    assert " requests: 503: overloaded" in report.stopped
     assert findings["developer"].verdict == "accepted"
     assert "calls.paired" not in findings
-    assert "which ended before its time" in report.profile
+    assert "; incomplete: the server stopped answering after " in report.profile
 
 
 def test_broken_connection_ends_the_run() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
         report, findings = probe(target_of(server.base_url, "responses"))
-    assert "it broke off before its answer was whole" in report.stopped
+    assert "the server closed the connection before the end of its answer" in report.stopped
     assert findings["tools"].verdict == "accepted"
 
 
@@ -87,7 +87,7 @@ def test_request_that_is_never_answered_is_down() -> None:
     assert report.stopped == ""
     assert (findings["tools"].verdict, findings["tools"].detail) == (
         "down",
-        "it did not answer in time, though it answers others",
+        "the server did not answer in time; other requests are answered",
     )
     assert "tool_history_as_text" in report.profile
 
@@ -95,14 +95,14 @@ def test_request_that_is_never_answered_is_down() -> None:
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        (page(), "a login page, or no API at all"),
-        (redirect("https://login.example.org/"), "it leads elsewhere: https://login.example.org/"),
-        (turn(end("hang")), "it did not answer in time"),
-        (turn(end("rst")), "it broke off before its answer was whole"),
-        (exactly(b"nonsense\r\n\r\n", end("fin")), "it sends what is no HTTP"),
+        (page(), "a login page, or not an API"),
+        (redirect("https://login.example.org/"), "the server redirects to https://login.example.org/"),
+        (turn(end("hang")), "the server did not answer in time"),
+        (turn(end("rst")), "the server closed the connection before the end of its answer"),
+        (exactly(b"nonsense\r\n\r\n", end("fin")), "the server's answer is not HTTP"),
         (error(404, "no such model"), "404: no such model"),
         (error(402, "pay"), "402: pay"),
-        (whole({"error": {"message": "sorry"}}), "200, with an error inside: sorry"),
+        (whole({"error": {"message": "sorry"}}), "200 with an error in the body: sorry"),
         (whole({"detail": "not today"}, 503), "503: not today"),
         (whole(["odd"], 400), '400: ["odd"]'),
         (exactly(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\nno"), "400: no"),
@@ -119,7 +119,7 @@ def test_server_without_an_answer_to_the_minimal_request_ends_the_run(reply: Rep
 def test_unreachable_server_ends_the_run() -> None:
     with ResponsesServer() as server:
         url = server.base_url
-    with pytest.raises(ServerUnanswered, match="it cannot be reached"):
+    with pytest.raises(ServerUnanswered, match="the server cannot be reached"):
         probe(target_of(url, "responses"))
 
 
@@ -190,7 +190,7 @@ def test_server_without_usage_counts_as_accepting() -> None:
     assert findings["usage"].verdict == "ignored"
     assert (findings["system"].verdict, findings["system"].detail) == (
         "accepted",
-        "taken; whether it was read is not counted",
+        "answered; the server reports no usage, so the effect is unknown",
     )
 
 
@@ -203,7 +203,7 @@ def test_server_without_streams_is_detected() -> None:
         _, findings = probe(target_of(server.base_url, "responses"))
     assert (findings["stream"].verdict, findings["stream"].detail) == (
         "refused",
-        "no stream came, but application/json",
+        "got application/json, expected text/event-stream",
     )
     assert findings["stream.order"].verdict == "refused"
 
@@ -230,11 +230,14 @@ def test_answers_that_contain_an_error_are_refusals() -> None:
 
     with ResponsesServer(reply) as server:
         _, findings = probe(target_of(server.base_url, "responses"))
-    assert (findings["tools"].verdict, findings["tools"].detail) == ("refused", "200, with an error inside: scripted")
+    assert (findings["tools"].verdict, findings["tools"].detail) == (
+        "refused",
+        "200 with an error in the body: scripted",
+    )
     assert findings["stream"].verdict == "refused"
 
 
 def test_endless_answer_ends_the_run() -> None:
     endless = FakeAnswer(*[b" " * 1_000_000] * 18, headers={"content-type": "application/json"})
-    with pytest.raises(ServerUnanswered, match="more than 16777216 bytes came"):
+    with pytest.raises(ServerUnanswered, match="the answer has more than 16777216 bytes"):
         probe(target_of("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))

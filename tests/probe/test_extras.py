@@ -32,10 +32,13 @@ def test_state_and_websocket_of_a_server_are_detected(tmp_path: Path) -> None:
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
         with running(config) as gateway:
             _, findings = probe(target_of(f"{gateway.url}/v1", "responses"))
-    assert (findings["state"].verdict, findings["state"].detail) == ("accepted", "the earlier turn was read again")
+    assert (findings["state"].verdict, findings["state"].detail) == (
+        "accepted",
+        "the input tokens include the earlier turn",
+    )
     assert findings["websocket"].verdict == "accepted"
     assert findings["stream.order"].verdict == "accepted"
-    assert findings["error.shape"].detail == "400, an object with code, message, param, type"
+    assert findings["error.shape"].detail == "400, an error object with code, message, param, type"
 
 
 def test_invalid_streams_and_unusual_errors_are_reported() -> None:
@@ -50,8 +53,8 @@ def test_invalid_streams_and_unusual_errors_are_reported() -> None:
     with ResponsesServer(reply, models=["mock-1"]) as server:
         _, findings = probe(target_of(server.base_url, "responses"))
     assert findings["stream.order"].verdict == "ignored"
-    assert "faults, the first: " in findings["stream.order"].detail
-    assert findings["error.model"].detail == "404, an object with code, message, param, type"
+    assert "violations, the first: " in findings["stream.order"].detail
+    assert findings["error.model"].detail == "404, an error object with code, message, param, type"
 
 
 def test_server_without_state_is_reported() -> None:
@@ -66,8 +69,8 @@ def test_server_without_state_is_reported() -> None:
 
     evidence = Evidence(request="POST /responses", body=None, status=200, excerpt="")
     refused = ProbeResult("refused", "400: no", evidence)
-    nameless = ProbeResult("accepted", "taken", evidence, body=b"[1]")
-    assert asyncio.run(asked(refused)).detail == "nothing is kept: 400: no"
+    nameless = ProbeResult("accepted", "answered", evidence, body=b"[1]")
+    assert asyncio.run(asked(refused)).detail == "no response was stored: 400: no"
     assert asyncio.run(asked(nameless)).verdict == "refused"
     assert asyncio.run(asked(nameless._replace(body=b"odd"))).verdict == "refused"
 
@@ -83,7 +86,7 @@ def test_websocket_step_reports_missing_server_or_unsupported_transport() -> Non
 
     gone, other = asyncio.run(tried())
     assert (gone.verdict, gone.detail) == ("refused", "the upstream cannot be reached")
-    assert (other.verdict, other.detail) == ("untried", "this network has none")
+    assert (other.verdict, other.detail) == ("untried", "this transport has no WebSocket")
 
 
 def test_errors_in_an_unreadable_form_are_reported() -> None:
@@ -97,7 +100,7 @@ def test_errors_in_an_unreadable_form_are_reported() -> None:
         _, findings = probe(target_of(server.base_url, "chat"))
     assert (findings["error.shape"].verdict, findings["error.shape"].detail) == (
         "refused",
-        "400, in no form that clients read",
+        "400, in a form that clients cannot read",
     )
 
 

@@ -18,7 +18,7 @@ def _rows(heading: str) -> list[list[str]]:
 
 
 def test_page_lists_every_shipped_profile_with_its_dialect() -> None:
-    listed = {name: row[1] for row in _rows("The shipped ones") for name in re.findall(r"`([^`]+)`", row[0])}
+    listed = {name: row[1] for row in _rows("Shipped profiles") for name in re.findall(r"`([^`]+)`", row[0])}
     assert listed == {name: load_profile(name).dialect for name in profile_names()}
 
 
@@ -35,7 +35,7 @@ def test_page_example_profile_loads() -> None:
 def test_page_model_table_matches_the_profile() -> None:
     wire = load_profile("anthropic").wire
     assert isinstance(wire, MessagesWire)
-    rows = [row for row in _rows("Models of one server") if row[0].startswith("`claude-")]
+    rows = [row for row in _rows("Differences between models") if row[0].startswith("`claude-")]
     listed = {name: re.findall(r"`([^`]+)`", row[1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
     assert listed == {name: list(model_thinking(wire, name).thinking) for name in listed}
     assert len(rows) == len(wire.models) - 2  # the last two are described in words

@@ -103,7 +103,7 @@ def test_profiles_of_common_servers_exist(name: str) -> None:
 
 
 def test_removed_profile_name_suggests_the_remaining_one() -> None:
-    with pytest.raises(ProfileError, match=r"no profile is named 'llama-cpp'; did you mean 'llama\.cpp'\?"):
+    with pytest.raises(ProfileError, match=r"unknown profile 'llama-cpp'; did you mean 'llama\.cpp'\?"):
         load_profile("llama-cpp")
 
 

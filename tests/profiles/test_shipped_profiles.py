@@ -40,7 +40,7 @@ PROVIDERS = (
 def test_shipped_profile_loads_and_names_its_sources(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
-    assert "; facts from " in profile.about
+    assert ". Source: " in profile.about
     assert isinstance(profile.wire, WIRE_TYPES[profile.dialect])
 
 

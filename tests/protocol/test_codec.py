@@ -78,20 +78,20 @@ def refusal_of(body: bytes) -> ClientFault:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"", "the body is empty: wanted a JSON object"),
-        (b" \r\n", "the body is empty: wanted a JSON object"),
-        (b"null", "the body: got null, wanted an object"),
-        (b" [] ", "the body: got [], wanted an object"),
-        (b'"input"', 'the body: got "input", wanted an object'),
-        (b"5", "the body: got 5, wanted an object"),
-        (b"false" + b" " * 2000, "the body: got false, wanted an object"),
+        (b"", "the body is empty: expected a JSON object"),
+        (b" \r\n", "the body is empty: expected a JSON object"),
+        (b"null", "the body: got null, expected an object"),
+        (b" [] ", "the body: got [], expected an object"),
+        (b'"input"', 'the body: got "input", expected an object'),
+        (b"5", "the body: got 5, expected an object"),
+        (b"false" + b" " * 2000, "the body: got false, expected an object"),
         (b"{}{}", "the body is not valid JSON: trailing characters (byte 3)"),
         (b'{"input":"x"} x', "the body is not valid JSON: trailing characters (byte 15)"),
-        (b'{"input"', "the body is not valid JSON: it breaks off after 8 bytes"),
+        (b'{"input"', "the body is not valid JSON: it is truncated after 8 bytes"),
         (b'{"a":1,}', "the body is not valid JSON: trailing comma in object (byte 7)"),
         (b'{"input":"\x00"}', "the body is not valid JSON: invalid character (byte 10)"),
         (b"[1,}", "the body is not valid JSON: invalid character (byte 3)"),
-        (b"\xef\xbb\xbf{}", "the body is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"),
+        (b"\xef\xbb\xbf{}", "the body is not valid JSON: it begins with a byte order mark, expected plain UTF-8"),
         ("{}".encode("utf-16"), "the body is not valid JSON: invalid character (byte 0)"),
         ("{}".encode("utf-16-le"), "the body is not valid JSON: object keys must be strings (byte 1)"),
         ("{}".encode("utf-32-be"), "the body is not valid JSON: invalid character (byte 0)"),
@@ -176,7 +176,7 @@ def test_invalid_number_is_refused_with_its_path(number: str, template: str, pat
     fault = refusal_of((template % number).encode())
     assert (fault.code, fault.param) == ("invalid_value", path)
     assert fault.message.startswith(f"{path}: got {number[:60]}")
-    assert fault.message.endswith("wanted a finite number")
+    assert fault.message.endswith("expected a finite number")
 
 
 @pytest.mark.parametrize("half", [r"\ud800", r"\udfff", r"\ude00\ud83d", r"a\ud83dz", "\xff", "\xc3", "\xed\xa0\x80"])

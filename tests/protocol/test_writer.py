@@ -670,7 +670,7 @@ def test_unknown_key_is_refused(case: str) -> None:
 def test_refused_call_names_actual_and_expected_item() -> None:
     writer, _ = fresh()
     writer.open_call("a", name="look", call_id="c")
-    with pytest.raises(InvalidTransition, match="'a' names an open function call; wanted an open custom tool call"):
+    with pytest.raises(InvalidTransition, match="'a' names an open function call; expected an open custom tool call"):
         writer.add_custom_input("a", "x")
     with pytest.raises(InvalidTransition, match=r"a function call holds no part of the type output_text \(STR-3\)"):
         writer.add_text("a", "x")

@@ -36,7 +36,7 @@ def decode_with_problems(
     problems: list[ShapeProblem] = []
     value = _object(data)
     if value is None:
-        return None, [ShapeProblem("", f"wanted a JSON object, got {data[:60]!r}")]
+        return None, [ShapeProblem("", f"got {data[:60]!r}, expected a JSON object")]
     tried: dict[str, Iterator[Any]] = {}
     while True:
         try:
@@ -59,7 +59,7 @@ def join_problems(problems: list[ShapeProblem]) -> str:
     return (
         text
         if len(problems) <= MAX_FULL_PROBLEMS
-        else f"{text}; likewise {', '.join(each.path for each in problems[MAX_FULL_PROBLEMS:])}"
+        else f"{text}; the same for {', '.join(each.path for each in problems[MAX_FULL_PROBLEMS:])}"
     )
 
 

@@ -53,5 +53,5 @@ async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
     except StopCase:
         pass
     except NoAnswer as nothing:
-        session.report(f"there was no answer: {nothing}; wanted one, whatever was sent", sent=nothing.sent)
+        session.report(f"the server did not answer: {nothing}; expected an answer to every request", sent=nothing.sent)
     return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - started)

@@ -90,7 +90,7 @@ class CheckedServer:
                 length += len(piece)
                 if length > MAX_BODY:
                     answer.abort()
-                    broken = f"more than {MAX_BODY} bytes came"
+                    broken = f"the answer has more than {MAX_BODY} bytes"
                     break
         except UpstreamFault as fault:
             broken = describe_fault(fault)
@@ -128,7 +128,9 @@ class CaseSession:
         exchange = await self.post(body)
         self.skip_refusal(exchange, may_refuse)
         self.require(
-            exchange.status == 200, f"the answer has the status {exchange.status}; wanted 200 and a response", exchange
+            exchange.status == 200,
+            f"the answer has the status {exchange.status}; expected 200 and a response",
+            exchange,
         )
         response = exchange.response
         if response is None or exchange.broken:
@@ -141,7 +143,7 @@ class CaseSession:
         exchange = await self.post({**body, "stream": True})
         self.skip_refusal(exchange, may_refuse)
         actual = f"{exchange.status} {exchange.content_type}".strip()
-        self.require(exchange.is_stream, f"the answer is {actual}; wanted 200 text/event-stream", exchange)
+        self.require(exchange.is_stream, f"the answer is {actual}; expected 200 text/event-stream", exchange)
         return exchange
 
     async def expect_refusal(
@@ -159,7 +161,7 @@ class CaseSession:
         )
         self.require(
             exchange.status == status,
-            f"the answer has the status {exchange.status}; wanted {status} and an error"
+            f"the answer has the status {exchange.status}; expected {status} and an error"
             + (f" about {param}" if param else ""),
             exchange,
         )
@@ -172,14 +174,14 @@ class CaseSession:
         error = exchange.error
         if error is None:
             self.report(
-                'the body is no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange
+                'the body is not a structured error; expected {"error": {"type", "code", "message", "param"}}', exchange
             )
             raise StopCase
         if param is not None and not _leads_to(error.param, param):
             actual = format_value(exchange.error_field("param"))
-            self.report(f"error.param is {actual}; wanted {param!r}, the path of what is wrong", exchange)
+            self.report(f"error.param is {actual}; expected {param!r}, the path of the invalid field", exchange)
         if code is not None and error.code != code:
-            self.report(f"error.code is {format_value(exchange.error_field('code'))}; wanted {code!r}", exchange)
+            self.report(f"error.code is {format_value(exchange.error_field('code'))}; expected {code!r}", exchange)
         return error
 
     # Findings
@@ -220,7 +222,7 @@ class CaseSession:
 
 def describe_fault(fault: UpstreamFault) -> str:
     """Describe a transport fault in terms of the server; the transport's own message says upstream."""
-    return FAULTS.get(fault.code, "the server sends what is no HTTP")
+    return FAULTS.get(fault.code, "the server's answer is not HTTP")
 
 
 def _leads_to(param: str | None, wanted: str) -> bool:
@@ -233,5 +235,5 @@ MAX_BODY: Final = 64 * 1024 * 1024
 FAULTS: Final = {
     "upstream_unavailable": "the server cannot be reached",
     "upstream_timeout": "the server did not answer in time",
-    "upstream_disconnected": "the server broke off before its answer was whole",
+    "upstream_disconnected": "the server closed the connection before the end of its answer",
 }

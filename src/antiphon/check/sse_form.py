@@ -58,7 +58,7 @@ def judge_form(blocks: list[EventBlock]) -> list[Flaw]:
     ids = [block for block in blocks if block.ids]
     if ids:
         received = excerpt(b"id: " + ids[0].ids[0])
-        flaws.append(Flaw("HTTP-5", f"{len(ids)} events have an id: line; wanted none", received))
+        flaws.append(Flaw("HTTP-5", f"{len(ids)} events have an id: line; expected none", received))
     return flaws
 
 
@@ -66,18 +66,22 @@ def _judge_block(at: int, block: EventBlock) -> list[Flaw]:
     received = excerpt(block.data)
     kind = event_type_of(block.data)
     if not block.datas:
-        return [Flaw("HTTP-3", f"event {at} has no data: line; wanted its JSON on one", received)]
+        return [Flaw("HTTP-3", f"event {at} has no data: line; expected one data: line with its JSON", received)]
     flaws: list[Flaw] = []
     if len(block.datas) > 1:
-        flaws.append(Flaw("HTTP-3", f"the data of event {at} is on {len(block.datas)} lines; wanted one", received))
+        flaws.append(Flaw("HTTP-3", f"the data of event {at} is on {len(block.datas)} lines; expected one", received))
     if not block.events:
         named = f"event: {kind}" if kind else "one equal to its type"
-        flaws.append(Flaw("HTTP-3", f"event {at} has no event: line; wanted `{named}`", received))
+        flaws.append(Flaw("HTTP-3", f"event {at} has no event: line; expected `{named}`", received))
     elif kind is None:
-        flaws.append(Flaw("HTTP-3", f"the data of event {at} is no JSON object with a type; wanted one", received))
+        flaws.append(
+            Flaw(
+                "HTTP-3", f"the data of event {at} is not a typed object; expected a JSON object with a type", received
+            )
+        )
     elif block.events[-1] != kind.encode():
         line = block.events[-1].decode("utf-8", "replace")
-        flaws.append(Flaw("HTTP-3", f"event {at} has the line `event: {line}`; wanted its type, {kind}", received))
+        flaws.append(Flaw("HTTP-3", f"event {at} has the line `event: {line}`; expected its type, {kind}", received))
     return flaws
 
 
@@ -85,10 +89,14 @@ def _judge_end(blocks: list[EventBlock]) -> list[Flaw]:
     ends = [at for at, block in enumerate(blocks) if block.is_done]
     if not ends:
         received = excerpt(blocks[-1].data) if blocks else ""
-        return [Flaw("HTTP-4", "the stream ends without `data: [DONE]`; wanted that as its last line", received)]
+        return [Flaw("HTTP-4", "the stream ends without `data: [DONE]`; expected it as the last line", received)]
     if ends[0] != len(blocks) - 1:
         return [
-            Flaw("HTTP-4", "something comes after `data: [DONE]`; wanted nothing", excerpt(blocks[ends[0] + 1].data))
+            Flaw(
+                "HTTP-4",
+                "the stream has data after `data: [DONE]`; expected its end",
+                excerpt(blocks[ends[0] + 1].data),
+            )
         ]
     return []
 

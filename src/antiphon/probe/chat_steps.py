@@ -61,29 +61,32 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("tools", "tools offered", _chat(paris, **tools), counts_tools),
         Experiment(
             "assistant.string",
-            "assistant's turn as a string",
+            "assistant message as a string",
             _chat(hi, _message("assistant", LONG_TEXT), hello),
             is_counted,
         ),
         Experiment(
             "assistant.parts",
-            "assistant's turn as parts",
+            "assistant message as parts",
             _chat(hi, _message("assistant", LONG_TEXT, "parts"), hello),
             is_counted,
         ),
         Experiment(
-            "calls.paired", "call and its result", _chat(paris, _calls(""), _result(LONG_TEXT), **tools), is_counted
+            "calls.paired",
+            "tool call and its result",
+            _chat(paris, _calls(""), _result(LONG_TEXT), **tools),
+            is_counted,
         ),
-        Experiment("result.alone", "result without any call", _chat(paris, _result(LONG_TEXT), **tools), is_counted),
+        Experiment("result.alone", "tool result without a call", _chat(paris, _result(LONG_TEXT), **tools), is_counted),
         Experiment(
             "result.after-text",
-            "result after a call told as text",
+            "tool result after a call written as text",
             _chat(paris, _message("assistant", CALL_AS_TEXT), _result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
-            "call and result told as text",
+            "tool call and result written as text",
             _chat(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
             is_counted,
         ),
@@ -98,45 +101,50 @@ def steps(form: TextForm) -> list[Step]:
         ),
         # Strings and parts.
         Experiment(
-            "user.string", "user's text as a string", _chat(_message("user", f"{HELLO} {LONG_TEXT}")), is_counted
+            "user.string", "user message as a string", _chat(_message("user", f"{HELLO} {LONG_TEXT}")), is_counted
         ),
         Experiment(
-            "user.parts", "user's text as parts", _chat(_message("user", f"{HELLO} {LONG_TEXT}", "parts")), is_counted
+            "user.parts", "user message as parts", _chat(_message("user", f"{HELLO} {LONG_TEXT}", "parts")), is_counted
         ),
         Experiment(
             "result.parts",
-            "result as parts",
+            "tool result as parts",
             _chat(paris, _calls(""), _parts_result(), **tools),
             is_counted,
             ("calls.paired",),
         ),
         # Calls in the history, and what stands beside them.
         Experiment(
-            "calls.null", "call with content null", _chat(paris, _calls(None), _result(LONG_TEXT), **tools), is_counted
+            "calls.null",
+            "tool call with content null",
+            _chat(paris, _calls(None), _result(LONG_TEXT), **tools),
+            is_counted,
         ),
         Experiment(
             "calls.absent",
-            "call without content",
+            "tool call without content",
             _chat(paris, _without_content(), _result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.reasoning",
-            "call with reasoning_content",
+            "tool call with reasoning_content",
             _chat(paris, _thought("reasoning_content"), _result(LONG_TEXT), **tools),
         ),
         Experiment(
-            "calls.thought", "call with reasoning", _chat(paris, _thought("reasoning"), _result(LONG_TEXT), **tools)
+            "calls.thought",
+            "tool call with reasoning",
+            _chat(paris, _thought("reasoning"), _result(LONG_TEXT), **tools),
         ),
         Experiment(
             "calls.text-before",
-            "text and call",
+            "text and tool call in one message",
             _chat(paris, _calls("I look."), _result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.parallel",
-            "two calls_tool, then both results",
+            "two tool calls, then both results",
             _chat(
                 paris,
                 _calls("", "call_probe_1", "call_probe_2"),
@@ -148,7 +156,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "calls.unanswered",
-            "call without its result",
+            "tool call without result",
             _chat(paris, _calls(""), hello, **tools),
             None,
             ("calls.paired",),
@@ -158,7 +166,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("file", "file", _chat(_with(FILE)), has_effect),
         Experiment(
             "result.image",
-            "image in a result",
+            "image in a tool result",
             _chat(paris, _calls(""), {**_result(""), "content": [IMAGE]}, **tools),
             has_effect,
             ("calls.paired", "image"),
@@ -166,16 +174,21 @@ def steps(form: TextForm) -> list[Step]:
         # Tools and the form of the output.
         Experiment("tools.strict", "strict tool", _chat(paris, tools=[STRICT]), counts_tools, ("tools",)),
         Experiment("tools.required", "tool_choice required", _chat(hello, tool_choice="required", **tools), calls_tool),
-        Experiment("tools.named", "tool_choice of one tool", _chat(hello, tool_choice=NAMED, **tools), calls_tool),
+        Experiment(
+            "tools.named", "tool_choice with one named tool", _chat(hello, tool_choice=NAMED, **tools), calls_tool
+        ),
         Experiment(
             "tools.none", "tool_choice none", _chat(paris, tool_choice="none", **tools), calls_no_tool, ("tools",)
         ),
         Experiment(
-            "tools.parallel", "two calls in one answer", _chat(user(BOTH), **tools), calls_two_tools, ("tools",)
+            "tools.parallel", "two tool calls in one answer", _chat(user(BOTH), **tools), calls_two_tools, ("tools",)
         ),
         Experiment("tools.custom", "custom tool", _chat(user("Run ls. Call shell."), tools=[SHELL]), counts_tools),
         Experiment(
-            "format.schema", "output by a JSON schema", _chat(user(ALICE), response_format=SCHEMA), is_person_json
+            "format.schema",
+            "output that follows a JSON schema",
+            _chat(user(ALICE), response_format=SCHEMA),
+            is_person_json,
         ),
         Experiment(
             "format.json",
@@ -191,21 +204,23 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("effort.low", "reasoning_effort low", {**minimal(form), "reasoning_effort": "low"}),
         *(_effort(word, form) for word in EFFORTS if word != "low"),
         # The answer.
-        Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
+        Experiment("stream", "streamed answer", {**minimal(form), "stream": True}, streams=True),
         Experiment(
             "stream.usage",
-            "usage of a stream",
+            "usage in a stream",
             {**minimal(form), "stream": True, "stream_options": {"include_usage": True}},
             needs=("stream",),
             streams=True,
         ),
         Experiment(
             "limit.call-id",
-            "call id of 100 characters",
+            "tool call id of 100 characters",
             _chat(paris, _calls("", LONG_ID), _result("rain", LONG_ID), **tools),
             needs=("calls.paired",),
         ),
-        Experiment("counts", "tokens counted without a turn", minimal(form), path="/chat/completions/input_tokens"),
+        Experiment(
+            "counts", "token count without running a turn", minimal(form), path="/chat/completions/input_tokens"
+        ),
     ]
 
 

@@ -31,7 +31,7 @@ async def first_model(targets: Sequence[ProbeTarget], transport: Transport) -> s
         if name:
             return name
         first_error = first_error or result.message
-    raise NoServerFound(f"{targets[0].base_url} lists no models ({first_error}); name a model with --model")
+    raise NoServerFound(f"{targets[0].base_url} lists no models ({first_error}); set a model with --model")
 
 
 async def detect_dialect(targets: Sequence[ProbeTarget], transport: Transport) -> ProbeTarget:
@@ -42,7 +42,7 @@ async def detect_dialect(targets: Sequence[ProbeTarget], transport: Transport) -
         if result.verdict == "accepted" or result.evidence.status in (401, 403):
             return target
         errors.append(f"{target.dialect} {result.message}")
-    raise NoServerFound(f"{targets[0].base_url} answers in no supported dialect: {'; '.join(errors)}")
+    raise NoServerFound(f"{targets[0].base_url} does not answer in any supported dialect: {'; '.join(errors)}")
 
 
 async def _send_minimal_request(target: ProbeTarget, transport: Transport) -> ProbeResult:

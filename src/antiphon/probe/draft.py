@@ -66,7 +66,7 @@ class ProfileDraft:
             lines += ["", "[wire]", *(f"{name} = {_toml(value)}" for name, value in self.wire.items())]
         problems = [finding for finding in findings if finding.verdict in ("refused", "ignored", "down")]
         if problems:
-            lines += ["", "# What was found, besides all that was accepted:"]
+            lines += ["", "# Features that the server did not accept:"]
             lines += [f"# {finding.verdict:8} {finding.title}: {_comment(finding.detail)}" for finding in problems]
         return "\n".join(lines) + "\n"
 

@@ -25,13 +25,13 @@ SendBody = Callable[[Body], Awaitable[ProbeResult]]
 def usage(baseline: ProbeResult) -> ProbeFinding:
     has_usage = baseline.response is not None and baseline.response.usage is not None
     detail = (
-        "tokens are counted"
+        "the answer reports usage"
         if has_usage
-        else "tokens are not counted, so what is ignored cannot always be told from what is read"
+        else "the answer reports no usage, so ignored content cannot always be detected"
     )
     return ProbeFinding(
         id="usage",
-        title="usage of an answer",
+        title="usage in an answer",
         verdict="accepted" if has_usage else "ignored",
         detail=detail,
         evidence=baseline.evidence,
@@ -42,17 +42,17 @@ async def wrong_request(send: SendBody, baseline: Body) -> ProbeFinding:
     """Record the error for a request with a value of the wrong type."""
     field = next(name for name in ("input", "messages", "contents") if name in baseline)
     result = await send({**baseline, field: 7})
-    return _error("error.shape", "error for a request that is wrong", result)
+    return _error("error.shape", "error for an invalid request", result)
 
 
 async def wrong_model(send: SendBody, baseline: Body) -> ProbeFinding:
     result = await send({**baseline, "model": "no-such-model-for-probe"})
-    return _error("error.model", "error for a model that is not there", result)
+    return _error("error.model", "error for an unknown model", result)
 
 
 async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFinding:
     """Check the order of the events of a stream against the specification."""
-    id, title = "stream.order", "order of a stream's events"
+    id, title = "stream.order", "order of stream events"
     result = await connection.ask({**baseline, "stream": True}, streams=True)
     if result.verdict != "accepted":
         return ProbeFinding(id=id, title=title, verdict=result.verdict, detail=result.message, evidence=result.evidence)
@@ -68,9 +68,9 @@ async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFin
             problems.append(error.message)
     problems += [violation.message for violation in grammar.finish()]
     detail = (
-        f"{len(problems)} faults, the first: {excerpt(problems[0], 120)}"
+        f"{len(problems)} violations, the first: {excerpt(problems[0], 120)}"
         if problems
-        else "as the specification wants it"
+        else "follows the specification"
     )
     return ProbeFinding(
         id=id, title=title, verdict="ignored" if problems else "accepted", detail=detail, evidence=result.evidence
@@ -79,12 +79,16 @@ async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFin
 
 async def state(send: SendBody, baseline: Body) -> ProbeFinding:
     """Check whether a response can be continued by its id."""
-    id, title = "state", "response continued by its id"
+    id, title = "state", "stored response continued by its id"
     first = await send({**baseline, "store": True})
     response_id = _json(first.body).get("id")
     if first.verdict != "accepted" or not isinstance(response_id, str):
         return ProbeFinding(
-            id=id, title=title, verdict="refused", detail=f"nothing is kept: {first.message}", evidence=first.evidence
+            id=id,
+            title=title,
+            verdict="refused",
+            detail=f"no response was stored: {first.message}",
+            evidence=first.evidence,
         )
     second = await send({**baseline, "previous_response_id": response_id})
     if second.verdict != "accepted":
@@ -93,7 +97,11 @@ async def state(send: SendBody, baseline: Body) -> ProbeFinding:
         result.response.usage.input_tokens for result in (first, second) if result.response and result.response.usage
     ]
     has_grown = len(counts) == 2 and counts[1] > counts[0]
-    detail = "the earlier turn was read again" if has_grown else "taken, and no token was counted for the earlier turn"
+    detail = (
+        "the input tokens include the earlier turn"
+        if has_grown
+        else "answered, but no input tokens counted for the earlier turn"
+    )
     return ProbeFinding(
         id=id, title=title, verdict="accepted" if has_grown else "ignored", detail=detail, evidence=second.evidence
     )
@@ -107,7 +115,9 @@ async def websocket(connection: ServerConnection, transport: Transport) -> Probe
         request=f"GET {url.removeprefix(connection.target.base_url)} (upgrade)", body=None, status=None, excerpt=""
     )
     if not isinstance(transport, HttpTransport):
-        return ProbeFinding(id=id, title=title, verdict="untried", detail="this network has none", evidence=evidence)
+        return ProbeFinding(
+            id=id, title=title, verdict="untried", detail="this transport has no WebSocket", evidence=evidence
+        )
     connection.count += 1
     headers = {name: value for name, value in connection.target.headers.items() if name != "content-type"}
     try:
@@ -115,7 +125,11 @@ async def websocket(connection: ServerConnection, transport: Transport) -> Probe
     except UpgradeRefused as refused:
         refusal = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
         return ProbeFinding(
-            id=id, title=title, verdict="refused", detail=f"{refused.status} to the upgrade", evidence=refusal
+            id=id,
+            title=title,
+            verdict="refused",
+            detail=f"upgrade refused with status {refused.status}",
+            evidence=refusal,
         )
     except UpstreamFault as fault:
         return ProbeFinding(
@@ -123,18 +137,18 @@ async def websocket(connection: ServerConnection, transport: Transport) -> Probe
         )
     socket.close()
     opened = msgspec.structs.replace(evidence, status=101)
-    return ProbeFinding(id=id, title=title, verdict="accepted", detail="the upgrade is taken", evidence=opened)
+    return ProbeFinding(id=id, title=title, verdict="accepted", detail="upgrade accepted", evidence=opened)
 
 
 def _error(id: str, title: str, result: ProbeResult) -> ProbeFinding:
     verdict: Verdict = "accepted"
     match _json(result.body):
         case _ if result.verdict == "accepted":
-            verdict, detail = "ignored", "it is answered as though nothing were wrong"
+            verdict, detail = "ignored", "answered without an error"
         case {"error": {"message": str()} as error}:
-            detail = f"{result.evidence.status}, an object with {', '.join(sorted(error))}"
+            detail = f"{result.evidence.status}, an error object with {', '.join(sorted(error))}"
         case _:
-            verdict, detail = "refused", f"{result.evidence.status}, in no form that clients read"
+            verdict, detail = "refused", f"{result.evidence.status}, in a form that clients cannot read"
     return ProbeFinding(id=id, title=title, verdict=verdict, detail=detail, evidence=result.evidence)
 
 

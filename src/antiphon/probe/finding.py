@@ -103,36 +103,36 @@ Step = Experiment | Choice
 def is_counted(seen: Observation) -> tuple[bool, str]:
     """Whether a long text reached the model: the answer mentions it, or its tokens are counted."""
     if LAMP in seen.text:
-        return True, "the answer speaks of it"
+        return True, "the answer mentions the text"
     if seen.growth is None:
-        return True, "taken; whether it was read is not counted"
-    return seen.growth >= LEAST_GROWTH, f"{seen.growth} tokens were counted for it"
+        return True, "answered; the server reports no usage, so the effect is unknown"
+    return seen.growth >= LEAST_GROWTH, f"{seen.growth} more input tokens counted"
 
 
 def has_effect(seen: Observation) -> tuple[bool, str]:
     """Whether content other than text reached the model."""
     if seen.growth == 0 and seen.text == seen.baseline_text:
-        return False, "not a token was counted for it, and the answer is the same"
-    return True, "taken"
+        return False, "no input tokens counted for it, and the answer is unchanged"
+    return True, "answered"
 
 
 def calls_tool(seen: Observation) -> tuple[bool, str]:
     """Whether the model called a tool that it had to call."""
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
-    return seen.is_truncated, f"no call came, but {_describe_text(seen)}"
+    return seen.is_truncated, f"no tool call; {_describe_text(seen)}"
 
 
 def calls_two_tools(seen: Observation) -> tuple[bool, str]:
     if len(seen.calls) > 1:
         return True, f"called: {', '.join(seen.calls)}"
-    return seen.is_truncated, f"{len(seen.calls)} call came, though two were asked for"
+    return seen.is_truncated, f"got {len(seen.calls)} tool calls, expected 2"
 
 
 def calls_no_tool(seen: Observation) -> tuple[bool, str]:
     if seen.calls:
-        return False, f"called all the same: {', '.join(seen.calls)}"
-    return True, "no call came"
+        return False, f"called although calls were forbidden: {', '.join(seen.calls)}"
+    return True, "no tool call"
 
 
 def counts_tools(seen: Observation) -> tuple[bool, str]:
@@ -140,8 +140,8 @@ def counts_tools(seen: Observation) -> tuple[bool, str]:
     if seen.calls:
         return True, f"called: {', '.join(seen.calls)}"
     if seen.growth is not None and seen.growth < LEAST_TOOL:
-        return False, f"no call came, and {seen.growth} tokens were counted for the tool"
-    return True, "taken; the model called none"
+        return False, f"no tool call, and {seen.growth} more input tokens counted for the tool"
+    return True, "answered; the model called no tool"
 
 
 def is_json(seen: Observation) -> tuple[bool, str]:
@@ -158,8 +158,8 @@ def is_person_json(seen: Observation) -> tuple[bool, str]:
 def reports_truncation(seen: Observation) -> tuple[bool, str]:
     """Whether the server reports that a limit ended its answer."""
     if seen.is_truncated:
-        return True, "it says that the answer was cut"
-    return False, "it does not say that the answer was cut"
+        return True, "the server reports that the answer was truncated"
+    return False, "the server does not report that the answer was truncated"
 
 
 def text_of(response: Response) -> str:

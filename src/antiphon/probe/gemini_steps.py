@@ -57,32 +57,35 @@ def steps(form: TextForm) -> list[Step]:
             is_counted,
         ),
         Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), counts_tools),
-        Experiment("assistant.parts", "model's turn", _talk(hi, _content("model", LONG_TEXT), hello), is_counted),
+        Experiment("assistant.parts", "model message", _talk(hi, _content("model", LONG_TEXT), hello), is_counted),
         Experiment(
-            "calls.paired", "call and its result", _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS), is_counted
+            "calls.paired",
+            "tool call and its result",
+            _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS),
+            is_counted,
         ),
         Experiment(
-            "result.alone", "result without any call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted
+            "result.alone", "tool result without a call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted
         ),
         Experiment(
             "result.after-text",
-            "result after a call told as text",
+            "tool result after a call written as text",
             _talk(paris, _content("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
-            "call and result told as text",
+            "tool call and result written as text",
             _talk(paris, _content("model", CALL_AS_TEXT), _content("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "calls.ids",
-            "call and its result with ids",
+            "tool call and its result, with ids",
             _talk(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
             is_counted,
         ),
-        Experiment("model.last", "model with the last word", _talk(hello, _content("model", "Good"))),
+        Experiment("model.last", "model message at the end", _talk(hello, _content("model", "Good"))),
         # What is no text.
         Experiment("image", "image", _talk(_with("image/png", PNG)), has_effect),
         Experiment("file", "file", _talk(_with("application/pdf", PDF)), has_effect),
@@ -91,19 +94,29 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_no_tool, ("tools",)),
         Experiment(
             "tools.parallel",
-            "two calls in one answer",
+            "two tool calls in one answer",
             _talk(_content("user", BOTH), tools=TOOLS),
             calls_two_tools,
             ("tools",),
         ),
         Experiment(
             "tools.openapi",
-            "parameters in the older form",
+            "parameters as an OpenAPI schema",
             _talk(paris, tools=_tools("parameters", NARROW)),
             counts_tools,
         ),
-        Experiment("format.schema", "output by responseJsonSchema", _formed(responseJsonSchema=PERSON), is_person_json),
-        Experiment("format.openapi", "output by responseSchema", _formed(responseSchema=NARROW_PERSON), is_person_json),
+        Experiment(
+            "format.schema",
+            "JSON output through responseJsonSchema",
+            _formed(responseJsonSchema=PERSON),
+            is_person_json,
+        ),
+        Experiment(
+            "format.openapi",
+            "JSON output through responseSchema",
+            _formed(responseSchema=NARROW_PERSON),
+            is_person_json,
+        ),
         Experiment("format.json", "output as JSON", _formed(), is_json),
         # Thinking and settings.
         Experiment("thinking.budget", "thinkingBudget", _set(hello, thinkingConfig={"thinkingBudget": 1024})),
@@ -115,8 +128,8 @@ def steps(form: TextForm) -> list[Step]:
             {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()},
         ),
         # The answer.
-        Experiment("stream", "answer as a stream", minimal(form), streams=True),
-        Experiment("counts", "tokens counted without a turn", minimal(form), path="/{model}:countTokens"),
+        Experiment("stream", "streamed answer", minimal(form), streams=True),
+        Experiment("counts", "token count without running a turn", minimal(form), path="/{model}:countTokens"),
     ]
 
 

@@ -54,37 +54,37 @@ def steps(form: TextForm) -> list[Step]:
     tools: dict[str, Any] = {"tools": [WEATHER]}
     yes = _message("assistant", "Hello.")
     return [
-        Experiment("system", "system text beside the messages", {**_talk(hello), "system": LONG_TEXT}, is_counted),
+        Experiment("system", "system field", {**_talk(hello), "system": LONG_TEXT}, is_counted),
         Experiment("tools", "tools offered", _talk(paris, **tools), counts_tools),
         Experiment(
             "assistant.string",
-            "assistant's turn as a string",
+            "assistant message as a string",
             _talk(hi, _message("assistant", LONG_TEXT), hello),
             is_counted,
         ),
         Experiment(
             "assistant.parts",
-            "assistant's turn as blocks",
+            "assistant message as blocks",
             _talk(hi, _message("assistant", LONG_TEXT, "parts"), hello),
             is_counted,
         ),
-        Experiment("calls.paired", "call and its result", _talk(paris, _calls(), _results(), **tools), is_counted),
-        Experiment("result.alone", "result without any call", _talk(paris, yes, _results(), **tools), is_counted),
+        Experiment("calls.paired", "tool call and its result", _talk(paris, _calls(), _results(), **tools), is_counted),
+        Experiment("result.alone", "tool result without a call", _talk(paris, yes, _results(), **tools), is_counted),
         Experiment(
             "result.after-text",
-            "result after a call told as text",
+            "tool result after a call written as text",
             _talk(paris, _message("assistant", CALL_AS_TEXT), _results(), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
-            "call and result told as text",
+            "tool call and result written as text",
             _talk(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
             is_counted,
         ),
         # Roles and their places.
         Experiment(
-            "system.blocks", "system text as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted
+            "system.blocks", "system field as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted
         ),
         Experiment(
             "system.middle",
@@ -95,25 +95,25 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "user.twice",
-            "two messages of the user's, one after the other",
+            "two user messages in a row",
             _talk(hi, user(f"{HELLO} {LONG_TEXT}")),
             is_counted,
         ),
         # Calls and thoughts in the history.
         Experiment(
             "calls.parallel",
-            "two calls_tool, then both results",
+            "two tool calls, then both results",
             _talk(paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools),
             is_counted,
             ("calls.paired",),
         ),
         Experiment(
             "calls.unanswered",
-            "call without its result",
+            "tool call without result",
             _talk(paris, _calls(), hello, **tools),
             needs=("calls.paired",),
         ),
-        Experiment("thinking.unsigned", "thoughts that nobody signed", _talk(hi, _thought(), hello)),
+        Experiment("thinking.unsigned", "thinking block without a valid signature", _talk(hi, _thought(), hello)),
         # What is no text.
         Experiment("image", "image", _talk(_with(IMAGE)), has_effect),
         Experiment("document", "document", _talk(_with(DOCUMENT)), has_effect),
@@ -122,7 +122,9 @@ def steps(form: TextForm) -> list[Step]:
             "tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), counts_tools, ("tools",)
         ),
         Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls_tool),
-        Experiment("tools.named", "tool_choice of one tool", _talk(hello, tool_choice=NAMED, **tools), calls_tool),
+        Experiment(
+            "tools.named", "tool_choice with one named tool", _talk(hello, tool_choice=NAMED, **tools), calls_tool
+        ),
         Experiment(
             "tools.none",
             "tool_choice none",
@@ -131,19 +133,22 @@ def steps(form: TextForm) -> list[Step]:
             ("tools",),
         ),
         Experiment(
-            "tools.parallel", "two calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)
+            "tools.parallel", "two tool calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)
         ),
         Experiment(
             "format.output_config",
-            "output by output_config",
+            "JSON output through output_config",
             _talk(user(ALICE), output_config={"format": SCHEMA}),
             is_person_json,
         ),
         Experiment(
-            "format.output_format", "output by output_format", _talk(user(ALICE), output_format=SCHEMA), is_person_json
+            "format.output_format",
+            "JSON output through output_format",
+            _talk(user(ALICE), output_format=SCHEMA),
+            is_person_json,
         ),
         # Thinking.
-        Experiment("thinking.adaptive", "thinking adaptive", _talk(hello, thinking={"type": "adaptive"})),
+        Experiment("thinking.adaptive", "adaptive thinking", _talk(hello, thinking={"type": "adaptive"})),
         Experiment(
             "thinking.budget",
             "thinking with a budget",
@@ -162,12 +167,10 @@ def steps(form: TextForm) -> list[Step]:
         # Settings.
         Choice("field", "setting", minimal(form), FIELDS),
         Experiment("samplings", "temperature and top_p together", _talk(hello, temperature=0.5, top_p=0.9)),
-        Experiment(
-            "cache.auto", "cache_control beside the messages", _talk(hello, cache_control={"type": "ephemeral"})
-        ),
+        Experiment("cache.auto", "cache_control at the top level", _talk(hello, cache_control={"type": "ephemeral"})),
         # The answer.
-        Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
-        Experiment("counts", "tokens counted without a turn", minimal(form), path="/messages/count_tokens"),
+        Experiment("stream", "streamed answer", {**minimal(form), "stream": True}, streams=True),
+        Experiment("counts", "token count without running a turn", minimal(form), path="/messages/count_tokens"),
     ]
 
 

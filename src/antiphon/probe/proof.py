@@ -77,7 +77,7 @@ TURNS: Final[dict[str, Body]] = {
         ],
         "tools": [TOOL],
     },
-    "JSON by a schema": {
+    "JSON schema output": {
         "input": ALICE,
         "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
     },

@@ -61,51 +61,52 @@ def steps(form: TextForm) -> list[Step]:
     return [
         Experiment(
             "developer",
-            "developer message before the user's",
+            "developer message before a user message",
             _input(_message("developer", LONG_TEXT, form), user(HELLO)),
             look=is_counted,
         ),
         Experiment("tools", "tools offered", _input(paris, tools=tools), look=counts_tools),
         Experiment(
             "assistant.string",
-            "assistant's turn as a string",
+            "assistant message as a string",
             _input(user("Hi."), _message("assistant", LONG_TEXT, "string"), user(HELLO)),
             look=is_counted,
         ),
         Experiment(
             "assistant.output_text",
-            "assistant's turn as output_text",
+            "assistant message as output_text",
             _input(user("Hi."), _assistant("output_text"), user(HELLO)),
             look=is_counted,
         ),
+        Experiment("calls.paired", "tool call and its output", _input(*after_call, tools=tools), look=is_counted),
         Experiment(
-            "calls.paired", "call and its output in the history", _input(*after_call, tools=tools), look=is_counted
-        ),
-        Experiment(
-            "result.alone", "output without any call", _input(paris, _output(LONG_TEXT), tools=tools), look=is_counted
+            "result.alone",
+            "tool output without a call",
+            _input(paris, _output(LONG_TEXT), tools=tools),
+            look=is_counted,
         ),
         Experiment(
             "result.after-text",
-            "output after a call told as text",
+            "tool output after a call written as text",
             _input(paris, _message("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
             look=is_counted,
         ),
         Experiment(
             "calls.as-text",
-            "call and output told as text",
+            "tool call and output written as text",
             _input(paris, _message("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools),
             look=is_counted,
         ),
         # The assistant's turns.
         Experiment(
             "assistant.input_text",
-            "assistant's turn as input_text",
+            "assistant message as input_text",
             _input(user("Hi."), _assistant("input_text"), user(HELLO)),
             look=is_counted,
         ),
         Experiment(
             "assistant.refusal",
-            "assistant's turn that was a refusal",
+            "assistant message with a refusal",
             _input(
                 user("Hi."),
                 {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG_TEXT}]},
@@ -135,19 +136,19 @@ def steps(form: TextForm) -> list[Step]:
         Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, look=is_counted),
         Experiment(
             "user.string",
-            "user's text as a string",
+            "user message as a string",
             _input(_message("user", HELLO + " " + LONG_TEXT, "string")),
             look=is_counted,
         ),
         Experiment(
             "user.parts",
-            "user's text as parts",
+            "user message as parts",
             _input(_message("user", HELLO + " " + LONG_TEXT, "parts")),
             look=is_counted,
         ),
         Experiment(
             "output.parts",
-            "output as parts",
+            "tool output as parts",
             _input(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG_TEXT}]}, tools=tools),
             look=is_counted,
             needs=("calls.paired",),
@@ -155,14 +156,14 @@ def steps(form: TextForm) -> list[Step]:
         # Calls in the history.
         Experiment(
             "calls.text-before",
-            "text before a call",
+            "text before a tool call",
             _input(paris, _message("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
             look=is_counted,
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.parallel",
-            "two calls_tool, then both outputs",
+            "two tool calls, then both outputs",
             _input(
                 paris,
                 CALL,
@@ -176,13 +177,13 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "calls.unanswered",
-            "call without its output",
+            "tool call without output",
             _input(paris, CALL, user(HELLO), tools=tools),
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.blocks",
-            "output as a tool_result block of a user message",
+            "tool_result block in a user message",
             _input(
                 paris,
                 CALL,
@@ -198,7 +199,7 @@ def steps(form: TextForm) -> list[Step]:
         # Items.
         Experiment(
             "reasoning.content",
-            "reasoning with its open text",
+            "reasoning with plain text",
             _input(
                 user("Hi."),
                 {**REASONING, "content": [{"type": "reasoning_text", "text": LONG_TEXT}]},
@@ -208,7 +209,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "reasoning.summary",
-            "reasoning with a summary alone",
+            "reasoning with a summary only",
             _input(
                 user("Hi."),
                 {**REASONING, "summary": [{"type": "summary_text", "text": LONG_TEXT}]},
@@ -218,7 +219,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "item.custom-call",
-            "custom tool's call and output",
+            "custom tool call and output",
             _input(
                 paris,
                 {"type": "custom_tool_call", "call_id": "call_probe_1", "name": "shell", "input": "ls"},
@@ -229,7 +230,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "item.unknown",
-            "item of a type that nobody knows",
+            "item of an unknown type",
             _input({"type": "antiphon:note", "text": "x"}, user(HELLO)),
         ),
         Experiment(
@@ -250,13 +251,13 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "item.phase",
-            "assistant's turn with a phase",
+            "assistant message with a phase",
             _input(user("Hi."), {**_message("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.cache_control",
-            "part with cache_control",
+            "content part with cache_control",
             _input(
                 {
                     "type": "message",
@@ -292,7 +293,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "tools.named",
-            "tool_choice of one tool",
+            "tool_choice with one named tool",
             _input(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
             look=calls_tool,
         ),
@@ -305,7 +306,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "tools.parallel",
-            "two calls in one answer",
+            "two tool calls in one answer",
             _input(user(BOTH), tools=tools, parallel_tool_calls=True),
             look=calls_two_tools,
             needs=("tools",),
@@ -315,7 +316,7 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment(
             "format.schema",
-            "output by a JSON schema",
+            "output that follows a JSON schema",
             _input(
                 user(ALICE),
                 text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
@@ -342,23 +343,21 @@ def steps(form: TextForm) -> list[Step]:
             if word != "low"
         ),
         # The answer.
-        Experiment("stream", "answer as a stream", {**minimal(form), "stream": True}, streams=True),
+        Experiment("stream", "streamed answer", {**minimal(form), "stream": True}, streams=True),
         Experiment(
             "cut",
-            "answer that a limit cuts",
+            "answer truncated by a limit",
             {**_input(user(COUNTING)), "max_output_tokens": 16},
             look=reports_truncation,
             needs=("limit.max_output_tokens",),
         ),
         Experiment(
             "limit.call-id",
-            "call id of 100 characters",
+            "tool call id of 100 characters",
             _input(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
             needs=("calls.paired",),
         ),
-        Experiment(
-            "counts", "tokens of a turn counted without running it", minimal(form), path="/responses/input_tokens"
-        ),
+        Experiment("counts", "token count without running a turn", minimal(form), path="/responses/input_tokens"),
     ]
 
 

@@ -185,7 +185,7 @@ class Probe:
     def _record_minimal(self, result: ProbeResult, form: TextForm, limit: str, first: ProbeResult | None) -> None:
         self._form, self._limit, self._baseline = form, limit, result
         self._record(
-            ProbeFinding(id="minimal", title=MINIMAL, verdict="accepted", detail="taken", evidence=result.evidence)
+            ProbeFinding(id="minimal", title=MINIMAL, verdict="accepted", detail="answered", evidence=result.evidence)
         )
         if form != ("parts" if self.connection.target.dialect == "responses" else "string") and first is not None:
             other = "user.parts" if form == "string" else "user.string"
@@ -212,7 +212,7 @@ class Probe:
                     id=f"limit.{limit}",
                     title=f"limit {limit}",
                     verdict="accepted",
-                    detail="taken",
+                    detail="answered",
                     evidence=result.evidence,
                 )
             )
@@ -249,7 +249,7 @@ class Probe:
         missing = [id for id in step.needs if id not in self.findings or self.findings[id].verdict != "accepted"]
         if missing:
             self._record(
-                ProbeFinding(id=step.id, title=step.title, verdict="untried", detail=f"needs {', '.join(missing)}")
+                ProbeFinding(id=step.id, title=step.title, verdict="untried", detail=f"requires {', '.join(missing)}")
             )
         elif isinstance(step, Experiment):
             self._record(await self._finding(step, limit))
@@ -270,7 +270,7 @@ class Probe:
                         id=id,
                         title=title,
                         verdict="accepted",
-                        detail="taken, with the others",
+                        detail="answered, in one request with the others",
                         evidence=result.evidence,
                     )
                 )
@@ -303,16 +303,18 @@ class Probe:
             return result
         baseline = await self._send_with_retry(self._baseline_body())
         if baseline.verdict == "down":
-            raise ServerUnanswered(f"after {self.connection.count} requests the server is gone: {baseline.message}")
+            raise ServerUnanswered(
+                f"the server stopped answering after {self.connection.count} requests: {baseline.message}"
+            )
         if result.timed_out:
-            return result._replace(message=f"{result.message}, though it answers others")
+            return result._replace(message=f"{result.message}; other requests are answered")
         again = await self._send_with_retry(body, streams=streams, path=path)
         if (
             again.verdict == "down"
             and again.evidence.status is not None
             and again.evidence.status not in RETRY_STATUSES
         ):
-            return again._replace(verdict="refused", message=f"{again.message} (twice, though it answers others)")
+            return again._replace(verdict="refused", message=f"{again.message} (twice; other requests are answered)")
         return again
 
     async def _send_with_retry(self, body: Body, *, streams: bool = False, path: str = "") -> ProbeResult:
@@ -366,13 +368,9 @@ class Probe:
         target = self.connection.target
         refused = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
         about = (
-            f"{target.base_url}, model {target.model}; facts from {self.connection.count} requests of `antiphon probe`"
+            f"{target.base_url}, model {target.model}; made by `antiphon probe` from {self.connection.count} requests"
         )
-        cut = (
-            f", which ended before its time: {self.stopped}"
-            if self.stopped
-            else f"; {refused} things refused or without effect"
-        )
+        cut = f"; incomplete: {self.stopped}" if self.stopped else f"; {refused} features refused or ignored"
         return self.draft().toml(f"{about}{cut}.", self.findings.values())
 
     def _record(self, finding: ProbeFinding) -> None:
@@ -402,8 +400,8 @@ CONCLUSIONS: Final[dict[Dialect, Callable[[Verdicts], ProfileDraft]]] = {
     "messages": messages.conclude,
     "gemini": gemini.conclude,
 }
-FORMS: Final = {"user.parts": "user's text as parts", "user.string": "user's text as a string"}
-MINIMAL: Final = "plainest message of a user"
+FORMS: Final = {"user.parts": "user message as parts", "user.string": "user message as a string"}
+MINIMAL: Final = "minimal request"
 KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 #: Statuses that ask the client to retry later.
 RETRY_STATUSES: Final = frozenset({408, 425, 429, 503, 529})

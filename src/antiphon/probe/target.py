@@ -100,7 +100,7 @@ class ServerConnection:
         try:
             answer = await self._transport.send(method, url, self.target.headers, sent, self.target.timeouts)
         except UpstreamFault as fault:
-            words = FAULTS.get(fault.code, "it sends what is no HTTP")
+            words = FAULTS.get(fault.code, "the server's answer is not HTTP")
             return ProbeResult(
                 "down",
                 words,
@@ -115,13 +115,13 @@ class ServerConnection:
                 received += piece
                 if len(received) > MAX_BODY:
                     answer.abort()
-                    return ProbeResult("down", f"more than {MAX_BODY} bytes came", evidence, is_no_api=True)
+                    return ProbeResult("down", f"the answer has more than {MAX_BODY} bytes", evidence, is_no_api=True)
         except UpstreamFault as fault:
             broken = fault
         body_bytes = bytes(received)
         evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(body_bytes)))
         if broken is not None:
-            words = FAULTS.get(broken.code, "it sends what is no HTTP")
+            words = FAULTS.get(broken.code, "the server's answer is not HTTP")
             return ProbeResult(
                 "down", words, evidence, timed_out=broken.code == "upstream_timeout", body=body_bytes, is_no_api=True
             )
@@ -134,7 +134,7 @@ class ServerConnection:
         if 300 <= status < 400:
             return ProbeResult(
                 "down",
-                f"it leads elsewhere: {excerpt(headers.get('location', 'nowhere'), 100)}",
+                f"the server redirects to {excerpt(headers.get('location', 'an unknown address'), 100)}",
                 evidence,
                 body=body,
                 is_no_api=True,
@@ -142,7 +142,7 @@ class ServerConnection:
         if kind == "text/html":
             return ProbeResult(
                 "down",
-                f"a page of HTML came ({status}): a login page, or no API at all",
+                f"the answer is an HTML page ({status}): a login page, or not an API",
                 evidence,
                 body=body,
                 is_no_api=True,
@@ -161,23 +161,23 @@ class ServerConnection:
             return ProbeResult("accepted", f"{status}", evidence, body=body)
         if streams and kind != "text/event-stream":
             return ProbeResult(
-                "refused", f"no stream came, but {kind or 'something without a type'}", evidence, body=body
+                "refused", f"got {kind or 'no content type'}, expected text/event-stream", evidence, body=body
             )
         try:
             response = self._streamed(body) if streams else self._whole(body)
         except ApiError as error:
             return ProbeResult(
                 "refused",
-                self._clean(f"{status}, with an error inside: {excerpt(error.message, 160)}"),
+                self._clean(f"{status} with an error in the body: {excerpt(error.message, 160)}"),
                 evidence,
                 body=body,
             )
         if response.status == ResponseStatus.FAILED:
-            why = response.error.message if response.error else "no reason is told"
+            why = response.error.message if response.error else "no reason given"
             return ProbeResult(
-                "refused", self._clean(f"{status}, with an error inside: {excerpt(why, 160)}"), evidence, body=body
+                "refused", self._clean(f"{status} with an error in the body: {excerpt(why, 160)}"), evidence, body=body
             )
-        return ProbeResult("accepted", "taken", evidence, response, body=body)
+        return ProbeResult("accepted", "answered", evidence, response, body=body)
 
     def _whole(self, body: bytes) -> Response:
         request = Request(model=self.target.model)
@@ -231,7 +231,7 @@ MAX_BODY: Final = 16 * 1024 * 1024
 #: Statuses that may be temporary and do not concern the form of the request.
 TRANSIENT_STATUSES: Final = frozenset({401, 408, 425, 429})
 FAULTS: Final = {
-    "upstream_unavailable": "it cannot be reached",
-    "upstream_timeout": "it did not answer in time",
-    "upstream_disconnected": "it broke off before its answer was whole",
+    "upstream_unavailable": "the server cannot be reached",
+    "upstream_timeout": "the server did not answer in time",
+    "upstream_disconnected": "the server closed the connection before the end of its answer",
 }

@@ -36,7 +36,7 @@ def is_profile_path(name_or_path: str) -> bool:
 
 def _load(file: Traversable, places: Sequence[Traversable], chain: tuple[Traversable, ...]) -> Profile:
     if file in chain:
-        raise ProfileError(f"profiles extend each other in a circle: {' extends '.join(map(str, (*chain, file)))}")
+        raise ProfileError(f"circular extends: {' extends '.join(map(str, (*chain, file)))}")
     chain = (*chain, file)
     return parse_profile(
         _text_of(file),
@@ -55,7 +55,7 @@ def _find(name: str, places: Sequence[Traversable], chain: tuple[Traversable, ..
     # A user's own file may extend the shipped one of the same name.
     matches = [file for file in matches if file not in chain[-1:]] or matches
     if not matches:
-        raise ProfileError(f"no profile is named {name!r}{suggest_names(name, _names(places))}")
+        raise ProfileError(f"unknown profile {name!r}{suggest_names(name, _names(places))}")
     return matches[0]
 
 

@@ -98,17 +98,17 @@ def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | No
     if written.extends is UNSET:
         if written.dialect is UNSET:
             raise ProfileError(
-                f"{source.file}: wanted a dialect ({', '.join(WIRE_TYPES)}) or a profile to extend, got neither"
+                f"{source.file}: got neither a dialect nor extends, expected one of them; dialects: {', '.join(WIRE_TYPES)}"
             )
         return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRE_TYPES[written.dialect]())
     try:
         if find_parent is None:
-            raise ProfileError("there is no other profile to be found from here")
+            raise ProfileError("no other profile is available here")
         base = find_parent(written.extends)
     except ProfileError as error:
         raise source.error_at(("extends",), f"extends {written.extends!r}: {error}") from None
     if written.dialect not in (UNSET, base.dialect):
-        problem = f"dialect: got {written.dialect!r}, but {written.extends!r}, which it extends, has {base.dialect!r}"
+        problem = f"dialect: got {written.dialect!r}, expected {base.dialect!r}, the dialect of {written.extends!r}"
         raise source.error_at(("dialect",), problem)
     return base
 
@@ -123,7 +123,7 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
                 remaining = [quirk for quirk in quirks if quirk.name != entry[1:]]
                 if len(remaining) == len(quirks):
                     hint = suggest_names(entry[1:], {quirk.name for quirk in quirks})
-                    raise source.error_at(at, f"quirks: {entry!r} takes out what is not there{hint}")
+                    raise source.error_at(at, f"quirks: {entry!r} removes a quirk that is not inherited{hint}")
                 quirks = remaining
             case str():
                 quirks.append(_quirk(source, entry, {}, at))
@@ -132,22 +132,22 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
                 quirks.append(_quirk(source, name, options, at))
             case _:
                 wanted = "a name, or a table with a name and options"
-                raise source.error_at(at, f"quirks: got {as_toml(entry)}, wanted {wanted}")
+                raise source.error_at(at, f"quirks: got {as_toml(entry)}, expected {wanted}")
     return tuple(quirks)
 
 
 def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: SettingPath) -> Quirk:
     if name not in QUIRKS:
-        raise source.error_at(at, f"quirks: {name!r} is no known quirk{suggest_names(name, QUIRKS)}")
+        raise source.error_at(at, f"quirks: unknown quirk {name!r}{suggest_names(name, QUIRKS)}")
     return Quirk(name, source.convert(options, QUIRKS[name].options, at, f"quirk {name}: "))
 
 
 def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
-            wanted = "a name in small letters and a value on one line"
+            wanted = "a lowercase name and a value on one line"
             raise source.error_at(
-                ("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, wanted {wanted}"
+                ("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, expected {wanted}"
             )
     return headers
 

@@ -55,11 +55,11 @@ class TomlSource:
         members = {member.encode_name: member for member in fields(shape)}
         for name, value in values.items():
             if name not in members:
-                raise self.error_at((*at, name), f"{label}{name} is no known setting{suggest_names(name, members)}")
+                raise self.error_at((*at, name), f"{label}{name}: unknown setting{suggest_names(name, members)}")
             self._check(value, members[name].type, (*at, name), f"{label}{name}")
         for name, member in members.items():
             if member.required and name not in values:
-                raise self.error_at(at, f"{label}{name} is missing: wanted {describe_toml_type(member.type)}")
+                raise self.error_at(at, f"{label}{name} is missing: expected {describe_toml_type(member.type)}")
 
     def _check(self, value: Any, type: Any, at: SettingPath, label: str) -> None:
         info = _info(type)
@@ -77,7 +77,7 @@ class TomlSource:
             msgspec.convert(value, type)
         except msgspec.ValidationError:
             raise self.error_at(
-                at, f"{label}: got {as_toml(value)}, wanted {describe_toml_type(type)}{_hint(value, info)}"
+                at, f"{label}: got {as_toml(value)}, expected {describe_toml_type(type)}{_hint(value, info)}"
             ) from None
 
     def _line_of(self, steps: SettingPath) -> int:

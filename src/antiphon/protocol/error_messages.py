@@ -53,7 +53,7 @@ def excerpt(raw: bytes | Raw) -> str:
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
     """The error for a value whose type does not match its field."""
-    mismatch = f"got {excerpt(raw)}, wanted {describe_type(info)}"
+    mismatch = f"got {excerpt(raw)}, expected {describe_type(info)}"
     return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
@@ -152,11 +152,11 @@ def _quote(text: str) -> str:
 def _describe_syntax_problem(decoder_message: str, body: bytes) -> str:
     """HTTP-1: describes where the JSON syntax is invalid."""
     if not body.strip():
-        return "is empty: wanted a JSON object"
+        return "is empty: expected a JSON object"
     if body.startswith(BOM):
-        return "is not valid JSON: it begins with a byte order mark, wanted plain UTF-8"
+        return "is not valid JSON: it begins with a byte order mark, expected plain UTF-8"
     if decoder_message == TRUNCATION_MESSAGE:
-        return f"is not valid JSON: it breaks off after {len(body)} bytes"
+        return f"is not valid JSON: it is truncated after {len(body)} bytes"
     return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
 
 
@@ -170,10 +170,12 @@ def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFaul
     location = path or "the body"
     if isinstance(value, _NonFiniteNumber):
         return InvalidValue(
-            f"{location}: got {excerpt(value.spelling.encode())}, wanted a finite number", param=path or None
+            f"{location}: got {excerpt(value.spelling.encode())}, expected a finite number", param=path or None
         )
     problem = "invalid UTF-8 or an unpaired surrogate"
-    return InvalidUnicode(f"{location}: got {problem}, wanted a string of valid Unicode characters", param=path or None)
+    return InvalidUnicode(
+        f"{location}: got {problem}, expected a string of valid Unicode characters", param=path or None
+    )
 
 
 def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:

@@ -215,7 +215,7 @@ class Policy:
         self._withheld_indexes.append(event.output_index)
         self._withheld_ids.add(id)
         self._passes_plain_deltas = False
-        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} was withheld", reason)
+        self.losses.add(f"output[{event.output_index}]", f"the call of {name!r} is withheld", reason)
 
     def _concerns_withheld_call(self, event: StreamEvent) -> bool:
         if isinstance(event, UnknownEvent):
@@ -227,7 +227,7 @@ class Policy:
         """TOOL-3: fails a response that has nothing but withheld calls."""
         names = ", ".join(dict.fromkeys(self._refused_names))
         error = ApiError(
-            f"the model answered with nothing but calls that tool_choice does not allow: {names}",
+            f"the model only called tools that tool_choice does not allow: {names}",
             type="model_error",
             code="tool_not_allowed",
         )

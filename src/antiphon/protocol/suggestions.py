@@ -9,7 +9,7 @@ from difflib import get_close_matches
 def suggest_names(name: str, candidates: Iterable[str]) -> str:
     """Suggest the closest valid name, or list all valid names."""
     names = sorted(candidates)
-    return did_you_mean(name, names) or (f"; known are {', '.join(names)}" if names else "")
+    return did_you_mean(name, names) or (f"; available: {', '.join(names)}" if names else "")
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

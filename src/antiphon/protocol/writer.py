@@ -510,7 +510,7 @@ class ResponseWriter:
                 if key in self._closed_keys
                 else "no item: none was announced under it"
             )
-        raise InvalidTransition(f"the key {key!r} names {actual}; wanted an open {kind.name}")
+        raise InvalidTransition(f"the key {key!r} names {actual}; expected an open {kind.name}")
 
     def _get_or_open_part(self, item: OpenItem, kind: PartKind, part_key: Hashable) -> OpenPart:
         open_part = item.current_part if part_key is None else item.parts.get((kind, part_key))

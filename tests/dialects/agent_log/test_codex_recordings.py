@@ -106,7 +106,7 @@ def test_line_that_is_no_event_is_a_loss() -> None:
     request = Request(model="codex")
     to_hub = codex_log(request)
     assert to_hub.feed(b"Reading from stdin...") == []
-    assert [str(loss) for loss in to_hub.losses] == ["a line: it was not told (it is no event: Reading from stdin...)"]
+    assert [str(loss) for loss in to_hub.losses] == ["stream: a line (it is not an event: Reading from stdin...)"]
     assert to_hub.error is None
     to_hub.finish()
     assert to_hub.error is not None

@@ -48,7 +48,7 @@ def test_usage_is_decoded_and_unknown_counters_ignored() -> None:
     [
         ({"message": "no"}, "no"),
         ({"error": {"message": "no"}}, "no"),
-        ({}, "the agent does not say why its turn failed"),
+        ({}, "the turn of the agent failed without a reason"),
     ],
 )
 def test_failure_reason_is_read_in_either_place(members: dict[str, Any], why: str) -> None:

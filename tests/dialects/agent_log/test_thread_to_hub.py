@@ -229,7 +229,7 @@ def test_changed_text_becomes_a_new_part() -> None:
         TurnCompleted(),
     )
     assert [part["text"] for part in answer.items[0]["content"]] == ["I think", "No."]
-    assert answer.losses == ["item 0: its earlier text is kept before the new one (it was delivered before it changed)"]
+    assert answer.losses == ["item 0: a change of the text (the earlier text was delivered; the new text follows it)"]
 
 
 def test_arguments_that_were_changed_are_a_loss() -> None:
@@ -240,7 +240,7 @@ def test_arguments_that_were_changed_are_a_loss() -> None:
         TurnCompleted(),
     )
     assert answer.items[0]["arguments"] == '{"a":1}'
-    assert answer.losses == ["item 0: changed arguments were dropped (the first ones were delivered before)"]
+    assert answer.losses == ["item 0: changed arguments (the first arguments were already delivered)"]
 
 
 def test_events_after_an_end_are_losses() -> None:
@@ -251,9 +251,9 @@ def test_events_after_an_end_are_losses() -> None:
         OtherEvent(kind="x", members={}),
     )  # fmt: skip
     assert answer.losses == [
-        "item 0: an update was dropped (the item had ended)",
-        "turn.started: the event was dropped (the turn had ended)",
-        "x: the event was dropped (the turn had ended)",
+        "item 0: an update (the item had ended)",
+        "turn.started: the event (the turn had ended)",
+        "x: the event (the turn had ended)",
     ]
 
 
@@ -288,15 +288,15 @@ def test_unknown_events_become_extension_events_if_nameable() -> None:
         TurnStarted(), OtherEvent(kind="plan.delta", members={"delta": "x"}), OtherEvent(kind="a b", members={})
     )
     assert answer.events[2]["type"] == "vtcode:plan.delta"
-    assert answer.losses == ["'a b': it was dropped (an extension cannot have this name)"]
+    assert answer.losses == ["'a b': the event or item (an extension cannot have this name)"]
 
 
 @pytest.mark.parametrize(
     ("events", "expected"),
     [
-        ([], "the agent stopped before its turn had ended"),
-        ([ThreadError(message="oh")], "the agent stopped before its turn had ended; its last error: oh"),
-        ([ThreadCompleted(subtype="cancelled")], "the agent stopped before its turn had ended"),
+        ([], "the agent stopped before the end of its turn"),
+        ([ThreadError(message="oh")], "the agent stopped before the end of its turn; last error: oh"),
+        ([ThreadCompleted(subtype="cancelled")], "the agent stopped before the end of its turn"),
     ],
 )
 def test_turn_without_an_end_fails(events: list[ThreadEvent], expected: str) -> None:

@@ -346,4 +346,4 @@ def test_errors_name_the_path_and_the_expected_value_ERR3(message: Json, kind: t
         taken(message)
     assert caught.value.param == param
     assert param in caught.value.message
-    assert "wanted" in caught.value.message
+    assert "expected" in caught.value.message

@@ -397,4 +397,4 @@ def test_errors_name_the_path_and_the_expected_value_ERR3(fields: Json, kind: ty
     with pytest.raises(kind) as caught:
         taken(**fields)
     assert caught.value.param == param
-    assert "wanted" in caught.value.message
+    assert "expected" in caught.value.message

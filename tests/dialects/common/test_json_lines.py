@@ -22,7 +22,7 @@ def test_json_lines_are_the_same_for_every_split() -> None:
 
 @pytest.mark.parametrize("data", [b"123456", b"123456\n"])
 def test_json_line_over_the_limit_is_an_upstream_fault(data: bytes) -> None:
-    with pytest.raises(UpstreamFault, match="longer than 5 bytes"):
+    with pytest.raises(UpstreamFault, match="more than 5 bytes"):
         JsonLines(max_length=5).feed(data)
 
 

@@ -39,7 +39,7 @@ from antiphon.protocol.tools import WebSearchTool
         (InputImageParam(image_url="https://i/1.png"), "[image omitted: https://i/1.png]"),
         (InputImageParam(image_url="data:image/png;base64,AAAA"), "[image omitted: image/png data]"),
         (InputImageParam(file_id="file_1"), "[image omitted: file_1]"),
-        (InputImageParam(), "[image omitted: nothing was given]"),
+        (InputImageParam(), "[image omitted: no source]"),
         (InputFileParam(filename="a.pdf", file_url="https://f/a"), "[file omitted: a.pdf, https://f/a]"),
         (InputFileParam(filename="a.pdf", file_data="AAAA"), "[file omitted: a.pdf, data]"),
         (InputVideo(video_url="https://v/1"), "[video omitted: https://v/1]"),

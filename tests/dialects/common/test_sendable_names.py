@@ -38,6 +38,6 @@ def test_call_ids_are_unique_and_not_too_long() -> None:
     calls = calls_of(losses)
     assert [calls.id(id) for id in ("a", "", "a", "b" * 64, "b" * 65)] == ["a", "call_1", "call_2", "b" * 64, "call_3"]
     assert [loss.what for loss in losses] == [
-        "'a' is the id of two calls: the second has one of ours",
-        "an id of 65 characters was replaced",
+        "the id 'a'",
+        "an id of 65 characters",
     ]

@@ -183,7 +183,7 @@ def test_media_in_a_result_are_kept() -> None:
             InputImageParam(image_url="data:image/png;base64,AAAA"),
             InputFileParam(file_url="https://a.example/x.pdf"),
             InputText(text="[audio omitted: wav]"),
-            InputText(text="[part omitted: nothing was given]"),
+            InputText(text="[part omitted: no source]"),
         ],
     )
     path = "contents[1].parts[0].functionResponse.parts"

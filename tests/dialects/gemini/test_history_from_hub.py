@@ -136,9 +136,7 @@ def test_failed_tool_is_an_error_response(given: Any, response: Any) -> None:
 def test_call_without_a_result_gets_an_error_result() -> None:
     request = Request(input=[ASKED, function_call("a")])
     sent_contents = send(request)[0]["contents"]
-    assert sent_contents[2]["parts"][0]["functionResponse"]["response"] == {
-        "error": "[no result was given for this call]"
-    }
+    assert sent_contents[2]["parts"][0]["functionResponse"]["response"] == {"error": "[no result for this call]"}
     assert lost(request) == ["input[1]"]
 
 
@@ -485,10 +483,10 @@ def test_media_in_results_are_kept_or_moved_after_all_results() -> None:
     medium = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
     lifted = contents(*items)[2]["parts"]
     assert [part["functionResponse"]["response"] for part in lifted[:2]] == [
-        {"output": "see\n[medium 1 of this result follows below]"},
+        {"output": "see\n[media 1 of this result follows below]"},
         {"output": "no"},
     ]
-    assert lifted[2:] == [{"text": "Medium 1 of the result of call a:"}, medium]
+    assert lifted[2:] == [{"text": "Media 1 of the result of call a:"}, medium]
     unmoved = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
     assert unmoved[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
     assert len(unmoved) == 2

@@ -427,8 +427,8 @@ def test_citations_follow_their_text() -> None:
         {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "", "encrypted_index": ""},
     ]
     assert [str(loss) for loss in stream.from_hub.losses] == [
-        "output[0].annotations: an annotation of type 'file_citation' (no citation has this type)",
-        "output[0].annotations: which range a citation is for (it is for the whole block there)",
+        "output[0].annotations: an annotation of type 'file_citation' (the API has no equivalent)",
+        "output[0].annotations: the range of a citation (it applies to the whole block)",
     ]
 
 

@@ -221,7 +221,7 @@ def test_output_format_field_is_used_if_configured_REQ1() -> None:
 @pytest.mark.parametrize(
     ("wire", "format", "expected"),
     [
-        (RICH, JsonObjectFormat(), "Answer with one JSON object, and with nothing else."),
+        (RICH, JsonObjectFormat(), "Answer with one JSON object and with nothing else."),
         (RICH, JsonSchemaFormatParam(), '{"type":"object"}'),
         (
             MessagesWire(),

@@ -177,11 +177,11 @@ def test_unsupported_fields_are_losses() -> None:
 @pytest.mark.parametrize(
     ("members", "param", "expected"),
     [
-        ({"messages": []}, "messages", "wanted an array of at least 1 objects"),
+        ({"messages": []}, "messages", "expected an array of at least 1 objects"),
         (
             {"messages": [{"role": "tool", "content": "x"}]},
             "messages[0].role",
-            'got "tool", wanted one of "assistant", "system", "user"',
+            'got "tool", expected one of "assistant", "system", "user"',
         ),
         ({"messages": [*HELLO, {"role": "user"}]}, "messages[1].content", "is missing"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type", "is missing"),
@@ -193,12 +193,12 @@ def test_unsupported_fields_are_losses() -> None:
                 ]
             },
             "messages[0].content[0].input",
-            'got "x", wanted an object',
+            'got "x", expected an object',
         ),
-        ({"max_tokens": "many"}, "max_tokens", 'got "many", wanted an integer'),
-        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'got "some", wanted one of "auto"'),
-        ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "is missing: wanted an object"),
-        ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: wanted a string"),
+        ({"max_tokens": "many"}, "max_tokens", 'got "many", expected an integer'),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'got "some", expected one of "auto"'),
+        ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "is missing: expected an object"),
+        ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: expected a string"),
     ],
 )
 def test_request_error_names_value_expectation_and_path(members: dict[str, Any], param: str, expected: str) -> None:

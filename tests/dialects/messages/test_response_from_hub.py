@@ -95,5 +95,5 @@ def test_failed_response_raises_its_error(code: str, status: int, type: str) -> 
 
 
 def test_unfinished_response_without_error_is_refused() -> None:
-    with pytest.raises(ApiError, match="the response is cancelled, and does not say why"):
+    with pytest.raises(ApiError, match="the response is cancelled without a reason"):
         response_from_hub(replace(RecordingWriter().response, status="cancelled"), REQUEST)

@@ -69,7 +69,7 @@ FAILED = {
     "error_then_something_else": ([CUT], "invalid_value", "too long"),
     "poor_not_json": ([CUT], "upstream_invalid_response", "the upstream sent invalid JSON"),
     "poor_error_without_a_type": ([], "upstream_error", "boom"),
-    "poor_failed_without_words": ([HELLO], "upstream_error", "the upstream's response is failed"),
+    "poor_failed_without_words": ([HELLO], "upstream_error", "the response of the upstream is failed"),
 }
 
 

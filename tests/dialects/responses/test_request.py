@@ -401,7 +401,7 @@ def test_unknown_items_pass_or_are_a_loss() -> None:
     assert sent(request)[0]["input"] == [{"type": "acme:thing", "x": 1}]
     body, losses = sent(request, ResponsesWire(unknown_items="drop"))
     assert body["input"] == []
-    assert [loss.what for loss in losses] == ["an item of type acme:thing"]
+    assert [loss.what for loss in losses] == ["an item of type 'acme:thing'"]
 
 
 def test_encrypted_only_reasoning_without_text_has_no_loss() -> None:
@@ -441,7 +441,7 @@ def test_hosted_tools_of_another_api_are_losses_F4(kind: str) -> None:
     foreign = UnknownTool(kind=kind, raw=Raw(b'{"type":"%b","name":"search"}' % kind.encode()))
     body, losses = sent(Request(model="m", input="hi", tools=ToolList([extension, foreign])))
     assert body["tools"] == [{"type": "acme:search"}]
-    assert losses == [Loss("tools[1]", f"a tool of type {kind}", "only servers of another API have it")]
+    assert losses == [Loss("tools[1]", f"a tool of type {kind!r}", "only servers of another API support it")]
     body, _ = sent(Request(model="m", input="hi", tools=[foreign]))
     assert "tools" not in body
 

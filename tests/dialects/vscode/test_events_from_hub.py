@@ -340,7 +340,7 @@ def test_failure_in_a_stream_is_sent_once() -> None:
 def test_failed_response_without_an_error_event_is_an_error_line() -> None:
     """STR-8."""
     [line], _ = written_lines([ResponseFailed(sequence_number=2, response=response_with(status="failed"))])
-    assert line["error"]["message"] == "the response is failed, and does not say why"
+    assert line["error"]["message"] == "the response is failed without a reason"
     with pytest.raises(ApiError):
         response_from_hub(response_with(status="failed"), REQUEST)
 

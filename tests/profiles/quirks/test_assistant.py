@@ -35,7 +35,7 @@ def test_assistant_as_string_sends_a_refusal_as_text() -> None:
         "assistant_as_string", input=[{"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}]
     )
     assert sent["input"][0]["content"] == "I won't."
-    assert losses == {"input[0].content[0]": "a refusal is sent as plain text"}
+    assert losses == {"input[0].content[0]": "the mark that a text is a refusal"}
 
 
 def test_assistant_as_string_reports_losses() -> None:

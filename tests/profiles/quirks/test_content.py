@@ -58,4 +58,4 @@ def test_parts_as_strings_joins_only_text_parts() -> None:
         ],
     )
     assert [item["content"] for item in sent["input"]] == ["see\nsee", [text, image], "as it is"]
-    assert losses == {"input[0].content[1].mark": "is left out"}
+    assert losses == {"input[0].content[1].mark": "the field 'mark'"}

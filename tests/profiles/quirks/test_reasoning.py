@@ -23,14 +23,14 @@ def test_drop_reasoning_drops_and_reports_reasoning() -> None:
     """F-4."""
     sent, losses = run_quirk("drop_reasoning", input=[USER, SEALED, OPEN])
     assert sent["input"] == [USER]
-    assert losses == {"input[1]": "reasoning is left out", "input[2]": "reasoning is left out"}
+    assert losses == {"input[1]": "earlier reasoning", "input[2]": "earlier reasoning"}
 
 
 def test_reasoning_as_text_wraps_reasoning_in_marks() -> None:
     sent, losses = run_quirk("reasoning_as_text", input=[USER, OPEN, SUMMED])
     assert [item["content"] for item in sent["input"]] == ["hi", "<think>\nlong\n</think>", "<think>\na\n\nb\n</think>"]
     assert [item["role"] for item in sent["input"]] == ["user", "assistant", "assistant"]
-    assert losses == {"input[1].summary": "is left out"}
+    assert losses == {"input[1].summary": "the field 'summary'"}
 
 
 def test_reasoning_as_text_has_configurable_marks() -> None:
@@ -42,7 +42,7 @@ def test_reasoning_as_text_drops_sealed_reasoning() -> None:
     """F-4, RSN-2."""
     sent, losses = run_quirk("reasoning_as_text", input=[USER, SEALED])
     assert sent["input"] == [USER]
-    assert losses == {"input[1]": "reasoning is left out", "input[1].encrypted_content": "is left out"}
+    assert losses == {"input[1]": "earlier reasoning", "input[1].encrypted_content": "the field 'encrypted_content'"}
 
 
 def test_open_reasoning_sends_summaries_as_reasoning() -> None:
@@ -54,6 +54,6 @@ def test_open_reasoning_sends_summaries_as_reasoning() -> None:
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "a\n\nb"}]},
     ]
     assert losses == {
-        "input[2].summary": "a summary is sent as the reasoning itself",
-        "input[3]": "reasoning is left out",
+        "input[2].summary": "the form of a reasoning summary",
+        "input[3]": "earlier reasoning",
     }

@@ -40,7 +40,7 @@ def test_system_to_instructions_can_move_all_and_reports_them() -> None:
     )
     assert sent["instructions"] == "Be loud."
     assert sent["input"] == [{"type": "message", "role": "user", "content": "hi"}]
-    assert losses == {"input[1]": "a system message is moved to instructions"}
+    assert losses == {"input[1]": "the position of a system message"}
 
 
 def test_system_to_instructions_reports_images() -> None:
@@ -55,7 +55,7 @@ def test_system_to_instructions_reports_images() -> None:
         ],
     )
     assert sent["instructions"] == "Look."
-    assert losses == {"input[0].content[0]": "input_image is left out"}
+    assert losses == {"input[0].content[0]": "a part of type 'input_image'"}
 
 
 def test_system_to_instructions_drops_empty_messages() -> None:

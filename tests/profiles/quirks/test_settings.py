@@ -13,7 +13,7 @@ def test_shorten_user_hashes_a_long_user() -> None:
     name = '{"device_id":"' + "5" * 64 + '","session_id":"8e2f"}'
     first, losses = run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name)
     assert len(first["user"]) == 64
-    assert losses == {"user": "a name of 100 characters is sent as its hash"}
+    assert losses == {"user": "a user of 100 characters"}
     assert run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name)[0] == first
     assert run_quirk("shorten_user", ShortenUserOptions(), input="hi", user=name + "x")[0] != first
 

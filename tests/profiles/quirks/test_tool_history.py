@@ -93,7 +93,7 @@ def test_tool_history_as_text_covers_custom_calls_and_namespaces() -> None:
         },
         {"type": "message", "role": "user", "content": "[Tool Result for c1]: done"},
     ]
-    assert losses == {"input[1].note": "is left out"}
+    assert losses == {"input[1].note": "the field 'note'"}
 
 
 def test_tool_history_as_text_keeps_media_of_results() -> None:

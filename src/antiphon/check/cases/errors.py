@@ -16,7 +16,7 @@ async def has_the_shape(session: CaseSession) -> None:
         session.report_flaws(exchange.error_flaws, exchange)
         if exchange.content_type != "application/json":
             session.report(
-                f"the content type of an error is {exchange.content_type!r}; wanted application/json", exchange
+                f"the content type of an error is {exchange.content_type!r}; expected application/json", exchange
             )
 
 
@@ -24,7 +24,7 @@ async def has_its_type(session: CaseSession) -> None:
     for exchange in await _errors(session):
         error = session.expect_error(exchange)
         if exchange.status == 400 and error.type != "invalid_request":
-            session.report(f"error.type is {error.type!r}; wanted 'invalid_request' with the status 400", exchange)
+            session.report(f"error.type is {error.type!r}; expected 'invalid_request' with the status 400", exchange)
 
 
 async def names_the_place(session: CaseSession) -> None:
@@ -35,22 +35,22 @@ async def names_the_place(session: CaseSession) -> None:
 async def names_a_wrong_type(session: CaseSession) -> None:
     error = await session.expect_refusal({**TEXT, "temperature": "warm"}, param="temperature")
     if not error.message:
-        session.report("error.message is empty; wanted what came and what was expected")
+        session.report("error.message is empty; expected the received value and the allowed values")
 
 
 async def knows_its_models(session: CaseSession) -> None:
     exchange = await session.post({**TEXT, "model": "no-such-model-anywhere"})
     if exchange.status == 200:
-        raise SkipCase("the server takes any name of a model")
+        raise SkipCase("the server accepts any model name")
     session.require(
         exchange.status in (400, 404),
-        f"an unknown model gets the status {exchange.status}; wanted 404 or 400",
+        f"the status for an unknown model is {exchange.status}; expected 404 or 400",
         exchange,
     )
     error = session.expect_error(exchange)
     wanted = "not_found" if exchange.status == 404 else "invalid_request"
     if error.type != wanted:
-        session.report(f"error.type is {error.type!r}; wanted {wanted!r} with the status {exchange.status}", exchange)
+        session.report(f"error.type is {error.type!r}; expected {wanted!r} with the status {exchange.status}", exchange)
 
 
 async def shows_nothing_inside(session: CaseSession) -> None:
@@ -59,7 +59,8 @@ async def shows_nothing_inside(session: CaseSession) -> None:
         leaked = next((word for word in INSIDE if word in text), None)
         if leaked is not None:
             session.report(
-                f"an error shows the inside of the server ({leaked}…); wanted words for the client only", exchange
+                f"an error shows internal details of the server ({leaked}…); expected a message for the client only",
+                exchange,
             )
 
 
@@ -72,7 +73,9 @@ async def _errors(session: CaseSession) -> list[CheckExchange]:
         await session.post({**TEXT, "previous_response_id": "resp_check_that_never_was"}),
     ]
     failed = [exchange for exchange in exchanges if exchange.status >= 400]
-    session.require(bool(failed), "no request was refused, however wrong; wanted 400 and an error", exchanges[0])
+    session.require(
+        bool(failed), "the server accepted every invalid request; expected status 400 and an error", exchanges[0]
+    )
     return failed
 
 
@@ -86,12 +89,15 @@ INSIDE: Final = (
 CASES: Final = (
     CheckCase(id="error.shape", rows=("ERR-1",), title="errors have type, code, message and param", run=has_the_shape),
     CheckCase(id="error.type", rows=("ERR-2",), title="a 400 has the type invalid_request", run=has_its_type),
-    CheckCase(id="error.param", rows=("ERR-3",), title="param is the path of what is wrong", run=names_the_place),
+    CheckCase(id="error.param", rows=("ERR-3",), title="param is the path of the invalid field", run=names_the_place),
     CheckCase(
-        id="error.wrong-type", rows=("ERR-3",), title="a setting of the wrong type is named", run=names_a_wrong_type
+        id="error.wrong-type",
+        rows=("ERR-3",),
+        title="the error for a setting of the wrong type names it",
+        run=names_a_wrong_type,
     ),
     CheckCase(
-        id="error.unknown-model", rows=("ERR-2",), title="an unknown model gets 404 or 400", run=knows_its_models
+        id="error.unknown-model", rows=("ERR-2",), title="an unknown model returns 404 or 400", run=knows_its_models
     ),
     CheckCase(
         id="error.inside", rows=("ERR-5",), title="errors show no traceback and no path", run=shows_nothing_inside

@@ -111,16 +111,16 @@ async def reports_incomplete(session: CaseSession) -> None:
         and response.usage is not None
         and response.usage.output_tokens < CUT["max_output_tokens"]
     ):
-        raise SkipCase("the model was done before it reached max_output_tokens")
+        raise SkipCase("the model ended before it reached max_output_tokens")
     if response.status != "incomplete":
-        session.report(f"status is {response.status!r}; wanted 'incomplete': max_output_tokens was reached", exchange)
+        session.report(f"status is {response.status!r}; expected 'incomplete': max_output_tokens was reached", exchange)
         return
     reason = response.incomplete_details.reason if response.incomplete_details else None
     if reason != "max_output_tokens":
-        session.report(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange)
+        session.report(f"incomplete_details.reason is {reason!r}; expected 'max_output_tokens'", exchange)
     for at, item in enumerate(exchange.output[:-1]):
         if item.get("status") == "incomplete":
-            session.report(f"output[{at}] is incomplete; wanted that in the last item only", exchange, row="ITEM-3")
+            session.report(f"output[{at}] is incomplete; expected that for the last item only", exchange, row="ITEM-3")
 
 
 async def keeps_reasoning(session: CaseSession) -> None:
@@ -129,7 +129,7 @@ async def keeps_reasoning(session: CaseSession) -> None:
     for at, item in _reasoning(exchange):
         if not item.get("content") and not item.get("summary") and not item.get("encrypted_content"):
             session.report(
-                f"output[{at}] is reasoning without content, summary or encrypted_content; wanted what there is",
+                f"output[{at}] is empty reasoning; expected content, a summary or encrypted_content",
                 exchange,
             )
 
@@ -141,7 +141,8 @@ async def encrypts_only_on_request(session: CaseSession) -> None:
     for at, item in _reasoning(exchange):
         if item.get("encrypted_content"):
             session.report(
-                f"output[{at}].encrypted_content came, and include did not ask for it; wanted it only then", exchange
+                f"output[{at}].encrypted_content is present although include did not request it; expected it only on request",
+                exchange,
             )
 
 
@@ -155,11 +156,13 @@ def _reasoning(exchange: CheckExchange) -> list[tuple[int, dict[str, Any]]]:
 def _judge_items(session: CaseSession, exchange: CheckExchange) -> None:
     ids = [item["id"] for item in exchange.output if isinstance(item.get("id"), str)]
     if len(set(ids)) < len(ids):
-        session.report(f"items share an id: {', '.join(ids)}; wanted one for each", exchange, row="ITEM-6")
+        session.report(
+            f"items have the same id: {', '.join(ids)}; expected a unique id for each", exchange, row="ITEM-6"
+        )
     for at, item in enumerate(exchange.output):
         if item.get("type") in ("message", "function_call") and item.get("status") not in ("completed", "incomplete"):
             session.report(
-                f"output[{at}].status is {format_value(item.get('status'))}; wanted 'completed' or 'incomplete'",
+                f"output[{at}].status is {format_value(item.get('status'))}; expected 'completed' or 'incomplete'",
                 exchange,
             )
 
@@ -167,14 +170,14 @@ def _judge_items(session: CaseSession, exchange: CheckExchange) -> None:
 async def _answers(session: CaseSession, body: Body) -> tuple[Response, CheckExchange]:
     response, exchange = await session.get_response(body)
     if response.status not in ("completed", "incomplete"):
-        session.report(f"status is {response.status!r}; wanted 'completed'", exchange)
+        session.report(f"status is {response.status!r}; expected 'completed'", exchange)
     return response, exchange
 
 
 async def _answers_with_text(session: CaseSession, body: Body) -> None:
     response, exchange = await _answers(session, body)
     if not text_of(response) and response.status == "completed":
-        session.report("no text came; wanted a message with output_text", exchange)
+        session.report("the response has no text; expected a message with output_text", exchange)
 
 
 def text_of(response: Response) -> str:
@@ -186,59 +189,57 @@ def text_of(response: Response) -> str:
 SEALED: Final[Body] = {"include": ["reasoning.encrypted_content"]}
 
 CASES: Final = (
-    CheckCase(id="input.string", rows=("ITEM-8",), title="a string is one user message", run=takes_a_string),
-    CheckCase(
-        id="input.untyped", rows=("ITEM-8",), title="a message may leave out its type", run=takes_untyped_messages
-    ),
+    CheckCase(id="input.string", rows=("ITEM-8",), title="a string is read as one user message", run=takes_a_string),
+    CheckCase(id="input.untyped", rows=("ITEM-8",), title="a message may omit its type", run=takes_untyped_messages),
     CheckCase(
         id="input.roles",
         rows=("ITEM-1",),
-        title="user, system, developer and assistant messages are taken",
+        title="user, system, developer and assistant messages are accepted",
         run=takes_every_role,
     ),
     CheckCase(id="input.phase", rows=("ITEM-7",), title="assistant messages may have a phase", run=takes_phases),
-    CheckCase(id="input.image", rows=("ITEM-1",), title="images are taken", run=takes_images),
+    CheckCase(id="input.image", rows=("ITEM-1",), title="images are accepted", run=takes_images),
     CheckCase(
         id="input.tool-output",
         rows=("ITEM-1", "TOOL-6"),
-        title="calls and their outputs are taken",
+        title="tool calls and their outputs are accepted",
         run=takes_tool_outputs,
     ),
     CheckCase(
         id="input.tool-output-parts",
         rows=("TOOL-6",),
-        title="a tool's output may be parts",
+        title="a tool output may be an array of parts",
         run=takes_tool_outputs_in_parts,
     ),
     CheckCase(
-        id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is taken", run=takes_reasoning
+        id="input.reasoning", rows=("ITEM-1", "ITEM-6"), title="reasoning with content is accepted", run=takes_reasoning
     ),
     CheckCase(
-        id="input.output-back", rows=("ITEM-6",), title="output can be sent back untouched", run=takes_its_output_back
+        id="input.output-back", rows=("ITEM-6",), title="output can be sent back unchanged", run=takes_its_output_back
     ),
     CheckCase(
         id="input.calls-back",
         rows=("ITEM-6",),
-        title="calls can be sent back untouched, with their outputs",
+        title="tool calls can be sent back unchanged, with their outputs",
         run=takes_its_calls_back,
     ),
     CheckCase(
         id="output.items",
         rows=("ITEM-2", "ITEM-6"),
-        title="output items have their own id and an end",
+        title="output items have a unique id and a final status",
         run=has_whole_items,
     ),
     CheckCase(
         id="output.incomplete",
         rows=("REQ-3", "ITEM-3"),
-        title="max_output_tokens reached is incomplete",
+        title="a response that reaches max_output_tokens is incomplete",
         run=reports_incomplete,
     ),
-    CheckCase(id="reasoning.kept", rows=("RSN-1",), title="reasoning items say something", run=keeps_reasoning),
+    CheckCase(id="reasoning.kept", rows=("RSN-1",), title="reasoning items are not empty", run=keeps_reasoning),
     CheckCase(
         id="reasoning.encrypted",
         rows=("RSN-2",),
-        title="encrypted reasoning comes only when asked for",
+        title="encrypted reasoning is sent only on request",
         run=encrypts_only_on_request,
     ),
 )

@@ -36,7 +36,7 @@ async def echoes_labels(session: CaseSession) -> None:
     _, exchange = await session.get_response({**TEXT, "text": {"verbosity": "low"}}, may_refuse="verbosity")
     text = exchange.json.get("text")
     if not isinstance(text, dict) or text.get("verbosity") != "low":
-        session.report(f"text is echoed as {format_value(text)}; wanted verbosity 'low' in it, as sent", exchange)
+        session.report(f"text is echoed as {format_value(text)}; expected verbosity 'low' in it, as sent", exchange)
 
 
 async def takes_unknown_fields(session: CaseSession) -> None:
@@ -50,14 +50,15 @@ async def answers_by_schema(session: CaseSession) -> None:
             pass
         case _:
             session.report(
-                f"the text is {format_value(text_of(response))}; wanted JSON by the schema: a name and an age", exchange
+                f"the text is {format_value(text_of(response))}; expected JSON that follows the schema: a name and an age",
+                exchange,
             )
     match exchange.json.get("text"):
         case {"format": {"type": "json_schema", "name": "person"}}:
             pass
         case other:
             session.report(
-                f"text is echoed as {format_value(other)}; wanted the json_schema format that was sent", exchange
+                f"text is echoed as {format_value(other)}; expected the json_schema format that was sent", exchange
             )
 
 
@@ -65,7 +66,7 @@ async def answers_with_an_object(session: CaseSession) -> None:
     body = {"input": [user("Give a JSON object with the key greeting.")], "text": {"format": {"type": "json_object"}}}
     response, exchange = await session.get_response(body, may_refuse="json_object")
     if not isinstance(_json(text_of(response)), dict):
-        session.report(f"the text is {format_value(text_of(response))}; wanted a JSON object", exchange)
+        session.report(f"the text is {format_value(text_of(response))}; expected a JSON object", exchange)
 
 
 async def counts_tokens(session: CaseSession) -> None:
@@ -81,7 +82,7 @@ async def counts_tokens_of_streams(session: CaseSession) -> None:
     exchange = await session.get_stream(TEXT)
     usages = [frame["response"].get("usage") for frame in exchange.frames if isinstance(frame.get("response"), dict)]
     session.require(
-        bool(usages), "the stream has no response in any event; wanted one with usage in the last", exchange
+        bool(usages), "the stream has no response in any event; expected one with usage in the last event", exchange
     )
     _judge_usage(session, exchange, usages[-1])
 
@@ -95,7 +96,7 @@ async def forgets_what_is_not_stored(session: CaseSession) -> None:
     response, exchange = await session.get_response({**TEXT, "store": False})
     if exchange.json.get("store") is not False:
         session.report(
-            f"store is echoed as {format_value(exchange.json.get('store'))}; wanted false, as sent", exchange
+            f"store is echoed as {format_value(exchange.json.get('store'))}; expected false, as sent", exchange
         )
     body = {"input": [user("And then?")], "previous_response_id": response.id}
     await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
@@ -106,12 +107,12 @@ async def continues_a_response(session: CaseSession) -> None:
     body = {"input": [user("Say it again.")], "previous_response_id": first.id}
     exchange = await session.post(body)
     if exchange.status != 200 and exchange.error is not None and exchange.error.code == "previous_response_not_found":
-        raise SkipCase("the server keeps no responses")
+        raise SkipCase("the server does not store responses")
     _, exchange = await session.get_response(body)
     echoed = exchange.json.get("previous_response_id")
     if echoed != first.id:
         session.report(
-            f"previous_response_id is echoed as {format_value(echoed)}; wanted {first.id!r}, as sent", exchange
+            f"previous_response_id is echoed as {format_value(echoed)}; expected {first.id!r}, as sent", exchange
         )
 
 
@@ -130,7 +131,7 @@ async def _echoes(session: CaseSession, settings: Body, *, may_refuse: str = "")
         echoed = exchange.json.get(name)
         if echoed != value:
             session.report(
-                f"{name} is echoed as {format_value(echoed)}; wanted {format_value(value)}, as sent", exchange
+                f"{name} is echoed as {format_value(echoed)}; expected {format_value(value)}, as sent", exchange
             )
 
 
@@ -139,12 +140,14 @@ def _judge_usage(session: CaseSession, exchange: CheckExchange, usage: Any) -> N
         case {"input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(total)}:
             if read + written != total:
                 session.report(
-                    f"usage.total_tokens is {total}; wanted {read + written}, input and output together", exchange
+                    f"usage.total_tokens is {total}; expected {read + written}, the sum of input and output tokens",
+                    exchange,
                 )
         case _:
             wanted = "input_tokens, output_tokens and total_tokens"
             session.report(
-                f"usage is {format_value(usage)}; wanted {wanted}, in one piece and at the end of a stream", exchange
+                f"usage is {format_value(usage)}; expected {wanted}, in a whole response and at the end of a stream",
+                exchange,
             )
 
 
@@ -166,11 +169,11 @@ CASES: Final = (
         title="metadata, keys, identifiers and verbosity are echoed",
         run=echoes_labels,
     ),
-    CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are taken", run=takes_unknown_fields),
+    CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are accepted", run=takes_unknown_fields),
     CheckCase(
         id="settings.json-schema",
         rows=("REQ-1",),
-        title="json_schema: the text is JSON by the schema",
+        title="json_schema: the text follows the schema",
         run=answers_by_schema,
     ),
     CheckCase(
@@ -179,18 +182,20 @@ CASES: Final = (
         title="json_object: the text is a JSON object",
         run=answers_with_an_object,
     ),
-    CheckCase(id="usage.whole", rows=("REQ-4",), title="usage, with its details", run=counts_tokens),
-    CheckCase(id="usage.stream", rows=("REQ-4",), title="usage at the end of a stream", run=counts_tokens_of_streams),
+    CheckCase(id="usage.whole", rows=("REQ-4",), title="usage has its details", run=counts_tokens),
+    CheckCase(
+        id="usage.stream", rows=("REQ-4",), title="usage is sent at the end of a stream", run=counts_tokens_of_streams
+    ),
     CheckCase(
         id="previous.unknown",
         rows=("PREV-3",),
-        title="an unknown previous_response_id is not found",
+        title="an unknown previous_response_id returns not_found",
         run=knows_no_such_response,
     ),
     CheckCase(
         id="previous.not-stored",
         rows=("PREV-4",),
-        title="store false leaves nothing to continue",
+        title="a response with store false cannot be continued",
         run=forgets_what_is_not_stored,
     ),
     CheckCase(
@@ -199,55 +204,55 @@ CASES: Final = (
     CheckCase(
         id="limits.max-output-tokens",
         rows=("REQ-8",),
-        title="max_output_tokens below 16 gets 400",
+        title="max_output_tokens below 16 returns 400",
         run=_limit("max_output_tokens", max_output_tokens=1),
     ),
     CheckCase(
         id="limits.max-tool-calls",
         rows=("REQ-8",),
-        title="max_tool_calls below 1 gets 400",
+        title="max_tool_calls below 1 returns 400",
         run=_limit("max_tool_calls", max_tool_calls=0),
     ),
     CheckCase(
         id="limits.top-logprobs",
         rows=("REQ-8",),
-        title="top_logprobs above 20 gets 400",
+        title="top_logprobs above 20 returns 400",
         run=_limit("top_logprobs", top_logprobs=21),
     ),
     CheckCase(
         id="limits.metadata-pairs",
         rows=("REQ-8",),
-        title="more than 16 pairs of metadata get 400",
+        title="more than 16 metadata pairs return 400",
         run=_limit("metadata", metadata={f"key{at}": "x" for at in range(17)}),
     ),
     CheckCase(
         id="limits.metadata-value",
         rows=("REQ-8",),
-        title="a metadata value over 512 characters gets 400",
+        title="a metadata value over 512 characters returns 400",
         run=_limit("metadata", metadata={"key": "x" * 513}),
     ),
     CheckCase(
         id="limits.cache-key",
         rows=("REQ-8",),
-        title="a prompt_cache_key over 64 characters gets 400",
+        title="a prompt_cache_key over 64 characters returns 400",
         run=_limit("prompt_cache_key", prompt_cache_key="x" * 65),
     ),
     CheckCase(
         id="limits.call-id",
         rows=("REQ-8",),
-        title="a call_id over 64 characters gets 400",
+        title="a call_id over 64 characters returns 400",
         run=_limit("input[1].call_id", input=[user("What is the weather?"), LONG_CALL, LONG_OUTPUT]),
     ),
     CheckCase(
         id="limits.function-name",
         rows=("REQ-8",),
-        title="a function's name with a space in it gets 400",
+        title="a function name with a space returns 400",
         run=_limit("tools[0].name", tools=[{**WEATHER, "name": "get weather"}]),
     ),
     CheckCase(
         id="limits.allowed-tools",
         rows=("REQ-8",),
-        title="an empty set of allowed tools gets 400",
+        title="an empty set of allowed tools returns 400",
         run=_limit("tool_choice", tools=TWO_CALLS["tools"], tool_choice=NO_TOOLS),
     ),
 )

@@ -57,7 +57,9 @@ async def has_deltas(session: CaseSession) -> None:
     """STR-3, STR-6: text is streamed in parts and deltas."""
     exchange = await session.get_stream(TEXT)
     if not _has_event(exchange, OutputTextDelta):
-        session.report("no response.output_text.delta came; wanted the text in pieces", exchange, row="STR-3")
+        session.report(
+            "the stream has no response.output_text.delta; expected the text in several deltas", exchange, row="STR-3"
+        )
     await judge_streams(session, "STR-3")
 
 
@@ -65,7 +67,7 @@ async def ends_once(session: CaseSession) -> None:
     """STR-7: a stream must not break off before its terminal event."""
     exchange = await session.get_stream(TEXT)
     if exchange.broken:
-        session.report(f"{exchange.broken}; wanted a terminal event and [DONE]", exchange)
+        session.report(f"{exchange.broken}; expected a terminal event and [DONE]", exchange)
     await judge_streams(session, "STR-7")
 
 
@@ -75,7 +77,10 @@ async def streams_a_call(session: CaseSession) -> None:
     if not calls:
         raise SkipCase("the model called no tool although tool_choice was required")
     if not _has_event(exchange, ArgumentsDelta):
-        session.report("no response.function_call_arguments.delta came; wanted the arguments in pieces", exchange)
+        session.report(
+            "the stream has no response.function_call_arguments.delta; expected the arguments in several deltas",
+            exchange,
+        )
     session.report_flaws(exchange.stream.flaws_of("STR-9"), exchange)
 
 
@@ -83,10 +88,11 @@ async def streams_two_calls(session: CaseSession) -> None:
     exchange = await session.get_stream(TWO_CALLS, may_refuse="tools")
     calls = _calls(exchange)
     if len(calls) < 2:
-        raise SkipCase("the model did not make two calls in one turn")
+        raise SkipCase("the model did not make two tool calls in one turn")
     if len({call.call_id for call in calls}) < len(calls):
         session.report(
-            f"the calls share a call_id: {', '.join(call.call_id for call in calls)}; wanted one for each", exchange
+            f"the calls have the same call_id: {', '.join(call.call_id for call in calls)}; expected a unique id for each",
+            exchange,
         )
     session.report_flaws(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
 
@@ -103,15 +109,15 @@ async def streams_an_incomplete_answer(session: CaseSession) -> None:
     end = next((event for event in exchange.stream.events if isinstance(event, ResponseIncomplete)), None)
     response = exchange.stream.response
     if end is None and response is not None and _within_limit(response.usage):
-        raise SkipCase("the model was done before it reached max_output_tokens")
+        raise SkipCase("the model ended before it reached max_output_tokens")
     if end is None:
         session.report(
-            "the stream has no response.incomplete, though max_output_tokens was reached; wanted that as its end",
+            "max_output_tokens was reached; expected response.incomplete as the terminal event",
             exchange,
         )
     elif end.response.incomplete_details is not None and end.response.incomplete_details.reason != "max_output_tokens":
         reason = end.response.incomplete_details.reason
-        session.report(f"incomplete_details.reason is {reason!r}; wanted 'max_output_tokens'", exchange, row="REQ-3")
+        session.report(f"incomplete_details.reason is {reason!r}; expected 'max_output_tokens'", exchange, row="REQ-3")
     session.report_flaws(exchange.stream.flaws_of("ITEM-3"), exchange)
 
 
@@ -124,7 +130,7 @@ async def gives_logprobs(session: CaseSession) -> None:
         if isinstance(event, OutputTextDelta | OutputTextDone) and event.logprobs
     ]
     if not events_with_logprobs:
-        raise SkipCase("no logprobs came although include asked for them; the model may have none")
+        raise SkipCase("the stream has no logprobs although include requested them; the model may not support them")
     session.report_flaws(exchange.stream.flaws_of("STR-12"), exchange)
 
 
@@ -137,10 +143,11 @@ async def pads_on_request(session: CaseSession) -> None:
         padded = sum(isinstance(event.obfuscation, str) for event in deltas)
         if is_requested and padded < len(deltas):
             session.report(
-                f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation, which was asked for", exchange
+                f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation although it was requested",
+                exchange,
             )
         if not is_requested and padded:
-            session.report(f"{padded} of {len(deltas)} deltas have obfuscation, which was switched off", exchange)
+            session.report(f"{padded} of {len(deltas)} deltas have obfuscation although it was disabled", exchange)
 
 
 async def streams_the_same_response(session: CaseSession) -> None:
@@ -149,14 +156,16 @@ async def streams_the_same_response(session: CaseSession) -> None:
     _, whole = await session.get_response(body, may_refuse="a temperature of 0")
     streamed = await session.get_stream(body)
     end = _last_response(streamed)
-    session.require(end is not None, "the stream has no response in its last event; wanted the whole of it", streamed)
+    session.require(
+        end is not None, "the last event of the stream has no response; expected the whole response", streamed
+    )
     assert end is not None
     for name in sorted({*whole.json, *end} - MODEL_DEPENDENT_FIELDS):
         one, other = whole.json.get(name, MISSING), end.get(name, MISSING)
         if one != other:
             session.report(
-                f"{name} is {format_value(one)} in one piece and {format_value(other)} at the end of a stream; "
-                "wanted the same",
+                f"{name} is {format_value(one)} in a whole response and {format_value(other)} at the end of a stream; "
+                "expected the same value",
                 streamed,
             )
 
@@ -193,32 +202,43 @@ CASES: Final = (
         run=_case_for_rows("STR-1"),
     ),
     CheckCase(
-        id="stream.items-begin", rows=("STR-2",), title="items are announced, in progress", run=_case_for_rows("STR-2")
+        id="stream.items-begin",
+        rows=("STR-2",),
+        title="items are added with the status in_progress",
+        run=_case_for_rows("STR-2"),
     ),
     CheckCase(
-        id="stream.parts", rows=("STR-3",), title="content comes in parts: added, deltas, done, done", run=has_deltas
+        id="stream.parts",
+        rows=("STR-3",),
+        title="content parts are streamed: added, deltas, done, done",
+        run=has_deltas,
     ),
     CheckCase(
-        id="stream.items-end", rows=("STR-4",), title="items end with their final form", run=_case_for_rows("STR-4")
+        id="stream.items-end", rows=("STR-4",), title="items end with their final content", run=_case_for_rows("STR-4")
     ),
     CheckCase(
         id="stream.numbers",
         rows=("STR-5",),
-        title="sequence numbers start at 0 and have no gap",
+        title="sequence numbers start at 0 and have no gaps",
         run=_case_for_rows("STR-5"),
     ),
     CheckCase(
         id="stream.deltas",
         rows=("STR-6",),
-        title="deltas add up to what is said at the end",
+        title="deltas add up to the final text",
         run=_case_for_rows("STR-6"),
     ),
-    CheckCase(id="stream.one-end", rows=("STR-7",), title="one terminal event, with the whole response", run=ends_once),
+    CheckCase(
+        id="stream.one-end",
+        rows=("STR-7",),
+        title="a stream has one terminal event, with the whole response",
+        run=ends_once,
+    ),
     CheckCase(
         id="stream.errors",
         rows=("STR-8",),
-        title="errors inside a stream are nested: an error object, then response.failed",
-        run=_case_for_optional_row("STR-8", "an error in it", ErrorEvent, ResponseFailed),
+        title="errors in a stream are nested: an error object, then response.failed",
+        run=_case_for_optional_row("STR-8", "an error", ErrorEvent, ResponseFailed),
     ),
     CheckCase(
         id="stream.items",
@@ -229,13 +249,13 @@ CASES: Final = (
     CheckCase(
         id="stream.tool-call",
         rows=("STR-9",),
-        title="a tool call is streamed: arguments in pieces, then whole",
+        title="a tool call is streamed: arguments in deltas, then whole",
         run=streams_a_call,
     ),
     CheckCase(
         id="stream.two-calls",
         rows=("STR-9", "STR-6", "ITEM-6"),
-        title="two calls in one turn keep apart",
+        title="two tool calls in one turn stay separate",
         run=streams_two_calls,
     ),
     CheckCase(
@@ -247,31 +267,31 @@ CASES: Final = (
     CheckCase(
         id="stream.annotations",
         rows=("STR-11",),
-        title="refusals and annotations have their form",
-        run=_case_for_optional_row("STR-11", "a refusal or an annotation in it", RefusalDelta, AnnotationAdded),
+        title="refusals and annotations have the specified form",
+        run=_case_for_optional_row("STR-11", "a refusal or an annotation", RefusalDelta, AnnotationAdded),
     ),
     CheckCase(
         id="stream.logprobs",
         rows=("STR-12",),
-        title="logprobs are the same on deltas, done and part",
+        title="logprobs are the same in deltas, done and part",
         run=gives_logprobs,
     ),
     CheckCase(
         id="stream.obfuscation",
         rows=("STR-13",),
-        title="padding comes if asked for, and only then",
+        title="padding is sent on request only",
         run=pads_on_request,
     ),
     CheckCase(
         id="stream.same-response",
         rows=("STR-14",),
-        title="a stream and one piece give the same response",
+        title="a stream and a whole response have the same content",
         run=streams_the_same_response,
     ),
     CheckCase(
         id="stream.incomplete",
         rows=("ITEM-3", "REQ-3"),
-        title="a stream cut by max_output_tokens ends incomplete",
+        title="a stream that reaches max_output_tokens ends incomplete",
         run=streams_an_incomplete_answer,
     ),
 )

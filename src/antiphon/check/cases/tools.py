@@ -23,7 +23,7 @@ async def refuses_nested_tools(session: CaseSession) -> None:
         exchange = await session.post({**TOOL_CALL, "tools": [nested]})
         session.report(
             f"error.message is {format_value(error.message)}; "
-            'wanted the flat form shown: {"type": "function", "name": …}',
+            'expected a message that shows the flat form: {"type": "function", "name": …}',
             exchange,
         )
 
@@ -36,7 +36,7 @@ async def echoes_flat_tools(session: CaseSession) -> None:
         ):
             pass
         case other:
-            session.report(f"tools are echoed as {format_value(other)}; wanted them as they were sent, flat", exchange)
+            session.report(f"tools are echoed as {format_value(other)}; expected the flat tools as sent", exchange)
 
 
 async def calls_when_required(session: CaseSession) -> None:
@@ -46,12 +46,12 @@ async def calls_when_required(session: CaseSession) -> None:
         raise SkipCase("the model called no tool although tool_choice was required")
     for call in calls:
         if call.name != "get_weather":
-            session.report(f"the call is of {call.name!r}; wanted a tool that was offered: 'get_weather'", exchange)
+            session.report(f"the call names {call.name!r}; expected an offered tool: 'get_weather'", exchange)
         if not call.call_id:
-            session.report("the call has an empty call_id; wanted one", exchange)
+            session.report("the call has an empty call_id; expected an id", exchange)
         if not _is_object(call.arguments):
             session.report(
-                f"the arguments are {format_value(call.arguments)}; wanted a JSON object as a string", exchange
+                f"the arguments are {format_value(call.arguments)}; expected a JSON object as a string", exchange
             )
 
 
@@ -74,7 +74,9 @@ async def makes_one_call_at_a_time(session: CaseSession) -> None:
     response, exchange = await session.get_response({**TWO_CALLS, "parallel_tool_calls": False}, may_refuse="tools")
     calls = _calls(response)
     if len(calls) > 1:
-        session.report(f"{len(calls)} calls came, and parallel_tool_calls is false; wanted at most one", exchange)
+        session.report(
+            f"the response has {len(calls)} calls although parallel_tool_calls is false; expected at most one", exchange
+        )
     elif not calls:
         raise SkipCase("the model called no tool although tool_choice was required")
 
@@ -89,8 +91,10 @@ async def _calls_only(session: CaseSession, body: Body, allowed: str | None, *, 
     calls = _calls(response)
     for call in calls:
         if call.name != allowed:
-            wanted = f"no call but of {allowed!r}" if allowed else "none"
-            session.report(f"a call of {call.name!r} came, which tool_choice does not allow; wanted {wanted}", exchange)
+            wanted = f"calls of {allowed!r} only" if allowed else "none"
+            session.report(
+                f"the response calls {call.name!r}, which tool_choice does not allow; expected {wanted}", exchange
+            )
     if must_call and not calls:
         raise SkipCase("the model called no tool although tool_choice named one")
 
@@ -111,22 +115,30 @@ CASES: Final = (
     CheckCase(
         id="tools.nested",
         rows=("TOOL-1",),
-        title="the nested form of chat gets 400, with a message that helps",
+        title="the nested form of Chat Completions returns 400 with a helpful message",
         run=refuses_nested_tools,
     ),
-    CheckCase(id="tools.echo", rows=("TOOL-1",), title="flat tools are taken and echoed", run=echoes_flat_tools),
+    CheckCase(id="tools.echo", rows=("TOOL-1",), title="flat tools are accepted and echoed", run=echoes_flat_tools),
     CheckCase(
         id="tools.required",
         rows=("TOOL-2",),
-        title="tool_choice required: a call of a tool that was offered",
+        title="tool_choice required: the response calls an offered tool",
         run=calls_when_required,
     ),
     CheckCase(
-        id="tools.named", rows=("TOOL-2",), title="a named function: no call of another", run=calls_the_named_tool
+        id="tools.named",
+        rows=("TOOL-2",),
+        title="a named function: no other function is called",
+        run=calls_the_named_tool,
     ),
-    CheckCase(id="tools.none", rows=("TOOL-2",), title="tool_choice none: no call", run=calls_nothing_when_forbidden),
     CheckCase(
-        id="tools.allowed", rows=("TOOL-3",), title="allowed_tools: no call outside the set", run=keeps_to_allowed_tools
+        id="tools.none", rows=("TOOL-2",), title="tool_choice none: no tool is called", run=calls_nothing_when_forbidden
+    ),
+    CheckCase(
+        id="tools.allowed",
+        rows=("TOOL-3",),
+        title="allowed_tools: no tool outside the set is called",
+        run=keeps_to_allowed_tools,
     ),
     CheckCase(
         id="tools.one-at-a-time",

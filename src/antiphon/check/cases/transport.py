@@ -19,7 +19,7 @@ async def wants_json(session: CaseSession) -> None:
 async def reports_json_error_position(session: CaseSession) -> None:
     error = await session.expect_refusal(b'{"model": "m", "input": ', code="invalid_json")
     if not error.message:
-        session.report("error.message is empty; wanted one that says where the JSON broke")
+        session.report("error.message is empty; expected a message with the position of the JSON error")
 
 
 async def wants_an_object(session: CaseSession) -> None:
@@ -30,7 +30,7 @@ async def whole_answers(session: CaseSession) -> None:
     """Every turn without streaming has `application/json` and all required fields."""
     _, exchange = await session.get_response(TEXT)
     if exchange.content_type != "application/json":
-        session.report(f"the content type is {exchange.content_type!r}; wanted application/json", exchange)
+        session.report(f"the content type is {exchange.content_type!r}; expected application/json", exchange)
     for body in TURNS:
         exchange = await session.post(body)
         if exchange.status == 200:
@@ -69,7 +69,7 @@ async def sends_request_ids(session: CaseSession) -> None:
     ):
         if not any(exchange.headers.get(name) for name in REQUEST_IDS):
             session.report(
-                f"{kind} has no request id in its headers; wanted x-request-id, to be found by in the server's log",
+                f"{kind} has no request id in its headers; expected x-request-id, the id in the server's log",
                 exchange,
             )
 
@@ -78,7 +78,7 @@ async def lists_models(session: CaseSession) -> None:
     exchange = await session.get("/models")
     session.require(
         exchange.status == 200,
-        f"the answer has the status {exchange.status}; wanted 200 and a list of models",
+        f"the answer has the status {exchange.status}; expected 200 and a list of models",
         exchange,
     )
     match exchange.json:
@@ -90,12 +90,13 @@ async def lists_models(session: CaseSession) -> None:
                     or model.get("object") != "model"
                 ):
                     session.report(
-                        f'data[{at}] is no model; wanted an object with its "id", and "model" as its "object"', exchange
+                        f'data[{at}] is not a model; expected an object with an "id" and the "object" "model"', exchange
                     )
                     break
         case _:
             session.report(
-                'the body is no list; wanted {"object": "list", "data": [{"id": "…", "object": "model"}]}', exchange
+                'the body is not a list of models; expected {"object": "list", "data": [{"id": "…", "object": "model"}]}',
+                exchange,
             )
 
 
@@ -109,15 +110,13 @@ async def judge_streams(session: CaseSession, *rows: str) -> None:
 
 async def _refuses_key(session: CaseSession, key: KeyChoice) -> None:
     if not session.has_key:
-        raise SkipCase("no key was given (--key-env), so a wrong one cannot be told from it")
+        raise SkipCase("no key is set (--key-env), so the check of keys is not possible")
     exchange = await session.post(TEXT, key=key)
-    session.require(
-        exchange.status == 401, f"the answer to {key} key has the status {exchange.status}; wanted 401", exchange
-    )
+    session.require(exchange.status == 401, f"key {key}: the status is {exchange.status}; expected 401", exchange)
     session.expect_error(exchange)
     if exchange.error_flaws:
         session.report(
-            'the 401 has no structured error; wanted {"error": {"type", "code", "message", "param"}}', exchange
+            'the 401 has no structured error; expected {"error": {"type", "code", "message", "param"}}', exchange
         )
 
 
@@ -125,35 +124,35 @@ REQUEST_IDS: Final = ("x-request-id", "request-id")
 CASES: Final = (
     CheckCase(id="models.list", rows=("API-5",), title="GET /models lists the models", run=lists_models),
     CheckCase(
-        id="http.content-type", rows=("HTTP-1",), title="a body that is not announced as JSON gets 415", run=wants_json
+        id="http.content-type", rows=("HTTP-1",), title="a body without a JSON content type returns 415", run=wants_json
     ),
     CheckCase(
         id="http.broken-json",
         rows=("HTTP-1",),
-        title="a body that is cut gets 400 invalid_json",
+        title="a truncated body returns 400 invalid_json",
         run=reports_json_error_position,
     ),
     CheckCase(
         id="http.no-object",
         rows=("HTTP-1",),
-        title="a body that is no object gets 400 invalid_json",
+        title="a body that is not an object returns 400 invalid_json",
         run=wants_an_object,
     ),
     CheckCase(
         id="http.whole-answer",
         rows=("HTTP-2",),
-        title="answers are JSON, and whole response objects",
+        title="answers are JSON and complete response objects",
         run=whole_answers,
     ),
     CheckCase(
         id="http.stream",
         rows=("HTTP-3",),
-        title="streams are events, each with its type on an event: line",
+        title="streams consist of events, each with its type on an event: line",
         run=streams_have_their_type,
     ),
     CheckCase(id="http.done", rows=("HTTP-4",), title="streams end with data: [DONE]", run=streams_end_with_done),
     CheckCase(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=streams_have_no_ids),
-    CheckCase(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key gets 401", run=refuses_a_wrong_key),
-    CheckCase(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="no key gets 401", run=refuses_no_key),
+    CheckCase(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key returns 401", run=refuses_a_wrong_key),
+    CheckCase(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="a missing key returns 401", run=refuses_no_key),
     CheckCase(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=sends_request_ids),
 )

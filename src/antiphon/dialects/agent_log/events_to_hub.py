@@ -39,7 +39,7 @@ class EventsToHub:
         """The events of one line."""
         event = decode_thread_event(line)
         if event is None:
-            self.losses.add("a line", "it was not told", f"it is no event: {line[:60].decode(errors='replace')}")
+            self.losses.add("stream", "a line", f"it is not an event: {line[:60].decode(errors='replace')}")
         else:
             self._thread.feed(event)
         return self._events.take()

@@ -122,7 +122,9 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
     @property
     def why(self) -> str:
         return (
-            self.message or (self.error.message if self.error else "") or "the agent does not say why its turn failed"
+            self.message
+            or (self.error.message if self.error else "")
+            or "the turn of the agent failed without a reason"
         )
 
 

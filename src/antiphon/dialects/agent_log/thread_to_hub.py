@@ -69,7 +69,7 @@ class ThreadToHub:
     def feed(self, event: ThreadEvent) -> None:
         if self._writer.has_ended:
             if type(event) is not ThreadCompleted:
-                self.losses.add(_name(event), "the event was dropped", "the turn had ended")
+                self.losses.add(_name(event), "the event", "the turn had ended")
             return
         match event:
             # The most frequent events come first: a failed class pattern takes six times as long as a match.
@@ -100,8 +100,8 @@ class ThreadToHub:
         self._writer.fail(error, usage_of(usage) if usage else None)
 
     def _unfinished(self) -> ApiError:
-        last = f"; its last error: {self._last_error}" if self._last_error else ""
-        return UpstreamFault(f"the agent stopped before its turn had ended{last}", code="upstream_disconnected")
+        last = f"; last error: {self._last_error}" if self._last_error else ""
+        return UpstreamFault(f"the agent stopped before the end of its turn{last}", code="upstream_disconnected")
 
     def _carry(self, kind: str, members: dict[str, Any]) -> None:
         """Writes an event that the hub has no type for as an extension event."""
@@ -112,7 +112,7 @@ class ThreadToHub:
         name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
         if is_extension_type(name):
             return name
-        self.losses.add(repr(kind), "it was dropped", "an extension cannot have this name")
+        self.losses.add(repr(kind), "the event or item", "an extension cannot have this name")
         return ""
 
     # Items
@@ -120,7 +120,7 @@ class ThreadToHub:
     def _item(self, event: ItemEvent) -> None:
         item, is_done = event.item, type(event) is ItemCompleted
         if self._writer.was_closed(item.id):
-            self.losses.add(f"item {item.id}", "an update was dropped", "the item had ended")
+            self.losses.add(f"item {item.id}", "an update", "the item had ended")
             return
         match item:
             case AgentMessageItem(text=text):
@@ -147,7 +147,7 @@ class ThreadToHub:
         written = self._written.get(item.id, "")
         if not text.startswith(written):
             self.losses.add(
-                f"item {item.id}", "its earlier text is kept before the new one", "it was delivered before it changed"
+                f"item {item.id}", "a change of the text", "the earlier text was delivered; the new text follows it"
             )
             self._writer.end_part(item.id)
             written = ""
@@ -199,7 +199,7 @@ class ThreadToHub:
             self._written[key] = arguments
             self._writer.add_arguments(key, arguments)
         elif self._written[key] != arguments:
-            self.losses.add(f"item {key}", "changed arguments were dropped", "the first ones were delivered before")
+            self.losses.add(f"item {key}", "changed arguments", "the first arguments were already delivered")
 
     def _output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
         done = FunctionCallOutput(

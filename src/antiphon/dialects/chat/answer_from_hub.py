@@ -116,7 +116,7 @@ class AnswerFromHub:
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._losses.add("events", f"chat has no place for an event of type {event.kind!r}")
+                self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
         return None
 
     def flush(self) -> MessagePiece:
@@ -132,7 +132,7 @@ class AnswerFromHub:
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
             self._losses.add(
-                "incomplete_details.reason", f"chat has no finish reason for {reason!r}: it is told as 'length'"
+                "incomplete_details.reason", f"the reason {reason!r}", "the API has no equivalent; 'length' is sent"
             )
         return FINISH_REASON.get(reason, "length")
 
@@ -155,7 +155,7 @@ class AnswerFromHub:
                     at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
                 )
             case _:
-                self._losses.add(f"output[{at}]", f"chat has no place for an item of type {type_of(item)!r}")
+                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
                 return None
 
     def _end(self, at: int, item: Item) -> ChoiceOut | None:
@@ -171,7 +171,7 @@ class AnswerFromHub:
                 return self._arguments(at, "" if was_streamed else item.input, is_last=is_whole)
             case Message():
                 if item.phase:
-                    self._losses.add(f"output[{at}].phase", "chat has no place for the phase of a message")
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
                 if not was_streamed:
                     return self._whole_message(at, item)
             case Reasoning():
@@ -229,7 +229,9 @@ class AnswerFromHub:
 
     def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
         if item.role != "assistant":
-            self._losses.add(f"output[{at}]", f"chat has no place for a message of the role {item.role!r} in an answer")
+            self._losses.add(
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
+            )
             return None
         pieces: list[ChoiceOut] = []
         for part in item.content:
@@ -248,7 +250,7 @@ class AnswerFromHub:
         return join_pieces(pieces) if pieces else None
 
     def _no_place_for(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"chat has no place for a part of type {type_of(part)!r}")
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
 
 
 def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:

@@ -86,15 +86,17 @@ class AnswerToHub:
         if delta.refusal:
             self._refusal(delta.refusal)
         if logprobs and logprobs.refusal:
-            self._losses.add("logprobs.refusal", "the log probabilities of a refusal have no place in the hub")
+            self._losses.add(
+                "logprobs.refusal", "the log probabilities of a refusal", "Open Responses has no equivalent"
+            )
         for annotation in delta.annotations or ():
             self._annotation(annotation)
         if delta.tool_calls or delta.function_call:
             self._call_deltas(delta.tool_calls or [], delta.function_call)
         if delta.audio:
-            self._losses.add("message.audio", "audio in an answer has no place in the hub")
+            self._losses.add("message.audio", "audio in an answer", "Open Responses has no equivalent")
         if delta.images:
-            self._losses.add("message.images", "images in an answer have no place in the hub")
+            self._losses.add("message.images", "images in an answer", "Open Responses has no equivalent")
 
     def add_message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """Write a complete message. Each entry of its call list is one call, whatever its index says."""
@@ -177,7 +179,7 @@ class AnswerToHub:
             at -= 1
             length += len(tokens[at].token)
         if at:
-            self._losses.add("logprobs", "the log probabilities of reasoning have no place in the hub")
+            self._losses.add("logprobs", "the log probabilities of reasoning", "Open Responses has no equivalent")
         return tokens[at:]
 
     def _parts(self, parts: list[Any], logprobs: list[LogProb] | None) -> None:
@@ -192,7 +194,7 @@ class AnswerToHub:
                     self._refusal(refusal)
                 case _:
                     kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-                    self._losses.add("message.content", f"a part of type {kind!r} has no place in the hub")
+                    self._losses.add("message.content", f"a part of type {kind!r}", "Open Responses has no equivalent")
         if logprobs:
             self._losses.add(*TOKENS_OUTSIDE)
 
@@ -211,7 +213,9 @@ class AnswerToHub:
         self._flush_text()
         hub_annotation = _annotation_to_hub(annotation)
         if hub_annotation is None:
-            self._losses.add("message.annotations", f"an annotation of type {annotation.get('type')!r} cannot be read")
+            self._losses.add(
+                "message.annotations", f"an annotation of type {annotation.get('type')!r}", "it has an unknown form"
+            )
         else:
             self._writer.add_annotation(self._open_message(), hub_annotation)
 
@@ -231,7 +235,7 @@ class AnswerToHub:
         if delta.reasoning_details:
             self._details(delta.reasoning_details, has_text=bool(reasoning))
         elif not reasoning:
-            self._losses.add("message.reasoning", "unknown form of reasoning")
+            self._losses.add("message.reasoning", "reasoning", "it has an unknown form")
 
     def _add_reasoning(self, text: str) -> None:
         self._flush_text()
@@ -299,7 +303,9 @@ class AnswerToHub:
             self._announce(self._calls.unannounced_calls(before=call))
         if piece.id and call.is_announced and piece.id != call.id:
             self._losses.add(
-                "tool_calls.id", "an id that arrived after the start of the call is ignored", "the call was announced"
+                "tool_calls.id",
+                "an id that arrived after the start of the call",
+                "the call was already delivered with another id",
             )
         arguments = piece.arguments
         if self._surrogates is not None:
@@ -325,9 +331,7 @@ class AnswerToHub:
     def _not_forced(self, forced: ForcedCallReader) -> None:
         """Write the text of a server that did not follow the schema as ordinary text."""
         self._forced = None
-        self._losses.add(
-            "tool_choice", "the server sent text instead of the forced call", "the server did not follow the schema"
-        )
+        self._losses.add("tool_choice", "a forced tool call", "the server sent text that does not follow the schema")
         self._text(forced.unconsumed_text, None)
 
     def _finish_forced(self, outcome: StreamOutcome) -> None:
@@ -335,11 +339,11 @@ class AnswerToHub:
         if forced is None or not forced.unconsumed_text.strip():
             return
         if forced.has_started:
-            self._losses.add("message.content", "text after the forced call is dropped")
+            self._losses.add("message.content", "text after the forced call")
         elif outcome == "completed":
             self._not_forced(forced)
         else:
-            self._losses.add("message.content", "a call with a missing or incomplete name is not delivered")
+            self._losses.add("message.content", "a call with a missing or incomplete name")
 
     def _announce(self, calls: list[StreamedCall]) -> None:
         """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""
@@ -372,7 +376,7 @@ class AnswerToHub:
     def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
         if not call.is_announced:
             if not call.name or outcome == "failed":
-                self._losses.add(f"tool_calls[{at}]", "a call with a missing or incomplete name is not delivered")
+                self._losses.add(f"tool_calls[{at}]", "a call with a missing or incomplete name")
                 return
             self._announce([call])
         if self._surrogates is not None and (rest := self._surrogates.flush(call)):
@@ -381,10 +385,10 @@ class AnswerToHub:
         if call.freeform_input is not None:
             self._writer.add_custom_input(call, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
-                self._losses.add(f"tool_calls[{at}]", f"a custom tool takes one string: {rest[:80]!r} is dropped")
+                self._losses.add(f"tool_calls[{at}]", f"{rest[:80]!r}", "a custom tool accepts one string")
         elif not call.is_custom and not call.pieces and outcome == "completed":
             self._writer.add_arguments(call, "{}")
-            self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments gets the arguments {}")
+            self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments", "{} is used")
 
     # State
 
@@ -461,7 +465,11 @@ def _number(token: TokenLogProb) -> int | float:
     return LEAST if token.logprob is None else token.logprob
 
 
-TOKENS_OUTSIDE: Final = ("logprobs", "the log probabilities of tokens outside the text have no place in the hub")
+TOKENS_OUTSIDE: Final = (
+    "logprobs",
+    "the log probabilities of tokens outside the text",
+    "Open Responses has no equivalent",
+)
 NO_FUNCTION: Final = FunctionDelta()
 LEAST: Final = -9999.0  # the value that this API uses for minus infinity
 BLANK_CITATION: Final[dict[str, Any]] = {

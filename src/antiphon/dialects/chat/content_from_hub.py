@@ -56,17 +56,21 @@ class ContentFromHub:
 
     def _image(self, part: InputImageParam, path: str) -> PartOut:
         if not self._wire.images:
-            return _text(replace_with_placeholder(part, path, "the server takes no images", self._losses))
+            return _text(replace_with_placeholder(part, path, "the server does not support images", self._losses))
         if not part.image_url:
             return _text(
-                replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses)
+                replace_with_placeholder(
+                    part, path, "a file id is valid only on the server that issued it", self._losses
+                )
             )
         report_unknown_fields(part, path, self._losses)
         if part.file_id:
-            self._losses.add(f"{path}.file_id", "the image's file id", "its address was sent instead")
+            self._losses.add(f"{path}.file_id", "the file id of an image", "its URL is sent instead")
         image = {"url": part.image_url}
         if part.detail == "original":
-            self._losses.add(f"{path}.detail", 'the detail "original"', '"high" is the most there is')
+            self._losses.add(
+                f"{path}.detail", "the detail 'original'", "'high' is the highest value that the API accepts"
+            )
             image["detail"] = "high"
         elif part.detail:
             image["detail"] = part.detail
@@ -79,12 +83,12 @@ class ContentFromHub:
         elif part.file_id:
             file["file_id"] = part.file_id
         else:
-            return _text(replace_with_placeholder(part, path, "a file is sent by its data only", self._losses))
+            return _text(replace_with_placeholder(part, path, "the API accepts only inline file data", self._losses))
         if part.filename:
             file["filename"] = part.filename
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value and name not in file:
-                self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
+                self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         report_unknown_fields(part, path, self._losses)
         return PartOut(type="file", file=file)
 
@@ -99,4 +103,4 @@ def _text(text: str) -> PartOut:
     return PartOut(type="text", text=text)
 
 
-NO_PLACE: Final = "chat has no place for it"
+NO_PLACE: Final = "the API has no equivalent"

@@ -25,9 +25,7 @@ def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiErr
     fields = _fields_in_body(body)
     if status in (404, 405) and not fields.is_of_api:
         # The address does not serve this dialect. The configuration is wrong, not the request of the client.
-        return UpstreamFault(
-            f"the upstream has no chat completions endpoint at the configured address (status {status})"
-        )
+        return UpstreamFault(f"the upstream does not serve Chat Completions at the configured URL (status {status})")
     return upstream_error(status, headers, _code(fields), fields.message, fields.param)
 
 

@@ -110,7 +110,7 @@ class EventsToHub(StreamToHub):
         if self._has_ended:
             return
         if chunk is None or not any(chunk.choices or ()):
-            self._fail(invalid_upstream_data("an answer that is no chat completion", body))
+            self._fail(invalid_upstream_data("an answer that is not a chat completion", body))
         else:
             self._stop_reason = self._stop_reason or "stop"
             self._end_response()
@@ -125,7 +125,7 @@ class EventsToHub(StreamToHub):
             return
         chunk = decode_leniently(data, self.losses)
         if chunk is None:
-            self._fail(invalid_upstream_data("an event that is no chat chunk", data))
+            self._fail(invalid_upstream_data("an event that is not a chat chunk", data))
             return
         self._answer.join_surrogates()
         self._chunk(chunk, frame)
@@ -155,7 +155,7 @@ class EventsToHub(StreamToHub):
 
     def _choice(self, choice: Choice, index: int) -> None:
         if index != 0:
-            self.losses.add(f"choices[{index}]", "an answer besides the first has no place in a response")
+            self.losses.add(f"choices[{index}]", "an additional answer", "a response has one answer")
             return
         # Some servers send both. Without streaming the delta is empty; in a stream the message repeats all text so far.
         if choice.message is not None and (self._is_whole or choice.delta is None):
@@ -187,7 +187,7 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
             frame.data.decode("utf-8", "replace")
         )  # untyped, because the typed decode may have refused it
     except ValueError:  # a number with thousands of digits in an ignored field
-        value = {"message": "an error that cannot be read"}
+        value = {"message": "an error that cannot be decoded"}
     is_error = frame.event == "error" or value.get("object") == "error" or "detail" in value
     return value if is_error else None
 

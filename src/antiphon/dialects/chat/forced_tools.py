@@ -58,7 +58,7 @@ class ForcedTools(Struct, frozen=True):
             return None
         losses.extend(tool_losses)
         if len(tools) < len(sent):
-            report_tool_loss(request, losses, "a tool that is not forced", "another one must be called")
+            report_tool_loss(request, losses, "tools that are not forced", "another tool must be called")
         return cls(tools, _places(request, names))
 
     def response_format(self) -> ResponseFormatOut:

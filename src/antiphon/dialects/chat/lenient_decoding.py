@@ -29,11 +29,11 @@ def decode_leniently(data: bytes, losses: Losses) -> Chunk | None:
     if not isinstance(value, dict):
         return None
     if text.encode() != data:
-        losses.add("stream", "bytes that are no UTF-8 were replaced by U+FFFD")
+        losses.add("stream", "invalid UTF-8", "it is replaced by U+FFFD")
     chunk = _convert(value)
     if chunk is None and value.pop("usage", None) is not None:
         chunk = _convert(value)
-        losses.add("usage", "unknown form of usage")
+        losses.add("usage", "usage", "it has an unknown form")
     return chunk
 
 

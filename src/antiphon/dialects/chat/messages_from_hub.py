@@ -81,7 +81,7 @@ def _report(other: PlacedItem[ItemParam], losses: Losses) -> None:
     if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
         report_unknown_fields(other.item, other.path, losses)
     else:
-        losses.add(other.path, f"an item of type {type_of(other.item)}", "chat has no place for it")
+        losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
 
 
 class _Messages:
@@ -116,7 +116,7 @@ class _Messages:
             return
         if self._done:
             self._losses.add(
-                turn.path, "the place of a system text", "it was moved to the beginning, the only place for one"
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
             )
         self._first.append(text)
 
@@ -183,7 +183,7 @@ class _Messages:
             content, summary = item.content or [], item.summary
             if item.encrypted_content and own is None:
                 self._losses.add(
-                    path, "earlier reasoning", "another server made it, and only its maker accepts it"
+                    path, "earlier reasoning", "another server made it, and only that server accepts it"
                 )  # RSN-3
                 continue
             sealed = own.content if own is not None else {}
@@ -191,14 +191,14 @@ class _Messages:
             if isinstance(its_own, list) and not silent:
                 details += its_own
             elif (content or summary or sealed) and (silent or not wanted):
-                self._losses.add(path, "earlier reasoning", "the server does not want it back")
+                self._losses.add(path, "earlier reasoning", "the server does not support it")
             if wanted and not silent:
                 texts += [thought] if isinstance(thought, str) else self._open_thought(item, path)
         return "\n".join(texts) or UNSET, details or UNSET
 
     def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
         if item.content and item.summary:
-            self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself was sent")
+            self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself is sent")
         return self._content.texts(item.content or [], path, "content") or self._content.texts(
             item.summary, path, "summary"
         )
@@ -238,8 +238,8 @@ class _Messages:
             report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
             self._phase_reported = True
-            what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "chat does not distinguish them")
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:

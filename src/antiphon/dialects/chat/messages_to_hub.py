@@ -106,17 +106,17 @@ class _Items:
             case "tool":
                 if not message.tool_call_id:
                     raise MissingField(
-                        f"{path}.tool_call_id is missing: wanted the id of a call", param=f"{path}.tool_call_id"
+                        f"{path}.tool_call_id is missing: expected the id of a call", param=f"{path}.tool_call_id"
                     )
                 self._take_output(message.tool_call_id, message, path)
             case "function":
                 if not message.name:
-                    raise MissingField(f"{path}.name is missing: wanted the name of a function", param=f"{path}.name")
+                    raise MissingField(f"{path}.name is missing: expected the name of a function", param=f"{path}.name")
                 waiting = self._waiting.get(message.name)
                 self._take_output(waiting.pop() if waiting else f"call_{at}", message, path)
             case role:
                 if message.content is None or message.content is UNSET:
-                    wanted = "wanted a string or an array of parts"
+                    wanted = "expected a string or an array of parts"
                     raise MissingField(f"{path}.content is missing: {wanted}", param=f"{path}.content")
                 self._take_content(_parts(message.content), role, path)
 
@@ -171,7 +171,7 @@ class _Items:
             report_unknown_fields(call.custom, f"{path}.custom", self._losses)
             return CustomToolCallParam(call_id=call.id, name=call.custom.name, input=call.custom.input)
         if not call.function:
-            raise MissingField(f"{path}.function is missing: wanted the called function", param=f"{path}.function")
+            raise MissingField(f"{path}.function is missing: expected the called function", param=f"{path}.function")
         return self._function_call(call.function, call.id, f"{path}.function")
 
     def _function_call(self, function: FunctionCallIn, call_id: str, path: str) -> FunctionCallParam:
@@ -187,7 +187,7 @@ class _Items:
         match part:
             case Text() | InputText() | OutputTextParam():
                 if isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
-                    self._losses.add(path, "annotations and log probabilities", "a chat message has no place for them")
+                    self._losses.add(path, "annotations and log probabilities", "an input message has no equivalent")
                 return OutputTextParam(text=part.text) if role == "assistant" else InputText(text=part.text)
             case Refusal(refusal=refusal):
                 return Refusal(refusal=refusal) if role == "assistant" else InputText(text=refusal)
@@ -222,20 +222,18 @@ class _Items:
         fields = part.raw_members()
         if fields.pop("cache_control", None) is None:
             return part
-        self._losses.add(
-            f"{path}.cache_control", "the field 'cache_control'", "caching is the server's own matter there"
-        )
+        self._losses.add(f"{path}.cache_control", "the field 'cache_control'", "the server manages its cache itself")
         return UnknownContent(kind=part.kind, raw=Raw(codec.encode(fields)))
 
     def _note(self, part: ContentParam, path: str) -> str:
-        return replace_with_placeholder(part, path, "this message has no place for it", self._losses)
+        return replace_with_placeholder(part, path, "this message cannot have it", self._losses)
 
     def _report_fields(self, message: MessageIn, path: str) -> None:
         report_unknown_fields(message, path, self._losses)
         for name, role in ROLE_OF_FIELD.items():
             if role != message.role and getattr(message, name):
                 self._losses.add(
-                    f"{path}.{name}", f"the field {name!r}", f"a message of role {message.role!r} has no place for it"
+                    f"{path}.{name}", f"the field {name!r}", f"a message of the role {message.role!r} cannot have it"
                 )
 
 

@@ -71,7 +71,7 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
     given = message.reasoning_content or message.reasoning
     text = given if isinstance(given, str) else ""
     if message.reasoning and message.reasoning != text:
-        losses.add(f"{path}.reasoning", "reasoning in a second form", "the hub has a place for one text")
+        losses.add(f"{path}.reasoning", "reasoning in a second form", "a reasoning item has one text")
     sealed: list[tuple[str, str | None]] = []
     texts: list[str] = []
     summary: list[Content] = []
@@ -83,12 +83,12 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
             case {"type": "reasoning.text", "text": str() as piece, **rest}:
                 texts.append(piece)
                 if rest.get("signature"):
-                    why = "its maker is unknown"
+                    why = "the server that made it is unknown"
                     losses.add(f"{path}.reasoning_details[{at}].signature", "the signature of a reasoning text", why)
             case {"type": "reasoning.summary", "summary": str() as piece}:
                 summary.append(SummaryText(text=piece))
             case _:
-                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "unknown form of detail")
+                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has an unknown form")
     text = text or "".join(texts)
     content: list[Content] = [ReasoningText(text=text)] if text else []
     if content:

@@ -75,7 +75,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     )
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
-        raise InvalidValue("input: no item can be sent as a chat message; wanted at least one message", param="input")
+        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
     _report_fields(request, losses)
     if_supported = _Fields(wire, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
@@ -113,7 +113,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """Return a client's body as a hub request, and the losses."""
     chat: RequestIn = codec.decode_as(body, RequestIn)
     if chat.n and chat.n > 1:
-        raise UnsupportedParameter(f"n: got {chat.n}, wanted 1: a response is one answer", param="n")
+        raise UnsupportedParameter(f"n: got {chat.n}, expected 1: a response has one answer", param="n")
     losses = Losses()
     conversation = messages_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
@@ -161,7 +161,7 @@ class _Fields:
         if value is None or value is UNSET:
             return UNSET
         if name not in self._supported:
-            self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
+            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
             return UNSET
         return value
 
@@ -177,14 +177,14 @@ def _format_from_hub(
     if isinstance(format, TextFormat):
         return UNSET
     if wire.json_output == "none":
-        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
     if isinstance(format, JsonObjectFormat):
         return ResponseFormatOut(type="json_object")
     if wire.json_output == "json_object":
         losses.add(
             "text.format",
-            "that the output must match the schema",
-            "the schema is part of the prompt, but the server enforces only JSON",
+            "the enforcement of the schema",
+            "the schema is only described in the system text; the server enforces JSON",
         )
         schema = codec.encode(format.schema or {}).decode()
         first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
@@ -206,7 +206,7 @@ def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first
         report_unknown_fields(request.tool_choice, "tool_choice", losses)
     requested_format = request.text.format if request.text else UNSET
     if requested_format and not isinstance(requested_format, TextFormat):
-        losses.add("text.format", "the form of the text", "a tool is forced, so the answer is a call and no text")
+        losses.add("text.format", "the output format", "a tool call is forced, so the answer has no text")
     first.append(forced.system_text())
     return forced.response_format()
 
@@ -224,8 +224,8 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
     losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
     if tools and not wire.free_tools:
-        why = "the model's template drops tools: it can only be forced to call one"
-        report_tool_loss(request, losses, "the tools are not offered", why)
+        why = "the template of the model drops tools; it can only be forced to call one"
+        report_tool_loss(request, losses, "the tools", why)
         tools = {}
     return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
@@ -238,7 +238,7 @@ def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[st
     if wire.stream_usage:
         return {**requested_options, "include_usage": True}
     for name in requested_options:
-        losses.add(f"stream_options.{name}", f"the field {name!r}", "the server takes no stream options")
+        losses.add(f"stream_options.{name}", f"the field {name!r}", "the server does not support stream options")
     return UNSET
 
 
@@ -258,8 +258,8 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
     supported_effort = nearest_effort(effort, wire.efforts)
     losses.add(
         "reasoning.effort",
-        f"the effort {effort!r}: it became {supported_effort!r}",
-        "the server does not support it",
+        f"the effort {effort!r}",
+        f"{supported_effort!r} is the nearest value that the server accepts",
     )
     return supported_effort
 
@@ -269,16 +269,16 @@ def _report_fields(request: Request, losses: Losses) -> None:
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
         if request.reasoning.summary:
-            losses.add("reasoning.summary", "a summary of the reasoning", "chat has no such thing")
+            losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
     if request.text:
         report_unknown_fields(request.text, "text", losses)
     if request.client_metadata:
-        losses.add("client_metadata", "the field 'client_metadata'", "chat has no place for it")
+        losses.add("client_metadata", "the field 'client_metadata'", "the API has no equivalent")
     if request.prompt_cache_retention:
-        losses.add("prompt_cache_retention", "how long the prompt is cached", "chat has no place for it")
+        losses.add("prompt_cache_retention", "the field 'prompt_cache_retention'", "the API has no equivalent")
     for at, name in enumerate(request.include or ()):
         if name not in INCLUDES:
-            losses.add(f"include[{at}]", f"the inclusion of {name[:50]!r}", "chat does not support it")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
@@ -290,11 +290,11 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
         if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
             continue
         if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
-            losses.add(name, f"the field {name!r}", f"{own!r} is said by other means")
+            losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
         elif own != name or own in wire.pass_fields:
             sent[own] = raw
         else:
-            losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
     return sent
 
 
@@ -305,7 +305,7 @@ def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 
 def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
     if chat.max_tokens and chat.max_completion_tokens and chat.max_tokens != chat.max_completion_tokens:
-        losses.add("max_tokens", "the older of two limits", "'max_completion_tokens' counts")
+        losses.add("max_tokens", "the field 'max_tokens'", "'max_completion_tokens' is used instead")
     return chat.max_completion_tokens or chat.max_tokens
 
 
@@ -348,7 +348,7 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
 
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _Offered((), UNSET, Losses())
-SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
 #: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
 INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)

@@ -59,7 +59,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
     """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
     sent: dict[str, ToolOut] = {}
     places: dict[str, str] = {}
-    for path, tool, namespace in tools_with_paths(request, losses, "chat has no groups of tools"):
+    for path, tool, namespace in tools_with_paths(request, losses, "the API has no namespaces of tools"):
         match tool:
             case FunctionToolParam():
                 name = names.wire_name(("function", tool.name, namespace))
@@ -68,14 +68,16 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
                 name = names.wire_name(("custom", tool.name, namespace))
                 offered = _custom(tool, name, path, wire, losses)
             case _:
-                losses.add(path, f"a tool of type {type_of(tool)}", "chat has no equivalent")
+                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue
         report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
-            losses.add(f"{path}.defer_loading", "that the tool is loaded later", "every tool is offered at once")
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         if sent.get(name, offered) != offered:
             losses.add(
-                places[name], f"an earlier definition of {name}", "a tool is offered once, and the last one counts"
+                places[name],
+                f"an earlier definition of {name!r}",
+                "each tool is offered once; the last definition is used",
             )
         sent[name], places[name] = offered, path
     return sent
@@ -91,7 +93,7 @@ def tool_choice_from_hub(
         case str():
             return _mode(choice, sent, wire, losses)
         case UnknownToolChoice():
-            losses.add("tool_choice", f"the choice of {choice.kind}", "chat has no equivalent")
+            losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return UNSET
         case SpecificFunction() | SpecificCustom() as only:
             return _named(only, sent, names, wire, losses)
@@ -148,7 +150,7 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
 
 def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
     if tool.strict and not wire.strict_tools:
-        losses.add(f"{path}.strict", "that arguments must obey the schema", "the server has no such thing")
+        losses.add(f"{path}.strict", "strict arguments", "the server does not support it")
     return ToolOut(
         function=FunctionOut(
             name=name,
@@ -211,9 +213,9 @@ def _named(
 
 def _can_force(offered: bool, wire: ChatWire, losses: Losses) -> bool:
     if not offered:
-        losses.add("tool_choice", "a forced tool call", "the tool is not among those that could be offered")
+        losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
     elif wire.forced_tools != "native":
-        losses.add("tool_choice", "a forced tool call", "the server has no such thing")
+        losses.add("tool_choice", "a forced tool call", "the server does not support it")
     return offered and wire.forced_tools == "native"
 
 
@@ -225,7 +227,7 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
                 return _function_to_hub(tool.function, f"{path}.function", losses)
             if not tool.name:
                 raise MissingField(
-                    f"{path}.function is missing: wanted an object with a name", param=f"{path}.function"
+                    f"{path}.function is missing: expected an object with a name", param=f"{path}.function"
                 )
             return FunctionToolParam(
                 name=tool.name, description=tool.description, parameters=tool.parameters, strict=bool(tool.strict)
@@ -235,7 +237,7 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
             if tool.custom:
                 return _custom_to_hub(tool.custom, f"{path}.custom", losses)
             if not tool.name:
-                raise MissingField(f"{path}.custom is missing: wanted an object with a name", param=f"{path}.custom")
+                raise MissingField(f"{path}.custom is missing: expected an object with a name", param=f"{path}.custom")
             return CustomTool(name=tool.name, description=tool.description, format=tool.format)
         case _:
             return tool
@@ -284,7 +286,7 @@ def _chosen(choice: FunctionChoiceIn | CustomChoiceIn, nested: NameIn | UnsetTyp
         report_unknown_fields(nested, path, losses)
         return nested.name
     if not choice.name:
-        raise MissingField(f"{path} is missing: wanted an object with the name of a tool", param=path)
+        raise MissingField(f"{path} is missing: expected an object with the name of a tool", param=path)
     return choice.name
 
 

@@ -29,7 +29,7 @@ def description(tool: CustomTool, path: str, losses: Losses) -> str:
         report_unknown_fields(tool.format, f"{path}.format", losses)
     if not isinstance(tool.format, GrammarFormat):
         return text
-    losses.add(f"{path}.format", "that the input must match a grammar", "the model is told, but nothing enforces it")
+    losses.add(f"{path}.format", "the enforcement of a grammar", "the grammar is only described to the model")
     rule = f"The input must match this {tool.format.syntax} grammar:\n{tool.format.definition}"
     return f"{text}\n\n{rule}" if text else rule
 

@@ -42,7 +42,7 @@ ToolOutputParam = FunctionCallOutputParam | CustomToolCallOutputParam
 #: For a tool output without a call: refuse the request, add a call, or send the output as text.
 OrphanPolicy = Literal["error", "synthesize", "text"]
 
-NO_RESULT: Final = "[no result was given for this call]"
+NO_RESULT: Final = "[no result for this call]"
 UNKNOWN_TOOL: Final = "unknown_tool"
 
 T = TypeVar("T")
@@ -230,7 +230,8 @@ class _Turns:
                     self._turn_for_text(at).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
                     raise InvalidValue(
-                        f"{path}: item {item.id!r} is not known; wanted the item itself", param=f"{path}.id"
+                        f"{path}: unknown item {item.id!r}; send the item itself instead of a reference",
+                        param=f"{path}.id",
                     )
                 case _:
                     self.others.append(PlacedItem(path, item))
@@ -270,7 +271,7 @@ class _Turns:
         call_id = call.item.call_id
         outputs = list(self._pairs.outputs.get(at, {}).values())
         if not outputs:
-            self._losses.add(call.path, f"call {call_id} has no output", "a placeholder result was added")
+            self._losses.add(call.path, f"call {call_id!r} has no output", "a placeholder result is added")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
         if len(outputs) > 1 and not all(
             is_failed(output.item) for output in outputs
@@ -278,7 +279,7 @@ class _Turns:
             outputs = [PlacedItem(output.path, mark_failure_in_text(output.item)) for output in outputs]
         whole = outputs[0]
         for other in outputs[1:]:
-            self._losses.add(other.path, f"call {call_id} has more than one output", "they were joined")
+            self._losses.add(other.path, f"call {call_id!r} has more than one output", "the outputs are joined")
             whole = PlacedItem(
                 whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)])
             )
@@ -287,18 +288,18 @@ class _Turns:
     def _turn_for_orphan(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
         """The turn for an output without a call."""
         path, item = output.path, output.item
-        what = f"the call of output {item.call_id} is not known"
+        what = f"no call has the call_id {item.call_id!r} of this output"
         match self._orphans:
             case "error":
                 raise OrphanToolOutput(
-                    f"{path}: {what}; wanted a call with this call_id in the input", param=f"{path}.call_id"
+                    f"{path}: {what}; expected such a call earlier in the input", param=f"{path}.call_id"
                 )
             case "synthesize":
-                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL} was added")
+                self._losses.add(path, what, f"a call of {UNKNOWN_TOOL!r} is added")
                 call = FunctionCallParam(call_id=item.call_id, name=UNKNOWN_TOOL, arguments="{}")
                 return AssistantTurn(calls=[AnsweredCall(PlacedItem(path, call), output)])
             case "text":
-                self._losses.add(path, what, "the output was sent as the user's text")
+                self._losses.add(path, what, "the output is sent as user text")
                 return PlacedItem(path, MessageParam(role="user", content=_output_as_text(item)))
             case _ as never:
                 assert_never(never)

@@ -32,7 +32,7 @@ class JsonLines:
             self._rest_size += len(rest)
         if self._rest_size > self._max_length or any(len(line) > self._max_length for line in ends):
             raise UpstreamFault(
-                f"the agent wrote a line longer than {self._max_length} bytes", code="upstream_invalid_response"
+                f"the agent wrote a line of more than {self._max_length} bytes", code="upstream_invalid_response"
             )
         return [line for end in ends if (line := end.strip())]
 

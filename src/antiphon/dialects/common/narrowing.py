@@ -68,7 +68,7 @@ class _Narrower:
         """One schema, which stands at `path`."""
         if not isinstance(schema, dict):
             if schema is not True:  # which allows anything, as an empty schema does
-                self._lose(path, "that nothing is allowed there", "the server has no such schema")
+                self._lose(path, "a schema that allows nothing", "the server does not support it")
             schema = {}
         self._counter.enter(schema)
         narrowed = self._referred(schema, path) if "$ref" in schema and self._inlines else self._narrowed(schema, path)
@@ -90,8 +90,8 @@ class _Narrower:
                 if keyword not in SAYS_NOTHING:
                     self._lose(
                         _step(path, f".{keyword}"),
-                        f"the keyword {keyword[:80]!r} of a schema",
-                        "the server does not know it",
+                        f"the schema keyword {keyword[:80]!r}",
+                        "the server does not support it",
                     )
             elif (holds == "schemas by name" or holds == "definitions") and isinstance(value, dict):
                 counter.add_names(value)
@@ -113,16 +113,16 @@ class _Narrower:
 
     def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
         """What a reference refers to, in its place; what stands beside the reference counts too."""
-        reference = schema["$ref"] if isinstance(schema["$ref"], str) else "a value that is no string"
+        reference = schema["$ref"] if isinstance(schema["$ref"], str) else "a value that is not a string"
         target = self._target(reference)
         self._inlined += 1
         if reference in self._inside or self._inlined > MOST_INLINED:
             self._lose(
-                path, f"what {reference[:80]!r} says", "the server knows no references, and written out it has no end"
+                path, f"the schema at {reference[:80]!r}", "the server has no references, and the schema is recursive"
             )
             return self.schema({"type": "object"}, path)
         if target is None:
-            self._lose(path, f"the reference {reference[:80]!r}", "it refers to nothing that is there")
+            self._lose(path, f"the reference {reference[:80]!r}", "its target does not exist")
             target = {}
         beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         self._inside.add(reference)
@@ -143,7 +143,7 @@ class _Narrower:
         if "allOf" in schema and not self._knows("allOf"):
             schema = _all_in_one(schema, self._counter)
         if "oneOf" in schema and not self._knows("oneOf") and "anyOf" not in schema:
-            self._lose(_step(path, ".oneOf"), "that exactly one of several schemas holds", "at least one must")
+            self._lose(_step(path, ".oneOf"), "the limit to exactly one matching schema", "it is sent as anyOf")
             schema = {("anyOf" if keyword == "oneOf" else keyword): value for keyword, value in schema.items()}
         return schema
 
@@ -160,10 +160,10 @@ class _Narrower:
             and self._narrowing.formats is not None
             and not (isinstance(value, str) and value in self._narrowing.formats)
         ):
-            self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not know it")
+            self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not support it")
             return False
         if keyword == "enum" and self._narrowing.enum_of_strings and not _is_list_of_strings(value):
-            self._lose(_step(path, ".enum"), "the values that are allowed", "the server takes lists of strings only")
+            self._lose(_step(path, ".enum"), "the list of allowed values", "the server accepts only strings in it")
             return False
         return True
 
@@ -182,7 +182,7 @@ class _Narrower:
             beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
             return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
         if not words and "anyOf" not in schema:
-            self._lose(path, "that any value may stand there", "the server wants a type, and got that of strings")
+            self._lose(path, "a schema that allows any value", "the server requires a type; string is sent")
             words = ["STRING"]
         return self._whole({"type": words[0], **schema} if words else schema, path)
 
@@ -194,12 +194,12 @@ class _Narrower:
             if keyword == "enum" or word is None:  # others mean nothing to any reader
                 self._lose(
                     _step(path, f".{keyword}"),
-                    f"the keyword {keyword!r} of a schema",
-                    "the server wants another type with it",
+                    f"the schema keyword {keyword!r}",
+                    "the server does not accept it with this type",
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
         if word == "ARRAY" and "items" not in schema:
-            self._lose(path, "that a list may hold anything", "the server wants a type, and got that of strings")
+            self._lose(path, "an array that may have any items", "the server requires a type; string is sent")
             schema = {**schema, "items": {"type": "STRING"}}
         required = schema.get("required")
         if required is None:
@@ -208,7 +208,7 @@ class _Narrower:
         existing = [name for name in names if name in members] if isinstance(members, dict) else []
         if existing != required:
             place = _step(path, ".required")
-            self._lose(place, "that members must be there of which nothing is said", "the server refuses it")
+            self._lose(place, "required properties that are not defined", "the server refuses them")
             schema = {**schema, "required": existing}
         return schema
 
@@ -217,7 +217,9 @@ class _Narrower:
             return schema
         if schema.get("additionalProperties", False) is not False:
             self._lose(
-                _step(path, ".additionalProperties"), "that an object may have other members", "the server forbids it"
+                _step(path, ".additionalProperties"),
+                "additional properties of an object",
+                "the server does not allow them",
             )
         return {**schema, "additionalProperties": False}
 

@@ -40,7 +40,7 @@ def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_gr
             continue
         report_unknown_fields(tool, place, losses)
         if tool.description:
-            losses.add(f"{place}.description", f"the description of namespace {tool.name}", no_groups)
+            losses.add(f"{place}.description", f"the description of the namespace {tool.name!r}", no_groups)
         for of, member in enumerate(tool.tools):
             yield f"{place}.tools[{of}]", member, tool.name
 

@@ -54,9 +54,9 @@ def text_or_placeholder(part: ContentParam, path: str, no_place: str, losses: Lo
     match part:
         case OutputTextParam():
             if part.annotations:
-                losses.add(f"{path}.annotations", "citations of earlier text", no_place)
+                losses.add(f"{path}.annotations", "citations", no_place)
             if part.logprobs:
-                losses.add(f"{path}.logprobs", "log probabilities of earlier text", no_place)
+                losses.add(f"{path}.logprobs", "log probabilities", no_place)
             text = part.text
         case InputText() | Text() | SummaryText() | ReasoningText():
             text = part.text
@@ -72,8 +72,7 @@ def _source(*names: Any) -> str:
     """The source of a part: its name or URL; for inline data only the media type."""
     sources = [name for name in names if name]
     return (
-        ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in sources)
-        or "nothing was given"
+        ", ".join(f"{_media_type(name)} data" if name.startswith("data:") else name for name in sources) or "no source"
     )
 
 

@@ -19,7 +19,7 @@ def raise_unless_ended(response: Response) -> None:
 def error_of_response(error: Error | None, state: str = "failed") -> ApiError:
     """The exception for a response that failed or did not end."""
     if error is None:
-        return ApiError(f"the response is {state}, and does not say why")
+        return ApiError(f"the response is {state} without a reason")
     type, status = TYPE_AND_STATUS_OF_CODE.get(
         error.code, ("server_error", 502 if error.code.startswith("upstream_") else 500)
     )
@@ -36,7 +36,9 @@ def error_of_event(error: ErrorPayload) -> ApiError:
 
 
 #: The error of a stream without a terminal event.
-STREAM_CUT_ERROR: Final = Error(code="upstream_disconnected", message="the stream broke off before its end")
+STREAM_CUT_ERROR: Final = Error(
+    code="upstream_disconnected", message="the stream ended before the response was complete"
+)
 ENDED: Final = (ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE)
 TYPE_AND_STATUS_OF_CODE: Final[dict[str | None, tuple[ErrorType, int]]] = {
     "context_length_exceeded": ("invalid_request", 400),

@@ -100,14 +100,12 @@ class SchemaCounter:
             )
 
     def _too_large(self, bound: str) -> InvalidValue:
-        problem = f"the schema has more than {bound} once its references are written out"
-        return InvalidValue(f"{self._path}: {problem}; make it smaller", param=self._path)
+        problem = f"the schema has more than {bound} after its references are resolved"
+        return InvalidValue(f"{self._path}: {problem}; send a smaller schema", param=self._path)
 
     def _too_much(self, bound: str) -> InvalidValue:
-        problem = (
-            f"with this one, the schemas of the request have more than {bound} once their references are written out"
-        )
-        return InvalidValue(f"{self._path}: {problem}; send fewer tools, or smaller schemas", param=self._path)
+        problem = f"the schemas of the request have more than {bound} after their references are resolved"
+        return InvalidValue(f"{self._path}: {problem}; send fewer tools or smaller schemas", param=self._path)
 
 
 #: For one schema: rewriting it takes less than 5 ms.

@@ -24,18 +24,18 @@ class SendableCalls:
             return called.name
         name = ILLEGAL_CHARACTERS.sub("_", called.name)[:MAX_NAME_LENGTH]
         self._losses.add(
-            f"{self._place}.name", f"the name {called.name[:80]!r} became {name!r}", "it could not be sent back"
+            f"{self._place}.name", f"the tool name {called.name[:80]!r}", f"it is not a valid name; {name!r} is used"
         )
         return name
 
     def id(self, id: str) -> str:
         """The id of a call. A missing, duplicate or too long id is replaced by a new one."""
         if id in self._ids:
-            self._losses.add(f"{self._place}.id", f"{id!r} is the id of two calls: the second has one of ours")
+            self._losses.add(f"{self._place}.id", f"the id {id!r}", "two calls have it; the second call gets a new id")
             id = ""
         if len(id) > MAX_CALL_ID:
             self._losses.add(
-                f"{self._place}.id", f"an id of {len(id)} characters was replaced", "it could not be sent back"
+                f"{self._place}.id", f"an id of {len(id)} characters", f"the maximum is {MAX_CALL_ID}; a new id is used"
             )
             id = ""
         id = id or self._new_id("call")

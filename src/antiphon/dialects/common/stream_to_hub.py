@@ -49,7 +49,9 @@ class StreamToHub(ABC):
             else:
                 self._fail(
                     error
-                    or UpstreamFault("the upstream's stream broke off before its end", code="upstream_disconnected")
+                    or UpstreamFault(
+                        "the upstream closed the stream before the response was complete", code="upstream_disconnected"
+                    )
                 )
         return self._take_events()
 

@@ -39,8 +39,8 @@ class SurrogateJoiner:
 
 SURROGATE_LOSS: Final = (
     "stream",
-    "unpaired surrogates were replaced by U+FFFD",
-    "the other half of the pair is missing",
+    "unpaired surrogates",
+    "they are replaced by U+FFFD",
 )
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 FIRST_HALF_LAST: Final = re.compile("[\ud800-\udbff]\\Z")

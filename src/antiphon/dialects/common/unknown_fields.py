@@ -21,7 +21,7 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
         return
     for name, raw in shape.extra.items():
         if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
-            losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "it has no equivalent there"))
+            losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "the API has no equivalent"))
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
@@ -45,4 +45,4 @@ HANDLED_FIELDS: Final = {
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
 }
-LOSS_REASONS: Final = {"cache_control": "caching is the server's own matter there"}  # E-4
+LOSS_REASONS: Final = {"cache_control": "the server manages its cache itself"}  # E-4

@@ -30,7 +30,7 @@ def upstream_error(
     param = sanitize_text(param) if param else param
     wait = retry_after(headers)
     if _is_overflow(status, code, message):
-        description = text or "the input is longer than the model's context"
+        description = text or "the input is longer than the context of the model"
         return ClientFault(description, code="context_length_exceeded", param=param or "input")
     if status in (400, 422, 500) and UNSEEN.search(message):  # some servers report it as a server error
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
@@ -49,7 +49,7 @@ def upstream_error(
         case 404:
             not_found_code = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
             return ClientFault(
-                text or "the upstream knows no such thing", type="not_found", code=not_found_code, param=param
+                text or "the upstream found no such resource", type="not_found", code=not_found_code, param=param
             )
         case 413:
             return ClientFault(

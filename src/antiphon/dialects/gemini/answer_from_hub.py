@@ -101,7 +101,7 @@ class AnswerFromHub:
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._losses.add("events", f"this API has no place for an event of type {event.kind!r}")
+                self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
         return None
 
     def final_candidate(self, response: Response) -> CandidateOut:
@@ -120,7 +120,7 @@ class AnswerFromHub:
         reason = response.incomplete_details.reason
         if reason not in FINISH_REASON:
             self._losses.add(
-                "incomplete_details.reason", f"this API has no finish reason for {reason!r}: 'OTHER' is sent"
+                "incomplete_details.reason", f"the reason {reason!r}", "the API has no equivalent; 'OTHER' is sent"
             )
         return FINISH_REASON.get(reason, "OTHER")
 
@@ -129,7 +129,7 @@ class AnswerFromHub:
     def _begin(self, at: int, item: Item) -> None:
         is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
         if not is_supported:
-            self._losses.add(f"output[{at}]", f"this API has no place for an item of type {type_of(item)!r}")
+            self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
 
     def _end(self, at: int, item: Item) -> CandidateOut | None:
         """End an item. An item that was not streamed is sent now."""
@@ -140,7 +140,7 @@ class AnswerFromHub:
                 return self._call(at, item)
             case Message():
                 if item.phase:
-                    self._losses.add(f"output[{at}].phase", "this API has no place for the phase of a message")
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
                 return None if at in self._streamed_indexes else self._whole_message(at, item)
             case Reasoning():
                 thoughts = [] if at in self._streamed_indexes else self._whole_reasoning(at, item)
@@ -154,7 +154,7 @@ class AnswerFromHub:
     def _call(self, at: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
         arguments = self._arguments(at, call)
         if arguments is None:
-            self._losses.add(f"output[{at}]", f"the call of {call.name} was cut, and is not delivered")
+            self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
             return None
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
         # A client knows its tools by the names it gave; only a namespaced name must be flattened.
@@ -173,14 +173,16 @@ class AnswerFromHub:
         except ValueError:
             if was_cut:
                 return None
-            self._losses.add(f"output[{at}].arguments", "the arguments are not a JSON object and were wrapped in one")
+            self._losses.add(
+                f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
+            )
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return Raw(text.encode())
 
     def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
         if item.role != "assistant":
             self._losses.add(
-                f"output[{at}]", f"this API has no place for a message of the role {item.role!r} in an answer"
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
             )
             return None
         pieces: list[CandidateOut | None] = []
@@ -250,7 +252,9 @@ class AnswerFromHub:
             return
         for annotation in part.annotations:
             if isinstance(annotation, UnknownAnnotation):
-                self._losses.add("annotations", f"this API has no place for an annotation of type {annotation.kind!r}")
+                self._losses.add(
+                    "annotations", f"an annotation of type {annotation.kind!r}", "the API has no equivalent"
+                )
                 continue
             start, end = (
                 self._text_length + len(part.text[:at].encode())
@@ -262,7 +266,7 @@ class AnswerFromHub:
         self._text_length += len(part.text.encode())
 
     def _report_unsupported_part(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"this API has no place for a part of type {type_of(part)!r}")
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
 
 
 def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:

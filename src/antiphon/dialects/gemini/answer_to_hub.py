@@ -71,7 +71,7 @@ class AnswerToHub:
             self._part(part)
         if tokens:
             self._losses.add(
-                "logprobsResult", "the log probabilities of tokens outside the text have no place in the hub"
+                "logprobsResult", "the log probabilities of tokens outside the text", "Open Responses has no equivalent"
             )
         self._grounding = candidate.grounding_metadata or self._grounding
         self._citations = candidate.citation_metadata or self._citations
@@ -85,8 +85,8 @@ class AnswerToHub:
         elif self._text_signature:
             self._losses.add(
                 "thoughtSignature",
-                "the signature of a text that was cut is left out",
-                "the text is not what was signed",
+                "the signature of a truncated text",
+                "it does not match the text",
             )
 
     # Parts
@@ -106,7 +106,7 @@ class AnswerToHub:
             self._text_signature = signature
             self._update_open_text()
         elif part.text is None:
-            self._losses.add("content.parts", "a part of an unknown kind has no place in the hub")
+            self._losses.add("content.parts", "a part of an unknown kind", "Open Responses has no equivalent")
 
     def _text(self, text: str, tokens: list[LogProb] | None) -> None:
         if self._text_signature:
@@ -134,12 +134,10 @@ class AnswerToHub:
     def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
         self._end_open_items(signature, "call")
         if call.will_continue or call.partial_args:
-            self._losses.add(
-                "functionCall", "a call in pieces is not delivered", "its arguments are not read piece by piece"
-            )
+            self._losses.add("functionCall", "a call in pieces", "partial arguments are not supported")
             return
         if not call.name:
-            self._losses.add("functionCall", "a call without a name is not delivered")
+            self._losses.add("functionCall", "a call without a name")
             return
         called = self._names.original_tool(call.name)
         name = self._sendable_calls.name(called)
@@ -152,7 +150,8 @@ class AnswerToHub:
             if freeform_input.left_over:
                 self._losses.add(
                     "functionCall.args",
-                    f"a custom tool takes one string: {freeform_input.left_over[:80]!r} is left over",
+                    f"{freeform_input.left_over[:80]!r}",
+                    "a custom tool accepts one string",
                 )
         else:
             self._writer.open_call(key, name=name, call_id=call_id, namespace=called.namespace)
@@ -216,7 +215,7 @@ class AnswerToHub:
         if not citations:
             return
         if self._message is None:
-            self._losses.add("groundingMetadata", "the sources of a text have no place after the next item")
+            self._losses.add("groundingMetadata", "the sources of a text", "they arrived after the next item")
             return
         text = "".join(self.message_texts).encode()
         for start, end, url, title in citations:
@@ -242,7 +241,7 @@ def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) 
     if grounding is None:
         return []
     if grounding.web_search_queries:
-        losses.add("groundingMetadata.webSearchQueries", "search queries have no place in the hub")
+        losses.add("groundingMetadata.webSearchQueries", "search queries", "Open Responses has no equivalent")
     chunks = grounding.grounding_chunks or []
     citations: list[_Citation] = []
     for support in grounding.grounding_supports or ():
@@ -250,12 +249,14 @@ def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) 
         for at in support.grounding_chunk_indices or ():
             web = chunks[at].web if 0 <= at < len(chunks) else None
             if web is None or segment is None:
-                losses.add("groundingMetadata", "a source that is not a web page has no place in the hub")
+                losses.add("groundingMetadata", "a source that is not a web page", "Open Responses has no equivalent")
             else:
                 citations.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
     if chunks and not citations:
         losses.add(
-            "groundingMetadata.groundingChunks", "sources without a position in the text have no place in the hub"
+            "groundingMetadata.groundingChunks",
+            "sources without a position in the text",
+            "Open Responses has no equivalent",
         )
     return citations
 

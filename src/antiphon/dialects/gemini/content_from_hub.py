@@ -58,9 +58,7 @@ class ContentFromHub:
         match part:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
-                    self._losses.add(
-                        f"{path}.detail", f"the detail {part.detail!r}", "images are read as the server reads them"
-                    )
+                    self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
                 return self._media(part, path, part.image_url or None, "image")
             case InputFileParam():
                 return self._file(part, path)
@@ -78,12 +76,12 @@ class ContentFromHub:
 
     def _file(self, part: InputFileParam, path: str) -> AnyPartOut:
         if part.filename and (part.file_data or part.file_url):
-            self._losses.add(f"{path}.filename", "the file's name", NO_PLACE)
+            self._losses.add(f"{path}.filename", "the filename of a file", NO_PLACE)
         if not part.file_data:
             return self._media(part, path, part.file_url or None, part.filename or "")
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value:
-                self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
+                self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         url = part.file_data
         if not url.startswith("data:"):
             url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
@@ -95,7 +93,9 @@ class ContentFromHub:
         """Media as data or as a URL; `name` is the file name, or the kind of media."""
         if not url:
             return PartOut(
-                text=replace_with_placeholder(part, path, "a file id means nothing to another server", self._losses)
+                text=replace_with_placeholder(
+                    part, path, "a file id is valid only on the server that issued it", self._losses
+                )
             )
         if url.startswith("data:"):
             head, _, data = url.removeprefix("data:").partition(",")
@@ -105,7 +105,7 @@ class ContentFromHub:
         if not self._wire.urls:
             return PartOut(
                 text=replace_with_placeholder(
-                    part, path, "the server takes no addresses, and nothing is fetched", self._losses
+                    part, path, "the server does not accept URLs, and the gateway downloads nothing", self._losses
                 )
             )
         kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or DEFAULT_TYPES.get(name, UNSET)
@@ -133,7 +133,7 @@ def _type_of_data(data: str) -> str:
     return next((kind for head, kind in BASE64_PREFIXES.items() if data.startswith(head)), "application/pdf")
 
 
-NO_PLACE: Final = "this API has no place for it"
+NO_PLACE: Final = "the API has no equivalent"
 HUB_MEMBERS: Final = frozenset({"type", "id", "status"})
 NATIVE_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
 #: Assumed media types of URLs without a known extension.

@@ -73,7 +73,7 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
     for at, part in enumerate(parts):
         report_unknown_fields(part, f"{path}[{at}]", losses)
         if not isinstance(part.text, str):
-            losses.add(f"{path}[{at}]", "a part that is not text", "instructions hold only text")
+            losses.add(f"{path}[{at}]", "a part that is not text", "only text is allowed here")
     return "\n".join(part.text for part in parts if part.text) or UNSET
 
 
@@ -187,7 +187,7 @@ class _Items:
 
     def _content(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
-            self._losses.add(f"{path}.thoughtSignature", "a signature", "only parts of the model have signatures")
+            self._losses.add(f"{path}.thoughtSignature", "a signature", "only model messages have signatures")
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             return [InputText(text=part.text)]
@@ -233,8 +233,8 @@ class _Items:
     def _result_part(self, part: ResultMediaIn, path: str) -> ToolOutputContentParam:
         media = media_to_hub(part, path, self._losses)
         if media is None or isinstance(media, InputAudio):
-            note = placeholder_for(media) if media else "[part omitted: nothing was given]"
-            self._losses.add(path, note.strip("[]"), "a tool output has no place for it")
+            note = placeholder_for(media) if media else "[part omitted: no source]"
+            self._losses.add(path, note.strip("[]"), "a tool output cannot have it")
             return InputText(text=note)
         return replace(media, extra=unknown_fields_of(part) or UNSET)
 

@@ -132,7 +132,7 @@ class EventsToHub(StreamToHub):
                 continue
             if candidate.index or (candidate.index is None and at):
                 self.losses.add(
-                    f"candidates[{candidate.index or at}]", "an answer besides the first has no place in a response"
+                    f"candidates[{candidate.index or at}]", "an additional answer", "a response has one answer"
                 )
                 continue
             self._answer.add_candidate(candidate)
@@ -150,11 +150,13 @@ class EventsToHub(StreamToHub):
     def _end_response(self) -> None:
         reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
         if finish_message:
-            self.losses.add("finishMessage", finish_message, "the hub has no place for it")
+            self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
         incomplete = INCOMPLETE.get(reason)
         if incomplete is None and reason != "STOP":
             self.losses.add(
-                "finishReason", f"{sanitize_text(reason)[:50]!r} is reported as completed", "the hub has no such reason"
+                "finishReason",
+                f"the reason {sanitize_text(reason)[:50]!r}",
+                "Open Responses has no equivalent; 'completed' is sent",
             )
         self._end_as(incomplete)
 

@@ -81,7 +81,7 @@ def general_history_from_hub(
         if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
             report_unknown_fields(other.item, other.path, losses)
         else:
-            losses.add(other.path, f"an item of type {type_of(other.item)}", "this API has no place for it")
+            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
     return contents.whole()
 
 
@@ -139,11 +139,15 @@ class _Contents:
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
             # The API refuses a call without a user message before it.
             self._losses.add(
-                "input", "that a call comes first", "the API requires a user message before it, which was added"
+                "input", "a call at the start of the input", "the API requires a user message before it; one is added"
             )
             self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
         if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
-            self._losses.add("input", "that the model's message is the last", "a user message was added to continue")
+            self._losses.add(
+                "input",
+                "a model message at the end of the input",
+                "the API requires a user message after it; one is added",
+            )
             self._add_parts("user", [PartOut(text=CONTINUE)])
         return SystemAndContents(self._system, self._done)
 
@@ -166,11 +170,11 @@ class _Contents:
             self._system.append(text)
         elif self._wire.system == "first":
             self._losses.add(
-                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
             )
             self._system.append(text)
         else:
-            self._losses.add(turn.path, "the system role of a text", "it was sent as a marked user text")
+            self._losses.add(turn.path, "the system role of a message", "it is sent as user text with a mark")
             self._add_parts("user", [PartOut(text=f"[{turn.item.role}] {text}")])
 
     def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
@@ -187,7 +191,7 @@ class _Contents:
         if signature := waiting.on_text():
             self._add_parts("model", [PartOut(text="", thought_signature=signature)])
         if waiting.on_other():
-            self._losses.add("input", "a signature whose call is missing", "it is valid only on that call")
+            self._losses.add("input", "a signature whose call is missing", "it is valid only with that call")
         if turn.calls:
             self._add_results(turn.calls)
 
@@ -203,9 +207,7 @@ class _Contents:
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None or envelope.maker != self._wire.maker:
             if item.encrypted_content or item.content or item.summary:
-                self._losses.add(
-                    path, "earlier reasoning", "only the reasoning that this server sealed may go back to it"
-                )
+                self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
             return
         match envelope.content:
             case {"on": "thought", "signature": str() as signature, "text": str() as text}:
@@ -235,7 +237,9 @@ class _Contents:
         signature = waiting.on_other()
         if not signature and needs_signature and self._stand_in:
             self._losses.add(
-                path, "the signature of a call", "it has none of this server's; its word for that is sent instead"
+                path,
+                "the signature of a call",
+                "this server did not sign the call; its value for a missing signature is sent",
             )
             signature = self._stand_in
         sent = FunctionCallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
@@ -253,9 +257,7 @@ class _Contents:
             return Raw(freeform_tools.wrap_input(call.input).encode())
         own = arguments_as_json_object(call.arguments)
         if own is None:
-            self._losses.add(
-                f"{path}.arguments", "the form of the arguments", "they are not a JSON object and were wrapped in one"
-            )
+            self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return own
 
@@ -300,8 +302,8 @@ class _Contents:
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
                 result_media.append(ResultMediaOut(inline_data=part.inline_data))
             else:
-                texts.append(f"[medium {at} of this result follows below]")
-                lifted += [PartOut(text=f"Medium {at} of the result of call {call_id}:"), part]
+                texts.append(f"[media {at} of this result follows below]")
+                lifted += [PartOut(text=f"Media {at} of the result of call {call_id}:"), part]
         return result_media
 
     def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
@@ -318,8 +320,8 @@ class _Contents:
             report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
-            what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "this API does not distinguish them")
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]

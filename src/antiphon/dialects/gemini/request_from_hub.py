@@ -104,7 +104,7 @@ class _Fields:
         if value is None or value is UNSET:
             return UNSET
         if name not in self._accepted:
-            self._losses.add(path, f"the field {path!r}", "the server has no place for it")
+            self._losses.add(path, f"the field {path!r}", "the server does not support it")
             return UNSET
         return value
 
@@ -115,7 +115,7 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
     effort, model = reasoning.effort or None, _model(request)
     if wire.thinking == "none" or model.startswith(wire.unthinking_models):
         if effort and effort != "none":
-            losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not think")
+            losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not support reasoning")
         return UNSET
     shows_thoughts = effort != "none" and bool(effort or reasoning.summary)
     if effort is None:
@@ -130,11 +130,13 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
         losses.add(
-            "reasoning.effort", f"the effort {effort!r}", f"the model thinks with {wire.least_budget} tokens at least"
+            "reasoning.effort",
+            f"the effort {effort!r}",
+            f"the model requires a budget of at least {wire.least_budget} tokens",
         )
         budget = wire.least_budget
     elif budget < EFFORT_BUDGETS[effort]:
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"a budget of {budget} tokens is the maximum")
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"the maximum budget is {budget} tokens")
     return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
@@ -155,11 +157,13 @@ def _with_format(
     if isinstance(format, TextFormat):
         return settings
     if wire.json_output == "none":
-        raise UnsupportedParameter("text.format: this server can write text only", param="text.format")
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
     schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
     if beside_tools and not _model(request).startswith(wire.json_with_tools):
         losses.add(
-            "text.format", "that the output must be JSON", "with tools, the format is only described in the system text"
+            "text.format",
+            "the enforcement of JSON output",
+            "with tools, the format is only described in the system text",
         )
         leading_system_texts.append(_rule(schema))
         return settings
@@ -169,7 +173,7 @@ def _with_format(
     if wire.json_output == "json_object":
         losses.add(
             "text.format",
-            "that the output must match the schema",
+            "the enforcement of the schema",
             "the schema is only described in the system text; the server enforces JSON",
         )
         leading_system_texts.append(_rule(schema))
@@ -189,7 +193,7 @@ def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
     if format.description and schema is not None and "description" not in schema:
         return {**schema, "description": format.description}
     if format.description:
-        losses.add("text.format.description", "the description of the output format", "this API has no place for it")
+        losses.add("text.format.description", "the description of the output format", "the API has no equivalent")
     return schema
 
 
@@ -210,9 +214,9 @@ def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[s
         if is_handled_by_gateway(name, raw, request):
             continue
         if sent is None:
-            losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
         elif sent in RESERVED or (name in EQUIVALENT_FIELDS and sent not in wire.fields):
-            losses.add(name, f"the field {name!r}", "the server has no place for it")
+            losses.add(name, f"the field {name!r}", "the server does not support it")
         else:
             own[sent] = _as_list(raw) if sent == "stopSequences" else raw
     return own
@@ -242,13 +246,13 @@ def _report_fields(request: Request, losses: Losses) -> None:
     if request.text:
         report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
-            losses.add("text.verbosity", "the verbosity", "this API has no place for it")
+            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     for name in UNSUPPORTED_FIELDS:
         if getattr(request, name):
-            losses.add(name, f"the field {name!r}", "this API has no place for it")
+            losses.add(name, f"the field {name!r}", "the API has no equivalent")
     for at, name in enumerate(request.include or ()):
         if name not in KNOWN_INCLUDES:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "this API has no such thing")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
 
 
 def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
@@ -258,8 +262,8 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
     return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
 
 
-JSON_RULE: Final = "Answer with one JSON object, and with nothing else, once you call no more tools."
-SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
+JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
 KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)

@@ -46,7 +46,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     if settings.candidate_count and settings.candidate_count > 1:
         path = "generationConfig.candidateCount"
         raise UnsupportedParameter(
-            f"{path}: got {settings.candidate_count}, wanted 1: a response is one answer", param=path
+            f"{path}: got {settings.candidate_count}, expected 1: a response has one answer", param=path
         )
     extra = _native_fields(client_request, losses) | {
         PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
@@ -82,7 +82,7 @@ def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
         if name in TOP_LEVEL_FIELDS:
             own[PREFIX + name] = raw
         else:
-            losses.add(name, f"the unknown field {name!r}", "it is not known whether a server accepts it")
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
     return own
 
 

@@ -54,7 +54,7 @@ class ToolsFromHub:
         self._budget = SchemaBudget()
         self._functions: dict[str, FunctionDeclarationOut] = {}
         self._own: list[dict[str, Raw]] = []
-        for path, tool, namespace in tools_with_paths(request, self.losses, "this API has no groups of tools"):
+        for path, tool, namespace in tools_with_paths(request, self.losses, "the API has no namespaces of tools"):
             self._take(path, tool, namespace)
         functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
         sent = [*functions, *self._own]
@@ -68,14 +68,14 @@ class ToolsFromHub:
         """The tool choice among the functions that were sent; an impossible choice is a loss."""
         choice = request.tool_choice
         if request.parallel_tool_calls is False and self._functions:
-            losses.add("parallel_tool_calls", "the limit of one tool call", "this API has no such thing")
+            losses.add("parallel_tool_calls", "the limit of one tool call", "the API has no equivalent")
         match choice:
             case None | UnsetType():
                 return UNSET
             case str():
                 return self._mode(MODES[choice], None, losses)
             case UnknownToolChoice():
-                losses.add("tool_choice", f"the choice of {choice.kind}", "this API has no equivalent")
+                losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
                 return UNSET
             case SpecificFunction() | SpecificCustom():
                 report_unknown_fields(choice, "tool_choice", losses)
@@ -107,7 +107,7 @@ class ToolsFromHub:
                 self._own.append({member: raw for member, raw in tool.raw_members().items() if member != "type"})
                 return
             case _:
-                losses.add(path, f"a tool of type {type_of(tool)}", "this API has no equivalent")
+                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 return
         if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
             report_unknown_fields(tool, path, losses)
@@ -115,13 +115,13 @@ class ToolsFromHub:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         if self._functions.get(name, offered) != offered:
             losses.add(
-                path, f"an earlier definition of {name}", "each tool is offered once; the last definition is used"
+                path, f"an earlier definition of {name!r}", "each tool is offered once; the last definition is used"
             )
         self._functions[name] = offered
 
     def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:
-            self.losses.add(f"{path}.strict", "strict arguments", "this API has no such thing")
+            self.losses.add(f"{path}.strict", "strict arguments", "the API has no equivalent")
         declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
         own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
         return replace(declared, **own) if own else declared

@@ -110,7 +110,7 @@ class AnswerFromHub:
     def feed(self, event: StreamEvent) -> list[BlockEvent]:
         """The block events for an event, and for events that waited for it."""
         if type(event) is UnknownEvent:
-            self._losses.add("events", f"an event of type {event.kind!r}", "a message has no place for it")
+            self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
             return []
         if not hasattr(event, "output_index"):
             return []
@@ -132,7 +132,9 @@ class AnswerFromHub:
             reason = response.incomplete_details.reason
             if reason not in REASONS:
                 self._losses.add(
-                    "incomplete_details.reason", f"that it ended for {reason!r}", "it is told as 'max_tokens'"
+                    "incomplete_details.reason",
+                    f"the reason {reason!r}",
+                    "the API has no equivalent; 'max_tokens' is sent",
                 )
             return REASONS.get(reason, "max_tokens")
         if self._has_refused:
@@ -200,7 +202,7 @@ class AnswerFromHub:
             case UnknownItem() if block_from_item(item) is not None:
                 pass
             case _:
-                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "a message has no place for it")
+                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
         return []
 
     def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
@@ -212,7 +214,9 @@ class AnswerFromHub:
                 pieces = [] if self._is_streamed else self._arguments(item.arguments)
                 if item.arguments and not is_json_object(item.arguments):
                     self._losses.add(
-                        f"output[{at}].arguments", "arguments that are not a JSON object", "a call has no others"
+                        f"output[{at}].arguments",
+                        "arguments that are not a JSON object",
+                        "the API accepts only objects",
                     )
                 return pieces + self._close()
             case CustomToolCall():
@@ -221,7 +225,7 @@ class AnswerFromHub:
                 return self._end_reasoning(item, at)
             case Message():
                 if item.phase:
-                    self._losses.add(f"output[{at}].phase", "the phase of a message", "a message has no place for it")
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
                 return [] if self._is_streamed else self._whole_message(item, at)
             case UnknownItem():
                 block = block_from_item(item)
@@ -299,7 +303,7 @@ class AnswerFromHub:
             self._losses.add(
                 f"output[{at}].annotations",
                 f"an annotation of type {type_of(annotation)!r}",
-                "no citation has this type",
+                "the API has no equivalent",
             )
             return []
         return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
@@ -334,18 +338,18 @@ class AnswerFromHub:
     # Losses
 
     def _report_logprobs(self, at: int) -> None:
-        self._losses.add(f"output[{at}].logprobs", "log probabilities", "a message has no place for them")
+        self._losses.add(f"output[{at}].logprobs", "log probabilities", "the API has no equivalent")
 
     def _report_partial_citations(self, part: OutputText, at: int) -> None:
         whole = (0, len(part.text))
         for annotation in part.annotations:
             if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
                 self._losses.add(
-                    f"output[{at}].annotations", "which range a citation is for", "it is for the whole block there"
+                    f"output[{at}].annotations", "the range of a citation", "it applies to the whole block"
                 )
 
     def _report_unsupported_part(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "a message has no place for it")
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
 
 
 def is_json_object(arguments: str) -> bool:

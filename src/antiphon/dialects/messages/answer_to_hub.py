@@ -62,7 +62,7 @@ class AnswerToHub:
             block = _decode_block(raw)
             msgspec.json.decode(raw)  # checks that the members that are decoded later are valid JSON
         except ValueError:
-            self._losses.add(f"content[{index}]", "an unreadable block is left out")
+            self._losses.add(f"content[{index}]", "a block", "it has an unknown form")
             return
         match block.type:
             case "text":
@@ -97,13 +97,11 @@ class AnswerToHub:
         """Add a delta of an unknown kind; `event` contains it."""
         block = self._blocks.get(index)
         if type(block) is not _NativeBlock or kind != f"{block.kind}_delta":
-            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r} has no place in the hub")
+            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "Open Responses has no equivalent")
             return
         members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
         if not members:
-            self._losses.add(
-                f"content[{index}]", f"a delta of type {kind[:50]!r} cannot be carried", "it is not valid JSON"
-            )
+            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "it is not valid JSON")
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
 
     def stop_block(self, index: int) -> None:
@@ -203,14 +201,14 @@ class AnswerToHub:
             self._end_open_text(block)
         if block.key is None:
             if block.citations:
-                self._losses.add("content.citations", "citations of a text that was not sent")
+                self._losses.add("content.citations", "citations", "their text was not sent")
             return
         for raw in block.citations:
             citation = _decoded(raw)
             if isinstance(citation, dict):
                 self._writer.add_annotation(block.key, citation_to_hub(citation, block.length))
             else:
-                self._losses.add("content.citations", "an unreadable citation is left out")
+                self._losses.add("content.citations", "a citation", "it has an unknown form")
         self._writer.end_part(block.key)
 
     # Thoughts
@@ -241,7 +239,7 @@ class AnswerToHub:
 
     def _start_call(self, index: int, block: AnswerBlockIn, raw: Raw) -> None:
         if not block.name:
-            self._losses.add(f"content[{index}]", "a call without a name is not delivered")
+            self._losses.add(f"content[{index}]", "a call without a name")
             return
         called = self._names.original_tool(block.name)
         name = self._sendable_calls.name(called)
@@ -267,7 +265,7 @@ class AnswerToHub:
                 self._writer.count_bytes(len(piece))
                 block.pieces.append(piece)
             case _:
-                self._losses.add(f"content[{index}]", "arguments for a call that did not start")
+                self._losses.add(f"content[{index}]", "arguments", "their call did not start")
 
     def _arguments(self, call: _Call, piece: str) -> None:
         if call.freeform_input is None:
@@ -283,15 +281,13 @@ class AnswerToHub:
         if call.freeform_input is not None:
             self._writer.add_custom_input(call.key, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
-                self._losses.add("tool_use.input", f"a custom tool takes one string: {rest[:80]!r} is left over")
+                self._losses.add("tool_use.input", f"{rest[:80]!r}", "a custom tool accepts one string")
 
     # Blocks that only this dialect has
 
     def _start_native(self, index: int, kind: str, raw: Raw) -> None:
         if not is_extension_type(PREFIX + kind):
-            self._losses.add(
-                f"content[{index}]", f"a block of type {kind[:50]!r} cannot be carried", "its type is not a valid name"
-            )
+            self._losses.add(f"content[{index}]", f"a block of type {kind[:50]!r}", "its type is not a valid name")
             return
         raw = Raw(_compact(raw).encode())
         carried = _NativeBlock(kind=kind, members=_decode_members(raw))
@@ -306,7 +302,7 @@ class AnswerToHub:
                 block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
                 self._losses.add(
-                    f"content[{index}].input", f"the input of a {block.kind} block is not JSON and is left out"
+                    f"content[{index}].input", f"the input of a {block.kind} block", "it is not valid JSON"
                 )
         self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
         self._last = self._last if self._last is not block else None

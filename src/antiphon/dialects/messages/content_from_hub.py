@@ -30,11 +30,9 @@ from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
-    InputAudio,
     InputFileParam,
     InputImageParam,
     InputText,
-    InputVideo,
     OutputTextParam,
     ReasoningText,
     Refusal,
@@ -96,23 +94,23 @@ class ContentFromHub:
             case OutputTextParam():
                 block = self._output_text(part, path)
             case Refusal():
-                self._losses.add(path, "that a text was a refusal", "it is sent as text")
+                self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
                 block = self.with_fields(TextBlock(text=part.refusal), part, path, TEXT_FIELDS)
             case UnknownContent() if part.kind.startswith(PREFIX):
                 return [part.raw]
             case _:
-                block = self._note(part, path, f"{NO_PLACE} there" if isinstance(part, MEDIA) else NO_PLACE)
+                block = self._note(part, path, NO_PLACE)
         return self._unless_blank(block, path)
 
     def _unless_blank(self, block: Block, path: str) -> list[Block]:
         if block_text(block).strip():
             return [block]
-        self._losses.add(path, "a blank text", "servers refuse it")
+        self._losses.add(path, "a blank text", "the server refuses it")
         return []
 
     def _output_text(self, part: OutputTextParam, path: str) -> Block:
         if part.logprobs:
-            self._losses.add(f"{path}.logprobs", "log probabilities of earlier text", NO_PLACE)
+            self._losses.add(f"{path}.logprobs", "log probabilities", NO_PLACE)
         block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
         citations = [
             citation
@@ -126,32 +124,30 @@ class ContentFromHub:
         foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
         citation = None if foreign else citation_from_hub(annotation)
         if citation is None:
-            self._losses.add(
-                path, "a citation of earlier text", "the server accepts only citations of its own search results"
-            )
+            self._losses.add(path, "a citation", "the server accepts only citations of its own search results")
         return citation
 
     def _image(self, part: InputImageParam, path: str) -> Block:
         if not self._wire.images:
-            return self._note(part, path, "the server takes no images")
+            return self._note(part, path, "the server does not support images")
         source = _image_source(part)
         if source is None:
-            return self._note(part, path, "an image is sent by its data (JPEG, PNG, GIF, WebP) or an https address")
+            return self._note(part, path, "the API accepts only inline images (JPEG, PNG, GIF, WebP) and https URLs")
         if part.detail and part.detail != "auto":
-            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the server has no such setting")
+            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
         if part.file_id and source.type != "file":
-            self._losses.add(f"{path}.file_id", "the image's file id", "its content was sent instead")
+            self._losses.add(f"{path}.file_id", "the file id of an image", "its content is sent instead")
         return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)
 
     def _file(self, part: InputFileParam, path: str) -> Block:
         if not self._wire.documents:
-            return self._note(part, path, "the server takes no documents")
+            return self._note(part, path, "the server does not support documents")
         source = _document_source(part)
         if source is None:
-            return self._note(part, path, "a document is sent by its data (PDF or text) or an https address")
+            return self._note(part, path, "the API accepts only inline documents (PDF or text) and https URLs")
         for name, value, kind in (("file_url", part.file_url, "url"), ("file_id", part.file_id, "file")):
             if value and source.type != kind:
-                self._losses.add(f"{path}.{name}", f"the file's {name}", "its content was sent instead")
+                self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         block = DocumentBlock(source=source, title=part.filename or UNSET)
         return self.with_fields(block, part, path, DOCUMENT_FIELDS)
 
@@ -236,8 +232,7 @@ def encode_raw(value: Any) -> Raw:
     return Raw(codec.encode(value))
 
 
-NO_PLACE: Final = "messages have no place for it"
-MEDIA: Final = (InputImageParam, InputFileParam, InputAudio, InputVideo)
+NO_PLACE: Final = "the API has no equivalent"
 TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
 IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
 DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})

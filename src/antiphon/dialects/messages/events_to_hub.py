@@ -186,7 +186,7 @@ class EventsToHub(StreamToHub):
             case "ping":
                 pass
             case _:
-                self.losses.add("stream", f"an event of type {kind[:50]!r} has no place in the hub")
+                self.losses.add("stream", f"an event of type {kind[:50]!r}", "Open Responses has no equivalent")
 
     def _message(self, message: AnswerIn) -> None:
         """Read a message, whole or at its start. The blocks of a second start continue the same answer."""

@@ -99,7 +99,7 @@ def general_history_from_hub(
         if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
             report_unknown_fields(other.item, other.path, losses)
         else:
-            losses.add(other.path, f"an item of type {type_of(other.item)}", "messages have no place for it")
+            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
     return messages.whole()
 
 
@@ -135,12 +135,14 @@ class _Messages:
         if not self._done and not self._system:
             raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
         if not self._done or self._done[0].role != "user":
-            self._losses.add("input", "a first user message was added", "a conversation starts with a user message")
+            self._losses.add(
+                "input", "the start of the conversation", "the API requires a user message first; one is added"
+            )
             self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
         last = self._done[-1]
         text = block_text(last.content[-1])
         if last.role == "assistant" and text != text.rstrip():
-            self._losses.add("input", "white space at the end of the assistant's last text", "servers refuse it")
+            self._losses.add("input", "white space at the end of the last assistant message", "the server refuses it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())
         return SystemAndMessages(self._system, self._done)
 
@@ -151,7 +153,7 @@ class _Messages:
         if message.role == "user":
             self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._system_waiting:
-                self._losses.add(turn.path, "the place of a system text", "it was moved after the user message")
+                self._losses.add(turn.path, "the position of a system message", "it is moved after the user message")
             return
         texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
         if not self._done:
@@ -160,7 +162,7 @@ class _Messages:
             self._system_waiting += texts
         elif self._wire.system == "top":
             self._losses.add(
-                turn.path, "the place of a system text", "it was moved to the start, the only place for one"
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
             )
             self._system += texts
         else:
@@ -204,7 +206,7 @@ class _Messages:
 
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
-            self._losses.add(path, "the system role of a text", "it was sent as a marked user text")
+            self._losses.add(path, "the system role of a message", "it is sent as user text with a mark")
             self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
 
     # The assistant
@@ -234,12 +236,12 @@ class _Messages:
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         if envelope is None:
             why = (
-                "only what the server itself has signed is taken"
+                "the server accepts only reasoning that it signed itself"
                 if not item.encrypted_content
-                else "another server has sealed it"
+                else "another server sealed it"
             )
         elif envelope.maker != self._wire.maker:
-            why = f"it was made by {envelope.maker}"
+            why = f"{envelope.maker} made it, and only its servers accept it"
         else:
             match envelope.content:
                 case {"thinking": str(thinking), "signature": str(signature)} if (
@@ -275,9 +277,7 @@ class _Messages:
         own = arguments_as_json_object(arguments)
         if own is not None:
             return own
-        self._losses.add(
-            f"{path}.arguments", "arguments that are not a JSON object", "they were wrapped in one, as a text"
-        )
+        self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
         return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
@@ -306,8 +306,8 @@ class _Messages:
         report_unknown_fields(message.item, message.path, self._losses)
         if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
             self._phase_reported = True
-            what = "whether a text was commentary or the answer"
-            self._losses.add(f"{message.path}.phase", what, "messages do not distinguish them")
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 def outgoing_call_id(call_id: str) -> str:

@@ -37,7 +37,7 @@ class LenientDecoder:
             without_usage = _without_usage(value)
             decoded = _typed(without_usage, type)
             if decoded is not None:
-                self._losses.add("usage", "it has an unknown form")
+                self._losses.add("usage", "usage", "it has an unknown form")
         return decoded
 
     def _decode_repaired(self, data: bytes) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ class LenientDecoder:
             if not isinstance(value, dict):
                 return None
             if text.encode() != data:
-                self._losses.add("stream", "invalid UTF-8 was replaced by U+FFFD")
+                self._losses.add("stream", "invalid UTF-8", "it is replaced by U+FFFD")
             match value:
                 case {"type": "content_block_delta", "delta": dict() as delta}:
                     value = {**value, "delta": self._join_surrogates(value.get("index", 0), delta)}

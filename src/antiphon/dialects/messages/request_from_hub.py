@@ -132,7 +132,7 @@ class _Settings:
         texts = [] if given is UNSET else given if isinstance(given, list) else [given]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
-            self._losses.add(name, "a stop sequence that is blank or not a string", "servers refuse it")
+            self._losses.add(name, "a stop sequence that is blank or not a string", "the server refuses it")
         return stops or UNSET
 
     def metadata(self) -> dict[str, str] | UnsetType:
@@ -141,7 +141,7 @@ class _Settings:
         if request.user and request.user != user:
             self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
         if request.metadata:
-            self._losses.add("metadata", "the field 'metadata'", "messages have no metadata of the client")
+            self._losses.add("metadata", "the field 'metadata'", "the API has no equivalent")
         given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
         return {"user_id": given} if given else UNSET
 
@@ -151,7 +151,7 @@ class _Settings:
             return UNSET
         tier = TIERS.get(requested)
         if tier is None or requested == "priority":
-            self._losses.add("service_tier", f"the tier {requested!r}", "the server has no tier of this name")
+            self._losses.add("service_tier", f"the service tier {requested!r}", "the server does not support it")
         return UNSET if tier is None else self._given("service_tier", tier)
 
     def cache_control(self) -> dict[str, str] | UnsetType:
@@ -160,7 +160,7 @@ class _Settings:
         if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
             return UNSET
         if request.prompt_cache_key:
-            self._losses.add("prompt_cache_key", "the key of a cached prompt", "the server caches by the prompt itself")
+            self._losses.add("prompt_cache_key", "the field 'prompt_cache_key'", "the server manages its cache itself")
         if not self._wire.auto_cache:
             return UNSET
         return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
@@ -179,14 +179,14 @@ class _Settings:
             elif own != name or own in self._wire.pass_fields:
                 sent[own] = raw
             else:
-                self._losses.add(name, f"the unknown field {name!r}", "whether the server knows it cannot be told")
+                self._losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
         return sent
 
     def _given(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
         if value is None or value is UNSET:
             return UNSET
         if name not in self._wire.fields:
-            self._losses.add(path or name, f"the field {path or name!r}", "the server has no place for it")
+            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
             return UNSET
         return value
 
@@ -205,7 +205,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     if isinstance(format, TextFormat):
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
-        losses.add("text.format", "that the output must be a JSON object", "it is only described in the system text")
+        losses.add("text.format", "the enforcement of JSON output", "the format is only described in the system text")
         first.append(OBJECT_RULE)
         return UNSET
     schema = format.schema or {"type": "object"}
@@ -213,7 +213,7 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
         schema = {**schema, "description": format.description}
     enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
     if enforced is None:
-        losses.add("text.format", "that the output must match the schema", "it is only described in the system text")
+        losses.add("text.format", "the enforcement of the schema", "the schema is only described in the system text")
         first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
         return UNSET
     return {"type": "json_schema", "schema": enforced}
@@ -225,16 +225,16 @@ def _report_fields(request: Request, losses: Losses) -> None:
     """
     for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
         if getattr(request, name):
-            losses.add(name, f"the field {name!r}", "messages have no place for it")
+            losses.add(name, f"the field {name!r}", "the API has no equivalent")
     if request.reasoning:
         report_unknown_fields(request.reasoning, "reasoning", losses)
     if request.text:
         report_unknown_fields(request.text, "text", losses)
         if request.text.verbosity:
-            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "messages have no place for it")
+            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     for at, name in enumerate(request.include or ()):
         if name not in SEALED:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "messages have no such thing")
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
 
 
 ENCODER: Final = msgspec.json.Encoder()
@@ -254,5 +254,5 @@ SPELLINGS: Final = {
 }
 #: `auto` may use reserved capacity, as `priority` requests.
 TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
-OBJECT_RULE: Final = "Answer with one JSON object, and with nothing else."
-SCHEMA_RULE: Final = "Answer with one JSON object that obeys this JSON schema, and with nothing else:"
+OBJECT_RULE: Final = "Answer with one JSON object and with nothing else."
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"

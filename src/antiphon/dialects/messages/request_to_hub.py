@@ -42,7 +42,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     client_request: RequestIn = codec.decode_as(body, RequestIn)
     if isinstance(client_request.thread, dict):
         raise UnsupportedParameter(
-            "thread: threads are not served here; send the whole conversation without it", param="thread"
+            "thread: this gateway does not support threads; send the whole conversation instead", param="thread"
         )
     losses = Losses()
     conversation = history_to_hub(client_request.system, client_request.messages, losses)

@@ -54,17 +54,17 @@ class ThinkingFromHub:
         if not self.is_on:
             return
         if choice and choice.type in ("any", "tool"):
-            self._switch_off("servers refuse it together with a forced call")
+            self._switch_off("the server refuses it together with a forced tool call")
         elif history.ends_with_assistant:
             self._switch_off("the conversation ends with an assistant message")
         elif self._kind == "enabled" and history.has_tool_loop_without_thinking:
-            self._switch_off("the thoughts before the last calls are missing, or of another server")
+            self._switch_off("the thinking before the last tool calls is missing or from another server")
 
     def drop_beside_thinking(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
         """Drop a setting that servers refuse together with thinking, unless its value is allowed."""
         if value is UNSET or not self.is_on or allowed:
             return value
-        self._losses.add(name, f"the field {name!r}", "servers refuse it together with thinking")
+        self._losses.add(name, f"the field {name!r}", "the server refuses it together with thinking")
         return UNSET
 
     def client_effort(self, word: Any) -> Any:
@@ -146,7 +146,9 @@ class ThinkingFromHub:
         max_budget = self._max_tokens * 3 // 4
         if max_budget < LEAST_BUDGET:
             self._losses.add(
-                "reasoning.effort", f"the effort {effort!r}", f"{self._max_tokens} tokens leave no room to think"
+                "reasoning.effort",
+                f"the effort {effort!r}",
+                f"{self._max_tokens} output tokens leave no room for thinking",
             )
             return UNSET
         budget = EFFORT_BUDGETS[effort]
@@ -154,7 +156,7 @@ class ThinkingFromHub:
             self._losses.add(
                 "reasoning.effort",
                 f"a budget of {budget} tokens",
-                f"the limit of the answer leaves room for {max_budget}",
+                f"the output limit leaves room for {max_budget}",
             )
         return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, max_budget))
 
@@ -163,13 +165,13 @@ class ThinkingFromHub:
             self.thinking = replace(self.thinking, display="summarized")
         else:
             self._losses.add(
-                "reasoning.summary", "a summary of the reasoning", "the server decides what it shows of its thoughts"
+                "reasoning.summary", "a summary of the reasoning", "the server decides which thinking it shows"
             )
 
     def _switch_off(self, why: str) -> None:
         self.thinking, self.effort = self._off(), UNSET
         self._is_switched_off = True
-        what = "thinking is switched off for this request" if self.thinking else "how to think is left to the model"
+        what = "thinking is disabled for this request" if self.thinking else "the model decides how it thinks"
         self._losses.add("thinking", what, why)
 
 

@@ -57,7 +57,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
     budget = SchemaBudget()
     sent: dict[str, Any] = {}
     places: dict[str, str] = {}
-    offered = list(tools_with_paths(request, losses, "messages have no groups of tools"))
+    offered = list(tools_with_paths(request, losses, "the API has no namespaces of tools"))
     has_tool_search = any(
         isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
     )
@@ -74,7 +74,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
                 sent[name], places[name] = tool.raw, path
                 continue
             case _:
-                losses.add(path, f"a tool of type {type_of(tool)}", "messages have no equivalent")
+                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue
         if tool.defer_loading and has_tool_search:
             shown = replace(shown, defer_loading=True)
@@ -84,7 +84,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
         if name in sent and encode_raw(sent[name]) != encode_raw(final):
             losses.add(
                 places[name],
-                f"an earlier definition of {name}",
+                f"an earlier definition of {name!r}",
                 "each tool is offered once; the last definition is used",
             )
         sent[name], places[name] = final, path
@@ -112,7 +112,7 @@ def _choice(
             name = choice.string_member("name") or ""
             if choice.kind == "tool" and name in sent:
                 return ToolSelection(ToolChoiceOut(type="tool", name=name))
-            losses.add("tool_choice", f"the choice of {choice.kind}", "messages have no equivalent")
+            losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return NO_CHOICE
         case SpecificFunction() | SpecificCustom():
             return _named(choice, sent, names, losses)
@@ -124,7 +124,9 @@ def _choice(
             if mode == "none" or not allowed:
                 return _mode("none", sent, losses)
             losses.add(
-                "tools", "tools outside the allowed set", "they are not offered, because the API has no allowed set"
+                "tools",
+                "tools outside the allowed set",
+                "they are not offered; the API has no equivalent of an allowed set",
             )
             return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
         case _ as never:
@@ -163,7 +165,7 @@ def _function(
     schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
     strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
-        why = "the server cannot enforce such a schema" if wire.strict_tools else "the server has no such thing"
+        why = "the server cannot enforce such a schema" if wire.strict_tools else "the server does not support it"
         losses.add(f"{path}.strict", "strict arguments", why)
     return ToolOut(
         name=name,
@@ -195,7 +197,9 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
     """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
-        losses.add(path, f"a schema of type {str(kind)[:50]}", "arguments are an object; any members are allowed")
+        losses.add(
+            path, f"a schema of type {str(kind)[:50]!r}", "arguments are always an object; any properties are allowed"
+        )
         return NO_PARAMETERS
     whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
     members = [_properties(whole)]
@@ -204,7 +208,9 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
         if word not in schema:
             continue
         losses.add(
-            f"{path}.{word}", f"{word!r} at the top of a schema", "members of all the forms are allowed together"
+            f"{path}.{word}",
+            f"{word!r} at the top level of a schema",
+            "the properties of all alternatives are allowed together",
         )
         for form in schema[word] if isinstance(schema[word], list) else []:
             counter.add_nodes(1)
@@ -216,11 +222,11 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
         counter.add_nodes(len(group))
         properties.update(group)
     for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
-        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "servers do not accept its name")
+        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "the server refuses its name")
         del properties[name]
     given = whole.get("required", [])
     if not isinstance(given, list) or not set(map(type, given)) <= {str}:
-        losses.add(f"{path}.required", "required members that are not strings", "servers refuse such a list")
+        losses.add(f"{path}.required", "required properties that are not strings", "the server refuses them")
     needed = [name for name in required if PROPERTY.fullmatch(name)]
     whole |= {"properties": properties, "required": needed}
     if not needed:

@@ -70,7 +70,7 @@ def _tool_to_hub(tool: ToolIn, path: str) -> ToolParam:
         return UnknownTool(kind=str(tool.type), raw=Raw(codec.encode(tool)))
     for name, value, wanted in (("name", tool.name, "a string"), ("input_schema", tool.input_schema, "an object")):
         if value is UNSET:
-            raise MissingField(f"{path}.{name} is missing: wanted {wanted}", param=f"{path}.{name}")
+            raise MissingField(f"{path}.{name} is missing: expected {wanted}", param=f"{path}.{name}")
     return FunctionToolParam(
         name=tool.name or "",
         description=tool.description,

@@ -184,7 +184,7 @@ class EventsToHub:
 
     def _report_surrogate_loss(self, count: int) -> None:
         if count:
-            self.losses.add("stream", "half of a surrogate pair", "its other half is missing")
+            self.losses.add("stream", "unpaired surrogates", "they are replaced by U+FFFD")
 
     def _dispatch(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         if self._error is not None and kind != "response.failed":
@@ -264,7 +264,7 @@ class EventsToHub:
         is_reasoning = item is not None and item.kind == "reasoning"
         text_kind = (TEXT_KINDS_IN_REASONING if is_reasoning else TEXT_KINDS_IN_MESSAGE).get(part.type)
         if text_kind is None:
-            self.losses.add("output", f"a part of type {part.type!r}", "no item of the hub can hold it")
+            self.losses.add("output", f"a part of type {part.type!r}", "Open Responses has no equivalent")
         return text_kind
 
     def _apply_to_part(
@@ -324,7 +324,7 @@ class EventsToHub:
         try:
             members: dict[str, Any] = msgspec.json.decode(frame.data, type=dict[str, Raw])
         except msgspec.ValidationError:
-            self.losses.add("stream", f"an event of type {kind!r}", "its data is no object")
+            self.losses.add("stream", f"an event of type {kind!r}", "its data is not an object")
             return
         self._normalizer.on_unknown_event(kind, members, event.item_id, event.output_index)
 

@@ -81,9 +81,7 @@ class FlatTools:
                     call_id=item.call_id, output=item.output, id=item.id, status=item.status, extra=item.extra
                 )
             case _ if isinstance(item, ToolSearchCall | ToolSearchOutput | CompactionTrigger | HostedItem):
-                self._losses.add(
-                    path, f"an item of type {type_of(item)}", "the server knows calls of plain functions only"
-                )
+                self._losses.add(path, f"an item of type {type_of(item)!r}", "the server supports only functions")
                 return None
             case _:
                 return item
@@ -94,20 +92,20 @@ class FlatTools:
             case SpecificFunction() | SpecificCustom() as named:
                 sent = self._chosen(named)
                 if sent is None:
-                    self._losses.add(
-                        "tool_choice", f"the choice of {named.name}", "it is not among the tools that could be offered"
-                    )
+                    self._losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
                 return sent or UNSET
             case AllowedToolsParam():
                 return self._allowed(choice)
             case UnknownToolChoice():
-                self._losses.add("tool_choice", f"the choice of {choice.kind}", "the server knows plain functions only")
+                self._losses.add(
+                    "tool_choice", f"the tool choice {choice.kind!r}", "the server supports only functions"
+                )
                 return UNSET
             case _:
                 return choice
 
     def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
-        for place, tool, namespace in flatten_tools(tools, path, self._losses, "the server has no groups of tools"):
+        for place, tool, namespace in flatten_tools(tools, path, self._losses, "the server has no namespaces of tools"):
             match tool:
                 case FunctionToolParam():
                     name = self._names.wire_name(ToolRef("function", tool.name, namespace))
@@ -116,11 +114,13 @@ class FlatTools:
                     name = self._names.wire_name(ToolRef("custom", tool.name, namespace))
                     sent = self._function(tool, name, place)
                 case _:
-                    self._losses.add(place, f"a tool of type {type_of(tool)}", "the server knows plain functions only")
+                    self._losses.add(place, f"a tool of type {type_of(tool)!r}", "the server supports only functions")
                     continue
             if self._offered.get(name, sent) != sent:
                 self._losses.add(
-                    self._places[name], f"a definition of {name}", f"a tool is offered once, and {place} comes later"
+                    self._places[name],
+                    f"an earlier definition of {name!r}",
+                    "each tool is offered once; the last definition is used",
                 )
             self._offered[name] = sent
             self._places[name] = place
@@ -136,7 +136,7 @@ class FlatTools:
         for at, named in enumerate(choice.tools):
             sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)
             if sent is None:
-                why = "it is not among the tools that could be offered"
+                why = "the tool could not be offered"
                 self._losses.add(f"tool_choice.tools[{at}]", "a tool of the allowed set", why)
             else:
                 left.append(sent)
@@ -147,7 +147,7 @@ class FlatTools:
         return FunctionToolParam(
             name=name,
             description=freeform_tools.description(tool, path, self._losses).strip() or UNSET,
-            parameters=freeform_tools.schema("The whole input of the tool, as plain text."),
+            parameters=freeform_tools.schema("The whole input of the tool as plain text."),
             strict=False,
             defer_loading=tool.defer_loading,
         )

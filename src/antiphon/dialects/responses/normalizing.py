@@ -133,7 +133,7 @@ class ResponseNormalizer:
             self._waiting.append(item)
             self._announce_ready_items()
         elif item.finished_by_server:
-            self._report_loss(item, "", "output after the end of the item", "ITEM-4")
+            self._report_loss(item, "", "output after the end of the item", "the item has ended (ITEM-4)")
             return None
         return item
 
@@ -172,7 +172,7 @@ class ResponseNormalizer:
     ) -> None:
         part = item.part_at(text_kind, index)
         if part.is_closed:
-            self._report_loss(item, _path_of(part), "output after the end of the part", "STR-3")
+            self._report_loss(item, _path_of(part), "output after the end of the part", "the part has ended (STR-3)")
             return
         self._write(item, part, text, logprobs)
 
@@ -191,7 +191,9 @@ class ResponseNormalizer:
         """Add a citation (STR-11)."""
         part = item.part_at("text", index)
         if part.is_closed:
-            self._report_loss(item, _path_of(part), "a citation after the end of the part", "STR-3")
+            self._report_loss(
+                item, _path_of(part), "a citation after the end of the part", "the part has ended (STR-3)"
+            )
         else:
             self._add_annotation(item, part, raw)
 
@@ -213,7 +215,12 @@ class ResponseNormalizer:
         if not whole or whole == streamed:
             return
         if item.has_final_form or not whole.startswith(streamed):
-            self._report_loss(item, ".arguments", f"{len(whole)} characters that contradict the streamed text", "STR-6")
+            self._report_loss(
+                item,
+                ".arguments",
+                f"a final text of {len(whole)} characters",
+                "it differs from the streamed text (STR-6)",
+            )
         else:
             self.on_arguments_delta(item, whole[len(streamed) :])
 
@@ -235,7 +242,7 @@ class ResponseNormalizer:
         if error is None and server_error is not None and status != ResponseStatus.INCOMPLETE:
             error = error_in_answer(server_error)
         if error is None and status in FAILED:
-            error = UpstreamFault(f"the upstream's response is {status}")
+            error = UpstreamFault(f"the response of the upstream is {status}")
         self._merge_listed_items(response.output or [])
         if response.service_tier:
             self.writer.update_response(service_tier=response.service_tier)
@@ -285,7 +292,7 @@ class ResponseNormalizer:
         item.phase = self._phase(server_item) or item.phase
         if item.name and server_item.name and server_item.name != item.name:
             self._report_loss(
-                item, ".name", f"the name {server_item.name!r}: the call was announced as {item.name!r}", "STR-2"
+                item, ".name", f"the name {server_item.name!r}", f"the call started with the name {item.name!r} (STR-2)"
             )
 
     def _phase(self, server_item: ServerItem) -> Phase | None:
@@ -386,7 +393,10 @@ class ResponseNormalizer:
         rest = whole[len(streamed) :] if whole.startswith(streamed) else ""
         if whole and whole != streamed and (is_over or not rest):
             self._report_loss(
-                item, _path_of(part), f"{len(whole)} characters that contradict the streamed text", "STR-6"
+                item,
+                _path_of(part),
+                f"a final text of {len(whole)} characters",
+                "it differs from the streamed text (STR-6)",
             )
             rest = ""
         if is_over:
@@ -443,7 +453,10 @@ class ResponseNormalizer:
             if final_value != decode_value(announced):
                 changed[name] = announced
                 self._report_loss(
-                    item, f".{name}", f"{final_value!r}: it was announced as {decode_value(announced)!r}", "STR-4"
+                    item,
+                    f".{name}",
+                    f"the value {final_value!r}",
+                    f"the item started with {decode_value(announced)!r} (STR-4)",
                 )
         return Raw(msgspec.json.encode(members | changed)) if changed else raw
 
@@ -468,7 +481,7 @@ class ResponseNormalizer:
         for at, part in enumerate(parts):
             for name in part.keys() - FIELDS_OF_PART:
                 self._report_loss(
-                    item, f".{where}[{at}].{name}", "is left out", "a part that is streamed has no place for it"
+                    item, f".{where}[{at}].{name}", f"the field {name!r}", "a streamed part cannot have it"
                 )
 
     def _end_freeform_input(self, item: UpstreamItem) -> None:
@@ -479,8 +492,8 @@ class ResponseNormalizer:
                 self._report_loss(
                     item,
                     ".input",
-                    f"{item.freeform_input.left_over!r} besides the one string",
-                    "a custom tool takes one text",
+                    f"{item.freeform_input.left_over!r}",
+                    "a custom tool accepts one string",
                 )
 
     def _merge_final_form(self, item: UpstreamItem, server_item: ServerItem) -> None:
@@ -505,7 +518,7 @@ class ResponseNormalizer:
             text_kind = text_kinds.get(part.type)
             if text_kind is None:
                 self._report_loss(
-                    item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot hold it"
+                    item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot have it"
                 )
                 continue
             nth = counts.get(text_kind, 0)
@@ -518,7 +531,9 @@ class ResponseNormalizer:
             item.encrypted_content = content
             self.writer.set_encrypted_content(item.key, self._seal(item, content))
         elif content != item.encrypted_content:
-            self._report_loss(item, ".encrypted_content", "output after the end of the item", "ITEM-4")
+            self._report_loss(
+                item, ".encrypted_content", "output after the end of the item", "the item has ended (ITEM-4)"
+            )
 
     def _seal(self, item: UpstreamItem, content: str) -> str:
         """RSN-2: seal the content together with the item id, so that the same server can get both back."""
@@ -548,7 +563,7 @@ class ResponseNormalizer:
                 item,
                 ".status",
                 f"the status {final_status!r}",
-                "the response goes on after such an item (ITEM-2, ITEM-3)",
+                "the response continues after the item (ITEM-2, ITEM-3)",
             )
             final_status = ItemStatus.COMPLETED
         self.writer.finish_item(item.key, with_id_and_status(final, item.hub_id, final_status))

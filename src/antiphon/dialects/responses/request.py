@@ -81,7 +81,7 @@ def _check_format(request: Request) -> None:
     """REQ-1: refuse a request for JSON output if the server writes text only."""
     format = request.text.format if request.text else UNSET
     if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
-        raise UnsupportedParameter("text.format: this server supports text output only", param="text.format")
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
 
 
 class _Input:
@@ -108,10 +108,10 @@ class _Input:
                 return self._without_bookkeeping(mark_failure_in_text(item))
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN):
-                    self._losses.add(path, f"an item of type {item.kind}", FOREIGN_REASON)
+                    self._losses.add(path, f"an item of type {item.kind!r}", FOREIGN_REASON)
                     return None
                 if self._wire.unknown_items == "drop":
-                    self._losses.add(path, f"an item of type {item.kind}", "the server does not know it")
+                    self._losses.add(path, f"an item of type {item.kind!r}", "the server does not support it")
                     return None
                 return item
             case item:
@@ -147,21 +147,21 @@ class _Input:
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN):
             return part
-        self._losses.add(path, f"a part of type {part.kind}", FOREIGN_REASON)
+        self._losses.add(path, f"a part of type {part.kind!r}", FOREIGN_REASON)
         return None
 
     def _input_text(self, part: AnyText, path: str) -> InputText:
         if isinstance(part, InputText):
             return part
         if isinstance(part, Refusal):
-            self._losses.add(path, "the mark that this text is a refusal", "only text is allowed here")
+            self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
         elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
-            self._losses.add(path, "annotations and logprobs", "the server takes plain text here")
+            self._losses.add(path, "citations and log probabilities", "the server accepts only plain text here")
         return InputText(text=_text_in(part), extra=part.extra)
 
     def _assistant(self, message: MessageParam, path: str) -> MessageParam:
         if message.phase and self._wire.phase == "drop":
-            self._losses.add(f"{path}.phase", f"the phase {message.phase}", "the server does not know phases")
+            self._losses.add(f"{path}.phase", "the phase of a message", "the server does not support it")
             message = replace(message, phase=UNSET)
         content = message.content
         if isinstance(content, str):
@@ -184,7 +184,7 @@ class _Input:
             return self._unknown_part(part, path)
         if isinstance(part, ToolUse | ToolResult):
             return part
-        self._losses.add(path, f"a part of type {type_of(part)}", "an assistant's turn holds no such part")
+        self._losses.add(path, f"a part of type {type_of(part)!r}", "an assistant message cannot have it")
         return None
 
     # Reasoning
@@ -197,10 +197,10 @@ class _Input:
         item = unsealed
         if self._wire.reasoning == "encrypted_only":
             if not item.encrypted_content:
-                self._losses.add(path, "a reasoning item", "the server takes only what it has sealed itself")
+                self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
                 return None
             if item.content:
-                self._losses.add(f"{path}.content", "the open text of a reasoning item", "its sealed form is sent")
+                self._losses.add(f"{path}.content", "the text of earlier reasoning", "its sealed form is sent")
                 item = replace(item, content=UNSET)
         return self._without_bookkeeping(item)
 
@@ -218,7 +218,7 @@ class _Input:
                     id=original_id if item.id and isinstance(original_id, str) else item.id,
                 )
             case _:
-                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its maker accepts it")
+                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its servers accept it")
                 return None
 
 
@@ -229,8 +229,8 @@ def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losse
         if SEALED in requested:
             losses.add(
                 f"include[{requested.index(SEALED)}]",
-                "encrypted reasoning is not asked for",
-                "the model does not reason",
+                f"the included data {SEALED!r}",
+                "the model does not support reasoning",
             )
         remaining = [name for name in requested if name not in (SEALED, ENCRYPTED_IF_ANY)]
         return replace(request, include=remaining or UNSET) if len(remaining) < len(requested) else request
@@ -248,8 +248,8 @@ def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses
     supported_effort = nearest_effort(effort, wire.efforts)
     losses.add(
         "reasoning.effort",
-        f"the effort {effort!r}: it became {supported_effort!r}",
-        "the server does not support it",
+        f"the effort {effort!r}",
+        f"{supported_effort!r} is the nearest value that the server accepts",
     )
     return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
 
@@ -263,7 +263,7 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
     for name, raw in foreign.items():
         if not is_handled_by_gateway(name, raw, request):
-            losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "this API has no place for it")
+            losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "the API has no equivalent")
     remaining_fields = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
     return replace(request, extra=remaining_fields or UNSET) if foreign else request
 
@@ -276,12 +276,12 @@ def _without_foreign_tools(request: Request, losses: Losses) -> Request:
     if not request.tools or not foreign:
         return request
     for at in foreign:
-        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])}", FOREIGN_REASON)
+        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])!r}", FOREIGN_REASON)
     remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
     if (
         isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
     ):  # the form of the Messages API
-        losses.add("tool_choice", "the choice of a tool", "it is not offered")
+        losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
         request = replace(request, tool_choice=UNSET)
     return replace(request, tools=remaining_tools or UNSET)
 
@@ -290,15 +290,15 @@ def _without(request: Request, name: str, losses: Losses) -> Request:
     """REQ-6: remove a field that the server does not accept. `text.verbosity` names a nested field."""
     outer, _, inner = name.partition(".")
     if request.extra and outer in request.extra:
-        losses.add(name, f"the field {name!r}", "the server has no place for it")
+        losses.add(name, f"the field {name!r}", "the server does not support it")
         return replace(request, extra={key: raw for key, raw in request.extra.items() if key != outer} or UNSET)
     holder = getattr(request, outer, UNSET)
     if inner and holder:
         if getattr(holder, inner) not in (UNSET, None):
-            losses.add(name, f"the field {name!r}", "the server has no place for it")
+            losses.add(name, f"the field {name!r}", "the server does not support it")
         return replace(request, **{outer: replace(holder, **{inner: UNSET})})
     if holder not in (UNSET, None):
-        losses.add(name, f"the field {name!r}", "the server has no place for it")
+        losses.add(name, f"the field {name!r}", "the server does not support it")
         return replace(request, **{outer: UNSET})
     return request
 
@@ -307,4 +307,4 @@ SEALED: Final = "reasoning.encrypted_content"
 FOREIGN: Final = ("chat:", "gemini:", "messages:")
 #: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
-FOREIGN_REASON: Final = "only servers of another API have it"
+FOREIGN_REASON: Final = "only servers of another API support it"

@@ -28,7 +28,7 @@ def response_to_hub(
         error = decode_error(server_response.error)
         if error is not None:
             raise error_in_answer(error)
-        raise UpstreamFault("the upstream's answer is no response object", code="upstream_invalid_response")
+        raise UpstreamFault("the answer of the upstream is not a response object", code="upstream_invalid_response")
     normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
     normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
     return normalizer.writer.response, normalizer.losses

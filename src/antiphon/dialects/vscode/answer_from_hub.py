@@ -129,9 +129,11 @@ class AnswerFromHub:
             decode_json(arguments, type=dict[str, Raw])
         except ValueError:
             if was_cut:
-                self._losses.add(f"output[{at}]", f"the call of {call.name}", "it is truncated")
+                self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
                 return []
-            self._losses.add(f"output[{at}].arguments", "arguments that are no JSON object", "they are wrapped in one")
+            self._losses.add(
+                f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
+            )
             arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
 
@@ -166,13 +168,13 @@ class AnswerFromHub:
 
     def _report_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
-            self._report_loss(f"output[{at}].annotations", "the citations of a text")
+            self._report_loss(f"output[{at}].annotations", "citations")
 
     def _report_part(self, at: int, part: Content) -> None:
         self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")
 
     def _report_loss(self, path: str, what: str) -> None:
-        self._losses.add(path, what, "an editor's response has no place for it")
+        self._losses.add(path, what, "the API has no equivalent")
 
 
 def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:

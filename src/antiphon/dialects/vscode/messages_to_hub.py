@@ -42,7 +42,7 @@ def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losse
         path = f"messages[{at}]"
         report_unknown_fields(message, path, losses)
         if message.name:
-            losses.add(f"{path}.name", f"the name {message.name!r}", "messages have no names there")
+            losses.add(f"{path}.name", f"the name {message.name!r}", "Open Responses has no equivalent")
         if at < len(prompts):
             _report_marks(message, path, losses)
         else:
@@ -85,9 +85,7 @@ class _Message:
     def _add_part(self, part: PartIn, path: str) -> None:
         kind = part_kind(part)
         if kind is None:
-            self._losses.add(
-                path, "a part that is neither text, data, a call, a result nor thinking", "its kind is unknown"
-            )
+            self._losses.add(path, "a part of an unknown kind", "expected text, data, a call, a result or thinking")
             return
         report_unknown_fields(part, path, self._losses)
         match kind:
@@ -128,11 +126,11 @@ class _Message:
         """Apply a mark to the part or item before it."""
         mark = cache_marker(part, path)
         if mark is None:
-            self._losses.add(path, f"the mark {part.mime_type!r}", "it is the editor's own")
+            self._losses.add(path, f"the mark {part.mime_type!r}", "only the editor uses it")
             return
         marked: list[Any] = self._parts or self._items
         if not marked or isinstance(marked[-1], ReasoningParam):
-            self._losses.add(path, "where the prompt may be cached", "there is no part before the mark")
+            self._losses.add(path, "a cache mark", "there is no part before it")
             return
         marked[-1] = replace(marked[-1], extra={**(marked[-1].extra or {}), "cache_control": mark})
 
@@ -186,7 +184,7 @@ def _report_marks(message: MessageIn, path: str, losses: Losses) -> None:
         return
     for at, part in enumerate(message.content):
         if isinstance(part, PartIn) and part_kind(part) == "data":
-            why = LOSS_REASONS.get(str(part.mime_type), "it is the editor's own")
+            why = LOSS_REASONS.get(str(part.mime_type), "only the editor uses it")
             losses.add(f"{path}.content[{at}]", f"the mark {part.mime_type!r}", why)
 
 

@@ -61,14 +61,14 @@ def decode_bytes(data: Any, path: str) -> bytes:
                 return bytes(data[str(at)] for at in range(len(data)))
     except (binascii.Error, ValueError, TypeError, KeyError):
         pass
-    raise InvalidValue(f"{path}: wanted bytes, as base64 or as an array of numbers from 0 to 255", param=path)
+    raise InvalidValue(f"{path}: expected bytes, as base64 or as an array of numbers from 0 to 255", param=path)
 
 
 def decode_text(data: bytes, path: str, losses: Losses) -> str:
     """Decode bytes as UTF-8 text."""
     text = data.decode("utf-8", "replace")
     if "\ufffd" in text and text.encode() != data:
-        losses.add(path, "bytes that are no UTF-8", "they were replaced by U+FFFD")
+        losses.add(path, "invalid UTF-8", "it is replaced by U+FFFD")
     return text
 
 
@@ -101,7 +101,7 @@ def assistant_data_to_text(part: PartIn, path: str, losses: Losses) -> str:
     data = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
     if data_form(mime_type) in ("text", "json"):
         return decode_text(data, f"{path}.data", losses)
-    losses.add(path, f"data of the type {mime_type!r}", "an assistant message cannot hold it: a note replaces it")
+    losses.add(path, f"data of the type {mime_type!r}", "an assistant message cannot have it; a note is sent instead")
     return binary_placeholder(mime_type)
 
 

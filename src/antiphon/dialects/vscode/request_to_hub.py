@@ -80,7 +80,7 @@ def _unknown_options(model_options: ModelOptionsIn, losses: Losses) -> dict[str,
     """Return the unknown options, without those that are named like a request field: they would bypass the body."""
     unknown = model_options.extra or {}
     for name in unknown.keys() & REQUEST_FIELDS:
-        losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it is no option of the model's")
+        losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it has the name of a request field")
     return {name: raw for name, raw in unknown.items() if name not in REQUEST_FIELDS} or UNSET
 
 

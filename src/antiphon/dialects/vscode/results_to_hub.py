@@ -65,7 +65,7 @@ def _data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Lo
         return decode_text(data, f"{path}.data", losses)
     if form == "image" and choices.images_in_results == "keep":
         return InputImageParam(image_url=data_url(mime_type, data))
-    losses.add(path, f"data of the type {mime_type!r}", "a result cannot hold it: a note replaces it")
+    losses.add(path, f"data of the type {mime_type!r}", "a tool output cannot have it; a note is sent instead")
     return binary_placeholder(mime_type)
 
 

@@ -42,7 +42,7 @@ class OnlyItemsOptions(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         for kind in self.types:
             if kind not in ITEM_TYPES and not is_extension_type(kind):
-                raise ValueError(f"{kind!r} is no type of item{suggest_names(kind, ITEM_TYPES)}")
+                raise ValueError(f"unknown item type {kind!r}{suggest_names(kind, ITEM_TYPES)}")
 
 
 def only_items(request: Request, losses: Losses, options: OnlyItemsOptions) -> Request:
@@ -52,7 +52,7 @@ def only_items(request: Request, losses: Losses, options: OnlyItemsOptions) -> R
         kind = type_of(item)
         if kind in options.types:
             return item
-        losses.add(path, f"an item of type {kind} is left out", f"this server takes only {', '.join(options.types)}")
+        losses.add(path, f"an item of type {kind!r}", f"the server accepts only {', '.join(options.types)}")
         return None
 
     return change_items(request, change)
@@ -113,7 +113,7 @@ def _stripped_shape(shape: Shape, path: str, losses: Losses) -> Shape:
 
 
 def _without(members: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
-    losses.add(f"{path}.{CACHE_CONTROL}" if path else CACHE_CONTROL, "a hint about caching is left out")
+    losses.add(f"{path}.{CACHE_CONTROL}" if path else CACHE_CONTROL, f"the field {CACHE_CONTROL!r}")
     return {name: member for name, member in members.items() if name != CACHE_CONTROL}
 
 

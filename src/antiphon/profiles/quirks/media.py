@@ -49,7 +49,7 @@ def _replace_with_notes(parts: list[Any], path: str, losses: Losses, kinds: dict
         words = next((words for kind, words in kinds.items() if isinstance(part, kind)), None)
         if words is not None:
             one, many = words
-            losses.add(f"{path}[{at}]", f"{one} is sent as a note", f"this server takes no {many}")
+            losses.add(f"{path}[{at}]", one, f"the server accepts no {many}; a note is sent instead")
             noted[at] = InputText(text=placeholder_for(part))
     return noted
 

@@ -26,7 +26,7 @@ def drop_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam):
             return item
-        losses.add(path, "reasoning is left out", "this server does not take it")
+        losses.add(path, "earlier reasoning", "the server does not support it")
         return None
 
     return change_items(request, change)
@@ -41,9 +41,9 @@ def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
             return item
         text = content_as_text(item.summary, f"{path}.summary", losses, separator="\n\n")
         if text:
-            losses.add(f"{path}.summary", "a summary is sent as the reasoning itself", "this server takes no other")
+            losses.add(f"{path}.summary", "the form of a reasoning summary", "the server accepts only reasoning text")
             return replace(item, content=[ReasoningText(text=text)], summary=[])
-        losses.add(path, "reasoning is left out", "there is no text in it")
+        losses.add(path, "earlier reasoning", "it has no text")
         return None
 
     return change_items(request, change)
@@ -91,7 +91,7 @@ def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAs
     )
     if text:
         return MessageParam(role="assistant", content=f"{marks.before}{text}{marks.after}")
-    losses.add(path, "reasoning is left out", "there is no text in it")
+    losses.add(path, "earlier reasoning", "it has no text")
     return None
 
 

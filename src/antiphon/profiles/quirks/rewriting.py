@@ -93,13 +93,13 @@ def part_as_text(part: ContentParam, path: str, losses: Losses) -> str:
             return part.text
         case Refusal():
             report_dropped_fields(part, path, losses)
-            losses.add(path, "a refusal is sent as plain text")
+            losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
             return part.refusal
         case ToolUse():
-            losses.add(path, "a tool call inside a message is sent as text")
+            losses.add(path, "the form of a tool call in a message", "it is sent as text")
             return call_as_text(part.name, msgspec.json.encode(part.input).decode(), part.id)
         case _:
-            losses.add(path, f"{type_of(part)} is left out", "only text can stand here")
+            losses.add(path, f"a part of type {type_of(part)!r}", "only text is allowed here")
             return ""
 
 
@@ -108,7 +108,7 @@ def report_dropped_fields(
 ) -> None:
     """Report the fields that are lost when only the text of a shape is kept: `fields`, and unknown fields."""
     for name in (*(name for name in fields if getattr(shape, name, None)), *(shape.extra or ())):
-        losses.add(f"{path}.{name}", "is left out", "there is no place for it")
+        losses.add(f"{path}.{name}", f"the field {name!r}", "the API has no equivalent")
 
 
 def call_as_text(name: str, arguments: str, call_id: str) -> str:

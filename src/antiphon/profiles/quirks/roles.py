@@ -33,9 +33,7 @@ def system_to_instructions(request: Request, losses: Losses, options: SystemToIn
         match item:
             case MessageParam(role="system") if options.move == "all" or not other_items:
                 if other_items:
-                    losses.add(
-                        path, "a system message is moved to instructions", "its place among the other items is lost"
-                    )
+                    losses.add(path, "the position of a system message", "it is moved to instructions")
                 report_dropped_fields(item, path, losses)
                 instructions.append(content_as_text(item.content, f"{path}.content", losses, separator="\n\n"))
             case _:

@@ -23,6 +23,8 @@ def shorten_user(request: Request, losses: Losses, options: ShortenUserOptions) 
     if not user or len(user) <= options.limit:
         return request
     losses.add(
-        "user", f"a name of {len(user)} characters is sent as its hash", f"the server takes at most {options.limit}"
+        "user",
+        f"a user of {len(user)} characters",
+        f"the server accepts at most {options.limit}; a hash is sent instead",
     )
     return replace(request, user=hashlib.sha256(user.encode()).hexdigest()[: options.limit])
