@@ -202,7 +202,7 @@ def test_a_server_that_has_no_streams_is_found_out() -> None:
         _, found = probe(target_of(server.base_url, "responses"))
     assert (found["stream"].verdict, found["stream"].detail) == (
         "refused",
-        "got application/json, expected text/event-stream",
+        "expected text/event-stream, got application/json",
     )
     assert found["stream.order"].verdict == "refused"
 

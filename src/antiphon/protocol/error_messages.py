@@ -53,7 +53,7 @@ def excerpt(raw: bytes | Raw) -> str:
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
     """The error for a value whose type does not match its field."""
-    mismatch = f"got {excerpt(raw)}, expected {describe_type(info)}"
+    mismatch = f"expected {describe_type(info)}, got {excerpt(raw)}"
     return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
@@ -151,7 +151,7 @@ def _syntax_problem(decoder_message: str, body: bytes) -> str:
     if not body.strip():
         return "is empty: expected a JSON object"
     if body.startswith(BOM):
-        return "is not valid JSON: it begins with a byte order mark, expected plain UTF-8"
+        return "is not valid JSON: expected plain UTF-8, got a byte order mark at the start"
     if decoder_message == TRUNCATED:
         return f"is not valid JSON: it is truncated after {len(body)} bytes"
     return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
@@ -167,10 +167,10 @@ def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFaul
     where = path or "the body"
     if isinstance(value, _NonFiniteNumber):
         return InvalidValue(
-            f"{where}: got {excerpt(value.spelling.encode())}, expected a finite number", param=path or None
+            f"{where}: expected a finite number, got {excerpt(value.spelling.encode())}", param=path or None
         )
     received = "invalid UTF-8 or an unpaired surrogate"
-    return InvalidUnicode(f"{where}: got {received}, expected a string of valid Unicode characters", param=path or None)
+    return InvalidUnicode(f"{where}: expected a string of valid Unicode characters, got {received}", param=path or None)
 
 
 def _first_invalid_value(body: bytes) -> tuple[str, str | _NonFiniteNumber] | None:

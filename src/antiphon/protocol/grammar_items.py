@@ -153,7 +153,7 @@ class ItemState:
         holders = ITEM_TYPES_OF_EVENT[type(event)]
         if self._first is not None and not isinstance(self._first, (*holders, UnknownItem)):
             expected = " or ".join(str(holder.__struct_config__.tag) for holder in holders)
-            what = f"got {event_type(event)} in a {type_of(self._first)}; expected it only in a {expected}"
+            what = f"unexpected {event_type(event)} in a {type_of(self._first)}; expected it only in a {expected}"
             self._report.add(ROW_OF_EVENT[type(event)], self.place, what)
         elif not self._move(event):
             self.is_unreliable = True
@@ -187,7 +187,7 @@ class ItemState:
         self.stage, is_legal = next_stage(ITEM_GRAMMAR, stage, event)
         if not is_legal:
             self._report.add(
-                ROW_OF_ITEM[stage], self.place, f"got {event_type(event)}; expected {EXPECTED_IN_ITEM[stage]}"
+                ROW_OF_ITEM[stage], self.place, f"unexpected {event_type(event)}; expected {EXPECTED_IN_ITEM[stage]}"
             )
         return is_legal
 
@@ -380,7 +380,9 @@ class PartState:
             self.stage, is_legal, row = stage, False, ROW_OF_EVENT[type(event)]
         if not is_legal:
             if not self.is_unreliable:
-                self._report.add(row, self.place, f"got {event_type(event)}; expected {self._expected_events(stage)}")
+                self._report.add(
+                    row, self.place, f"unexpected {event_type(event)}; expected {self._expected_events(stage)}"
+                )
             self.is_unreliable = True
 
     def _expected_events(self, stage: PartStage) -> str:

@@ -96,7 +96,7 @@ class ListDecoder(LenientDecoder):
         members = _list_of_raw(raw)
         if not _is_within(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
+                f"{path}: expected {describe_type(self.info)}, got {len(members)} entries", param=path or None
             )
         # In a long list most members are valid. The only member of a list is the refused one, so the typed pass is
         # skipped.
@@ -117,7 +117,7 @@ class DictDecoder(LenientDecoder):
         members = _dict_of_raw(raw)
         if not _is_within(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
+                f"{path}: expected {describe_type(self.info)}, got {len(members)} entries", param=path or None
             )
         for key in members:
             self._check_key(key, path)
@@ -129,7 +129,7 @@ class DictDecoder(LenientDecoder):
             self._decode_key(encoded)
         except msgspec.ValidationError:
             raise InvalidValue(
-                f"{path}: got the key {excerpt(encoded)}, expected as a key {describe_type(self._key_info)}", param=path
+                f"{path}: expected {describe_type(self._key_info)} as a key, got {excerpt(encoded)}", param=path
             ) from None
 
 
@@ -174,7 +174,7 @@ class StructDecoder(LenientDecoder):
             if tag not in (None, self.tag):
                 at = member_path(path, self._tag_field)
                 raise InvalidValue(
-                    f"{at}: got {excerpt(members[self._tag_field])}, expected {quoted_choices([str(self.tag)])}",
+                    f"{at}: expected {quoted_choices([str(self.tag)])}, got {excerpt(members[self._tag_field])}",
                     param=at,
                 )
         return self.build_struct(members, path)
@@ -262,7 +262,7 @@ class UnionDecoder(LenientDecoder):
             return self._unknown.build_unknown(tag, raw, members, path)
         at = member_path(path, TAG)
         raise InvalidValue(
-            f"{at}: got {excerpt(members[TAG])}, expected {quoted_choices(list(self._by_tag))}", param=at
+            f"{at}: expected {quoted_choices(list(self._by_tag))}, got {excerpt(members[TAG])}", param=at
         )
 
     def _tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
@@ -274,8 +274,8 @@ class UnionDecoder(LenientDecoder):
         at = member_path(path, TAG)
         expected = quoted_examples(list(self._by_tag)) if self._unknown else quoted_choices(list(self._by_tag))
         if TAG in members:
-            raise InvalidValue(f"{at}: got {excerpt(members[TAG])}, expected {expected}", param=at)
-        raise MissingField(f"{at} is missing: got {excerpt(raw)}, expected {expected}", param=at)
+            raise InvalidValue(f"{at}: expected {expected}, got {excerpt(members[TAG])}", param=at)
+        raise MissingField(f"{at} is missing: expected {expected}, got {excerpt(raw)}", param=at)
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
