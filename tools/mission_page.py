@@ -55,7 +55,8 @@ def _listed(tests: list[str]) -> str:
 
 HEAD: Final = """# Scope and tests
 
-This page lists, for each row of the [scope of the project](requirements.md#scope-of-the-project), how to use the feature and which tests check it.
+This page lists, for each row of the [scope of the project](requirements.md#scope-of-the-project), how to use the feature
+and which tests check it.
 `tools/mission_page.py` generates the page from docs/requirements.md and the tests. A test fails if the page is stale.
 """
 VSCODE: Final = "`POST /v1/vscode/chat`; `antiphon.dialects.vscode`"

@@ -175,7 +175,7 @@ TOP_K = body({**REQUESTS["messages"], "top_k": 5})
 def test_translate_prints_losses_with_path_and_reason() -> None:
     """F-4."""
     code, out, err = run(TOP_K, "messages", "responses")
-    assert (code, err) == (OK, "lost: top_k: the field 'top_k' (this API has no place for it)\n")
+    assert (code, err) == (OK, "lost: top_k: the field 'top_k' (the API has no equivalent)\n")
     assert "top_k" not in out
 
 
@@ -190,7 +190,7 @@ def test_translate_json_prints_losses_as_one_object() -> None:
     assert msgspec.json.decode(err) == {
         "kind": "request",
         "path": None,
-        "losses": [{"path": "top_k", "what": "the field 'top_k'", "why": "this API has no place for it"}],
+        "losses": [{"path": "top_k", "what": "the field 'top_k'", "why": "the API has no equivalent"}],
     }
     _, _, err = run(body(REQUESTS["chat"]), "chat", "gemini", "--json")
     assert msgspec.json.decode(err) == {"kind": "request", "path": "/models/m:generateContent", "losses": []}
@@ -235,7 +235,7 @@ def test_translate_seals_reasoning_with_the_maker_of_the_profile() -> None:
     plain, named = (run(thought, "messages", "responses", *argv)[1] for argv in ([], ["--profile", "anthropic"]))
     back = {"model": "m", "input": msgspec.json.decode(named)["output"] + [{"role": "user", "content": "Go on."}]}
     assert plain != named
-    assert "it was made by anthropic" in run(body(back), "responses", "messages")[2]
+    assert "anthropic made it, and only its servers accept it" in run(body(back), "responses", "messages")[2]
     assert '"signature"' in run(body(back), "responses", "messages", "--profile", "anthropic")[1]
 
 

@@ -196,17 +196,17 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
     [
         ("[server]\nprot = 80", 2, "server.prot: unknown setting; did you mean 'port'?"),
         ("[sever]\nport = 80", 1, "sever: unknown setting; did you mean 'server'?"),
-        ("[server]\nport = 65536", 2, "server.port: got 65536, expected an integer from 0 to 65535"),
-        ('[server]\nport = "80"', 2, 'server.port: got "80", expected an integer from 0 to 65535'),
+        ("[server]\nport = 65536", 2, "server.port: expected an integer from 0 to 65535, got 65536"),
+        ('[server]\nport = "80"', 2, 'server.port: expected an integer from 0 to 65535, got "80"'),
         (
             '[server]\nlog = "jsno"',
             2,
-            'server.log: got "jsno", expected one of "auto", "json", "pretty"; did you mean \'json\'?',
+            'server.log: expected one of "auto", "json", "pretty", got "jsno"; did you mean \'json\'?',
         ),
-        ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: got [1], expected an array of strings"),
-        ("[server]\ngrace = -1", 2, "server.grace: got -1, expected a number from 0 to 3600"),
-        ("server = 3", 1, "server: got 3, expected a table"),
-        ("[upstreams]\nname = 'x'", 1, 'upstreams: got {"name":"x"}, expected an array of tables'),
+        ("[server]\nallowed_hosts = [1]", 2, "server.allowed_hosts: expected an array of strings, got [1]"),
+        ("[server]\ngrace = -1", 2, "server.grace: expected a number from 0 to 3600, got -1"),
+        ("server = 3", 1, "server: expected a table, got 3"),
+        ("[upstreams]\nname = 'x'", 1, 'upstreams: expected an array of tables, got {"name":"x"}'),
         (LAB + '\napi_key = "sk-1"', 6, "upstreams[0].api_key: unknown setting; did you mean 'api_key_env'?"),
         (
             LAB + LAB.replace('dialect = "chat"\n', ""),
@@ -216,7 +216,7 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
         (
             LAB.replace('"chat"', '"chatt"'),
             3,
-            'upstreams[0].dialect: got "chatt", expected one of "chat", "gemini", "messages", "responses"; did',
+            'upstreams[0].dialect: expected one of "chat", "gemini", "messages", "responses", got "chatt"; did',
         ),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",
@@ -224,8 +224,8 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
             "upstreams[0].models[1].form: unknown setting; did you mean 'from'?",
         ),
         (LAB + "models = [\n'a',\n{ to = 'c' },\n]", 7, "upstreams[0].models[1].from is missing: expected a string"),
-        (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: got 3, expected a string or a table"),
-        (LAB + "models = 'a'", 5, 'upstreams[0].models: got "a", expected an array of strings or tables'),
+        (LAB + "models = [\n'a',\n3,\n]", 7, "upstreams[0].models[1]: expected a string or a table, got 3"),
+        (LAB + "models = 'a'", 5, 'upstreams[0].models: expected an array of strings or tables, got "a"'),
         (
             LAB + "[upstreams.timeouts]\nfirst = 3",
             6,
@@ -234,12 +234,12 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
         (
             LAB + "[upstreams.timeouts]\nidle = 0",
             6,
-            "upstreams[0].timeouts.idle: got 0, expected a number above 0, at most 86400",
+            "upstreams[0].timeouts.idle: expected a number above 0, at most 86400, got 0",
         ),
-        ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: got inf, expected a number above 0, at most 86400"),
-        ("[timeouts]\nconnect = nan", 2, "timeouts.connect: got nan, expected a number above 0"),
-        ("[timeouts]\nconnect = true", 2, "timeouts.connect: got true, expected a number above 0"),
-        ("[trace]\nmax_days = inf", 2, "trace.max_days: got inf, expected a number above 0"),
+        ("[timeouts]\n\nconnect = inf", 3, "timeouts.connect: expected a number above 0, at most 86400, got inf"),
+        ("[timeouts]\nconnect = nan", 2, "timeouts.connect: expected a number above 0, at most 86400, got nan"),
+        ("[timeouts]\nconnect = true", 2, "timeouts.connect: expected a number above 0, at most 86400, got true"),
+        ("[trace]\nmax_days = inf", 2, "trace.max_days: expected a number above 0, at most 36500, got inf"),
         # Rules between settings are reported with their line too.
         (LAB + 'api_key_env = "MISSING"', 5, "upstreams[0].api_key_env: the environment variable MISSING is not set"),
         (LAB + LAB, 6, "upstreams[1].name: duplicate name 'lab'"),

@@ -203,7 +203,7 @@ def test_server_without_streams_is_detected() -> None:
         _, findings = probe(target_of(server.base_url, "responses"))
     assert (findings["stream"].verdict, findings["stream"].detail) == (
         "refused",
-        "got application/json, expected text/event-stream",
+        "expected text/event-stream, got application/json",
     )
     assert findings["stream.order"].verdict == "refused"
 

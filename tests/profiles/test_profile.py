@@ -222,10 +222,10 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
         (
             'about = "x"\ndialect = "chatt"',
             2,
-            ['dialect: got "chatt", expected one of "chat", "gemini", "messages", "responses"', "mean 'chat'"],
+            ['dialect: expected one of "chat", "gemini", "messages", "responses", got "chatt"', "mean 'chat'"],
         ),
         ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt: unknown setting", "mean 'dialect'"]),
-        ('about = 3\ndialect = "chat"', 1, ["about: got 3, expected a string"]),
+        ('about = 3\ndialect = "chat"', 1, ["about: expected a string, got 3"]),
         (
             'about = "x"\ndialect = "chat"\n[wire]\n# why\nmax_token = "a"',
             5,
@@ -235,12 +235,12 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
         (
             'about = "x"\ndialect = "chat"\n[wire]\nmax_tokens = "max_token"',
             4,
-            ['got "max_token", expected one of', "max_tokens'"],
+            ["expected one of", ', got "max_token"', "max_tokens'"],
         ),
         (
             'about = "x"\ndialect = "chat"\n[wire]\nimages = "yes"',
             4,
-            ['wire.images: got "yes", expected true or false'],
+            ['wire.images: expected true or false, got "yes"'],
         ),
         (
             'about = "x"\ndialect = "chat"\n[wire]\nsystem = "first"\nfields = [\n 1,\n]',
@@ -257,16 +257,20 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
             4,
             ["unknown quirk 'zzz'; available: "],
         ),
-        ('about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n', 3, ["got 3, expected a name, or a table"]),
+        (
+            'about = "x"\r\ndialect = "chat"\r\nquirks = [3]\r\n',
+            3,
+            ["expected a name, or a table with a name and options, got 3"],
+        ),
         (
             'about = "x"\ndialect = "chat"\nquirks = [{ nam = "a" }]',
             3,
-            ['got {"nam":"a"}, expected a name, or a table'],
+            ['expected a name, or a table with a name and options, got {"nam":"a"}'],
         ),
         (
             'about = "x"\ndialect = "chat"\nquirks = [{ name = "system_to_instructions", move = "every" }]',
             3,
-            ['quirk system_to_instructions: move: got "every", expected one of "all", "leading"'],
+            ['quirk system_to_instructions: move: expected one of "all", "leading", got "every"'],
         ),
         (
             'about = "x"\ndialect = "chat"\n[[quirks]]\nname = "reasoning_as_text"\nbefor = "<"',
@@ -302,7 +306,7 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
         (
             'about = "x"\ndialect = "chat"\n[headers]\nX-Lab = "a"',
             4,
-            ['headers: got "X-Lab" = "a", expected a lowercase name'],
+            ['headers: expected a lowercase name and a value on one line, got "X-Lab" = "a"'],
         ),
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = "a\\nb"', 4, ["a value on one line"]),
         ('about = "x"\ndialect = "chat"\n[headers]\nx-lab = ""', 4, ["a value on one line"]),
@@ -324,7 +328,7 @@ def test_profile_error_has_file_and_line(text: str, line: int, expected: list[st
         ('dialect = "chat"', "mine: about is missing: expected a string"),
         (
             'about = "x"',
-            "mine: got neither a dialect nor extends, expected one of them; dialects: chat, responses, messages, gemini",
+            "mine: expected dialect (chat, responses, messages, gemini) or extends, got neither",
         ),
     ],
 )
@@ -337,7 +341,7 @@ def test_profile_error_for_a_missing_setting_has_no_line(text: str, expected: st
 def test_child_profile_of_another_dialect_is_refused() -> None:
     find = profiles(base=BASE, child='about = ""\nextends = "base"\ndialect = "responses"')
     with pytest.raises(
-        ProfileError, match="child, line 3: dialect: got 'responses', expected 'chat', the dialect of 'base'"
+        ProfileError, match="child, line 3: dialect: expected 'chat', the dialect of 'base', got 'responses'"
     ):
         find("child")
 

@@ -12,12 +12,12 @@ from antiphon.protocol.events import ErrorEvent
 
 def test_error_body_has_type_code_message_and_param() -> None:
     """ERR-1, B-6."""
-    error = InvalidValue("model: got 5, expected a string", param="model")
+    error = InvalidValue("model: expected a string, got 5", param="model")
     assert json.loads(encode(ErrorBody(error=error_payload(error)))) == {
         "error": {
             "type": "invalid_request",
             "code": "invalid_value",
-            "message": "model: got 5, expected a string",
+            "message": "model: expected a string, got 5",
             "param": "model",
         }
     }

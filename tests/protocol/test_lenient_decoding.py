@@ -340,26 +340,26 @@ def test_invalid_type_is_reported_at_its_type_field(data: st.DataObject) -> None
         (
             {"text": {"format": {"type": "yaml"}}},
             "text.format.type",
-            'got "yaml", expected one of "text", "json_object", "json_schema"',
+            'expected one of "text", "json_object", "json_schema", got "yaml"',
         ),
         (
             {"text": {"format": {}}},
             "text.format.type",
-            'is missing: got {}, expected one of "text", "json_object", "json_schema"',
+            'is missing: expected one of "text", "json_object", "json_schema", got {}',
         ),
-        ({"input": [USER, {"type": 5}]}, "input[1].type", 'got 5, expected one such as "message", "function_call"'),
+        ({"input": [USER, {"type": 5}]}, "input[1].type", 'expected one such as "message", "function_call"'),
         (
             {"input": [USER, {"content": "x"}]},
             "input[1].type",
-            'is missing: got {"content": "x"}, expected one such as "message"',
+            'is missing: expected one such as "message", got {"content": "x"}',
         ),
         (
             {"input": [{"role": "king", "content": ""}]},
             "input[0].role",
             '"king", expected one of "assistant", "developer", "system"',
         ),
-        ({"metadata": {"two words": 5}}, 'metadata["two words"]', "got 5, expected a string of at most 512 characters"),
-        ({"metadata": {"": 5}}, 'metadata[""]', "got 5, expected a string of at most 512 characters"),
+        ({"metadata": {"two words": 5}}, 'metadata["two words"]', "expected a string of at most 512 characters, got 5"),
+        ({"metadata": {"": 5}}, 'metadata[""]', "expected a string of at most 512 characters, got 5"),
         (
             {"metadata": {"k" * 65: ""}},
             "metadata",
@@ -368,28 +368,28 @@ def test_invalid_type_is_reported_at_its_type_field(data: st.DataObject) -> None
         (
             {"metadata": {str(n): "" for n in range(17)}},
             "metadata",
-            "got 17 entries, expected an object of at most 16 strings",
+            "expected an object of at most 16 strings, got 17 entries",
         ),
         (
             {"tool_choice": {"type": "allowed_tools", "tools": []}},
             "tool_choice.tools",
-            "got 0 entries, expected an array of 1 to 128 objects",
+            "expected an array of 1 to 128 objects, got 0 entries",
         ),
         (
             {"tool_choice": {"type": "allowed_tools", "tools": 5}},
             "tool_choice.tools",
-            "got 5, expected an array of 1 to 128 objects",
+            "expected an array of 1 to 128 objects, got 5",
         ),
-        ({"conversation": 5}, "conversation", "got 5, expected a string or an object or null"),
-        ({"context_management": [{}, 5]}, "context_management[1]", "got 5, expected an object"),
-        ({"stream": "yes"}, "stream", 'got "yes", expected true or false or null'),
-        ({"max_output_tokens": 15}, "max_output_tokens", "got 15, expected an integer of at least 16"),
-        ({"top_logprobs": 21}, "top_logprobs", "got 21, expected an integer from 0 to 20"),
-        ({"top_logprobs": "1"}, "top_logprobs", 'got "1", expected an integer from 0 to 20 or null'),
-        ({"temperature": "0.5"}, "temperature", 'got "0.5", expected a number or null'),
-        ({"temperature": True}, "temperature", "got true, expected a number or null"),
-        ({"max_output_tokens": True}, "max_output_tokens", "got true, expected an integer of at least 16 or null"),
-        ({"max_output_tokens": 20.5}, "max_output_tokens", "got 20.5, expected an integer of at least 16 or null"),
+        ({"conversation": 5}, "conversation", "expected a string or an object or null, got 5"),
+        ({"context_management": [{}, 5]}, "context_management[1]", "expected an object, got 5"),
+        ({"stream": "yes"}, "stream", 'expected true or false or null, got "yes"'),
+        ({"max_output_tokens": 15}, "max_output_tokens", "expected an integer of at least 16, got 15"),
+        ({"top_logprobs": 21}, "top_logprobs", "expected an integer from 0 to 20, got 21"),
+        ({"top_logprobs": "1"}, "top_logprobs", 'expected an integer from 0 to 20 or null, got "1"'),
+        ({"temperature": "0.5"}, "temperature", 'expected a number or null, got "0.5"'),
+        ({"temperature": True}, "temperature", "expected a number or null, got true"),
+        ({"max_output_tokens": True}, "max_output_tokens", "expected an integer of at least 16 or null, got true"),
+        ({"max_output_tokens": 20.5}, "max_output_tokens", "expected an integer of at least 16 or null, got 20.5"),
     ],
 )
 def test_expected_value_is_described_in_words(document: Any, path: str, message: str) -> None:
@@ -402,7 +402,7 @@ def test_expected_value_is_described_in_words(document: Any, path: str, message:
 def test_object_of_another_type_than_the_only_allowed_one_is_refused() -> None:
     with pytest.raises(InvalidValue) as refused:
         decode_as(b'[{"type":"input_text","text":"x"},{"type":"text","text":"x"}]', list[InputText])
-    assert refused.value.message == '[1].type: got "text", expected "input_text"'
+    assert refused.value.message == '[1].type: expected "input_text", got "text"'
 
 
 # Tools

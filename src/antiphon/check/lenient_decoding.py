@@ -36,7 +36,7 @@ def decode_with_problems(
     problems: list[ShapeProblem] = []
     value = _object(data)
     if value is None:
-        return None, [ShapeProblem("", f"got {data[:60]!r}, expected a JSON object")]
+        return None, [ShapeProblem("", f"expected a JSON object, got {data[:60]!r}")]
     tried: dict[str, Iterator[Any]] = {}
     while True:
         try:

@@ -126,7 +126,7 @@ def calls_tool(seen: Observation) -> tuple[bool, str]:
 def calls_two_tools(seen: Observation) -> tuple[bool, str]:
     if len(seen.calls) > 1:
         return True, f"called: {', '.join(seen.calls)}"
-    return seen.is_truncated, f"got {len(seen.calls)} tool calls, expected 2"
+    return seen.is_truncated, f"expected 2 tool calls, got {len(seen.calls)}"
 
 
 def calls_no_tool(seen: Observation) -> tuple[bool, str]:

@@ -161,7 +161,7 @@ class ServerConnection:
             return ProbeResult("accepted", f"{status}", evidence, body=body)
         if streams and kind != "text/event-stream":
             return ProbeResult(
-                "refused", f"got {kind or 'no content type'}, expected text/event-stream", evidence, body=body
+                "refused", f"expected text/event-stream, got {kind or 'no content type'}", evidence, body=body
             )
         try:
             response = self._streamed(body) if streams else self._whole(body)

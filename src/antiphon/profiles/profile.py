@@ -97,9 +97,7 @@ def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | No
     """Return the profile that this one extends, or the defaults of its dialect."""
     if written.extends is UNSET:
         if written.dialect is UNSET:
-            raise ProfileError(
-                f"{source.file}: got neither a dialect nor extends, expected one of them; dialects: {', '.join(WIRE_TYPES)}"
-            )
+            raise ProfileError(f"{source.file}: expected dialect ({', '.join(WIRE_TYPES)}) or extends, got neither")
         return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRE_TYPES[written.dialect]())
     try:
         if find_parent is None:
@@ -108,7 +106,7 @@ def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | No
     except ProfileError as error:
         raise source.error_at(("extends",), f"extends {written.extends!r}: {error}") from None
     if written.dialect not in (UNSET, base.dialect):
-        problem = f"dialect: got {written.dialect!r}, expected {base.dialect!r}, the dialect of {written.extends!r}"
+        problem = f"dialect: expected {base.dialect!r}, the dialect of {written.extends!r}, got {written.dialect!r}"
         raise source.error_at(("dialect",), problem)
     return base
 
@@ -132,7 +130,7 @@ def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]
                 quirks.append(_quirk(source, name, options, at))
             case _:
                 wanted = "a name, or a table with a name and options"
-                raise source.error_at(at, f"quirks: got {as_toml(entry)}, expected {wanted}")
+                raise source.error_at(at, f"quirks: expected {wanted}, got {as_toml(entry)}")
     return tuple(quirks)
 
 
@@ -147,7 +145,7 @@ def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
         if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
             wanted = "a lowercase name and a value on one line"
             raise source.error_at(
-                ("headers", name), f"headers: got {as_toml(name)} = {as_toml(value)}, expected {wanted}"
+                ("headers", name), f"headers: expected {wanted}, got {as_toml(name)} = {as_toml(value)}"
             )
     return headers
 

@@ -77,7 +77,7 @@ class TomlSource:
             msgspec.convert(value, type)
         except msgspec.ValidationError:
             raise self.error_at(
-                at, f"{label}: got {as_toml(value)}, expected {describe_toml_type(type)}{_hint(value, info)}"
+                at, f"{label}: expected {describe_toml_type(type)}, got {as_toml(value)}{_hint(value, info)}"
             ) from None
 
     def _line_of(self, steps: SettingPath) -> int:

@@ -53,7 +53,7 @@ def excerpt(raw: bytes | Raw) -> str:
 
 def type_mismatch_error(raw: bytes | Raw, info: shapes.Type, path: str) -> ClientFault:
     """The error for a value whose type does not match its field."""
-    mismatch = f"got {excerpt(raw)}, expected {describe_type(info)}"
+    mismatch = f"expected {describe_type(info)}, got {excerpt(raw)}"
     return InvalidValue(f"{path}: {mismatch}", param=path) if path else InvalidJson(f"the body: {mismatch}")
 
 
@@ -154,7 +154,7 @@ def _describe_syntax_problem(decoder_message: str, body: bytes) -> str:
     if not body.strip():
         return "is empty: expected a JSON object"
     if body.startswith(BOM):
-        return "is not valid JSON: it begins with a byte order mark, expected plain UTF-8"
+        return "is not valid JSON: expected plain UTF-8, got a byte order mark at the start"
     if decoder_message == TRUNCATION_MESSAGE:
         return f"is not valid JSON: it is truncated after {len(body)} bytes"
     return "is not valid JSON: " + decoder_message.removeprefix("JSON is malformed: ")
@@ -170,11 +170,11 @@ def _invalid_value_error(path: str, value: str | _NonFiniteNumber) -> ClientFaul
     location = path or "the body"
     if isinstance(value, _NonFiniteNumber):
         return InvalidValue(
-            f"{location}: got {excerpt(value.spelling.encode())}, expected a finite number", param=path or None
+            f"{location}: expected a finite number, got {excerpt(value.spelling.encode())}", param=path or None
         )
     problem = "invalid UTF-8 or an unpaired surrogate"
     return InvalidUnicode(
-        f"{location}: got {problem}, expected a string of valid Unicode characters", param=path or None
+        f"{location}: expected a string of valid Unicode characters, got {problem}", param=path or None
     )
 
 

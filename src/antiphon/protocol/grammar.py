@@ -63,7 +63,7 @@ class Grammar:
         self._report.sequence = event.sequence_number
         if self._stage is ResponseStage.ENDED:
             self._report.add(
-                "STR-7", "response", f"got {event_type(event)} after the terminal event; expected only [DONE]"
+                "STR-7", "response", f"unexpected {event_type(event)} after the terminal event; expected only [DONE]"
             )
             return self._report.take_violations()
         self._check_number(event)
@@ -109,7 +109,9 @@ class Grammar:
         self._stage, is_legal = next_stage(RESPONSE_GRAMMAR, stage, event)
         if not is_legal:
             expected = EXPECTED_IN_RESPONSE_STAGE[stage]
-            self._report.add(ROW_OF_RESPONSE_STAGE[stage], "response", f"got {event_type(event)}; expected {expected}")
+            self._report.add(
+                ROW_OF_RESPONSE_STAGE[stage], "response", f"unexpected {event_type(event)}; expected {expected}"
+            )
 
     # The response
 
@@ -134,7 +136,7 @@ class Grammar:
             self._report.add("STR-8", "response.error", f"{name} has none; expected an error with its code and message")
         if isinstance(event, ResponseIncomplete) and response.incomplete_details is None:
             self._report.add("ITEM-3", "response.incomplete_details", f"{name} has none; expected a reason")
-        self._judge_open_items(f"got {name}")
+        self._judge_open_items(f"unexpected {name}")
         self._judge_output(response, name)
         if not isinstance(event, ResponseFailed):
             self._judge_incomplete_items(isinstance(event, ResponseIncomplete), name)
@@ -218,7 +220,9 @@ class Grammar:
         item = self._items_by_index.get(event.output_index)
         if item is None:
             path = f"output[{event.output_index}]"
-            self._report.add("STR-2", path, f"got {event_type(event)}; expected response.output_item.added before it")
+            self._report.add(
+                "STR-2", path, f"unexpected {event_type(event)}; expected response.output_item.added before it"
+            )
             item = self._add_item(event.output_index)
             item.assume_announced()
         return item

@@ -153,7 +153,9 @@ class ItemState:
         item_types = ITEM_TYPES_OF_EVENT[type(event)]
         if self._announced_item is not None and not isinstance(self._announced_item, (*item_types, UnknownItem)):
             expected = " or ".join(str(item_type.__struct_config__.tag) for item_type in item_types)
-            message = f"got {event_type(event)} in a {type_of(self._announced_item)}; expected it only in a {expected}"
+            message = (
+                f"unexpected {event_type(event)} in a {type_of(self._announced_item)}; expected it only in a {expected}"
+            )
             self._report.add(ROW_OF_EVENT[type(event)], self.path, message)
         elif not self._advance_stage(event):
             self.is_unreliable = True
@@ -189,7 +191,7 @@ class ItemState:
             self._report.add(
                 ROW_OF_ITEM_STAGE[stage],
                 self.path,
-                f"got {event_type(event)}; expected {EXPECTED_IN_ITEM_STAGE[stage]}",
+                f"unexpected {event_type(event)}; expected {EXPECTED_IN_ITEM_STAGE[stage]}",
             )
         return is_legal
 
@@ -392,7 +394,9 @@ class PartState:
             self.stage, is_legal, row = stage, False, ROW_OF_EVENT[type(event)]
         if not is_legal:
             if not self.is_unreliable:
-                self._report.add(row, self.path, f"got {event_type(event)}; expected {self._expected_events(stage)}")
+                self._report.add(
+                    row, self.path, f"unexpected {event_type(event)}; expected {self._expected_events(stage)}"
+                )
             self.is_unreliable = True
 
     def _expected_events(self, stage: PartStage) -> str:

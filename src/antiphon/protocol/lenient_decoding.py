@@ -96,7 +96,7 @@ class ListDecoder(LenientDecoder):
         members = _decode_raw_list(raw)
         if not _has_allowed_length(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
+                f"{path}: expected {describe_type(self.info)}, got {len(members)} entries", param=path or None
             )
         # In a long list most members are valid. The only member of a list is the refused one, so the typed pass is
         # skipped.
@@ -117,7 +117,7 @@ class DictDecoder(LenientDecoder):
         members = _decode_raw_dict(raw)
         if not _has_allowed_length(self.info, len(members)):
             raise InvalidValue(
-                f"{path}: got {len(members)} entries, expected {describe_type(self.info)}", param=path or None
+                f"{path}: expected {describe_type(self.info)}, got {len(members)} entries", param=path or None
             )
         for key in members:
             self._check_key(key, path)
@@ -129,7 +129,7 @@ class DictDecoder(LenientDecoder):
             self._decode_key(encoded)
         except msgspec.ValidationError:
             raise InvalidValue(
-                f"{path}: got the key {excerpt(encoded)}, expected as a key {describe_type(self._key_info)}", param=path
+                f"{path}: expected {describe_type(self._key_info)} as a key, got {excerpt(encoded)}", param=path
             ) from None
 
 
@@ -176,7 +176,7 @@ class StructDecoder(LenientDecoder):
             if tag not in (None, self.tag):
                 tag_path = member_path(path, self._tag_field)
                 raise InvalidValue(
-                    f"{tag_path}: got {excerpt(members[self._tag_field])}, expected {describe_choices([str(self.tag)])}",
+                    f"{tag_path}: expected {describe_choices([str(self.tag)])}, got {excerpt(members[self._tag_field])}",
                     param=tag_path,
                 )
         return self.build_struct(members, path)
@@ -270,7 +270,7 @@ class UnionDecoder(LenientDecoder):
             return self._unknown_decoder.build_unknown(tag, raw, members, path)
         tag_path = member_path(path, TAG_FIELD)
         expected = describe_choices(list(self._decoder_by_tag))
-        raise InvalidValue(f"{tag_path}: got {excerpt(members[TAG_FIELD])}, expected {expected}", param=tag_path)
+        raise InvalidValue(f"{tag_path}: expected {expected}, got {excerpt(members[TAG_FIELD])}", param=tag_path)
 
     def _find_tag(self, raw: Raw, members: dict[str, Raw], path: str) -> str:
         tag = msgspec.json.decode(members.get(TAG_FIELD, b"null"))
@@ -282,8 +282,8 @@ class UnionDecoder(LenientDecoder):
         describe_tags = describe_examples if self._unknown_decoder else describe_choices
         expected = describe_tags(list(self._decoder_by_tag))
         if TAG_FIELD in members:
-            raise InvalidValue(f"{tag_path}: got {excerpt(members[TAG_FIELD])}, expected {expected}", param=tag_path)
-        raise MissingField(f"{tag_path} is missing: got {excerpt(raw)}, expected {expected}", param=tag_path)
+            raise InvalidValue(f"{tag_path}: expected {expected}, got {excerpt(members[TAG_FIELD])}", param=tag_path)
+        raise MissingField(f"{tag_path} is missing: expected {expected}, got {excerpt(raw)}", param=tag_path)
 
 
 def _union_options(hint: Any) -> tuple[Any, ...]:

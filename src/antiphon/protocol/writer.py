@@ -647,7 +647,7 @@ class ResponseWriter:
 
 def _slug_of(kind: str) -> str:
     if not is_extension_type(kind):
-        raise InvalidTransition(f"an extension's type is spelled slug:name, such as acme:progress; got {kind!r} (B-3)")
+        raise InvalidTransition(f"invalid extension type {kind!r}: expected slug:name, such as acme:progress (B-3)")
     return kind.partition(":")[0]
 
 

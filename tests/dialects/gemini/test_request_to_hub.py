@@ -198,7 +198,7 @@ def test_unknown_body_field_is_a_loss() -> None:
 
 def test_several_candidates_are_refused() -> None:
     """REQ-6: leaving it out would change the meaning."""
-    with pytest.raises(UnsupportedParameter, match="got 2, expected 1") as caught:
+    with pytest.raises(UnsupportedParameter, match="expected 1, got 2") as caught:
         ask(generationConfig={"candidateCount": 2})
     assert caught.value.param == "generationConfig.candidateCount"
 

@@ -181,7 +181,7 @@ def test_unsupported_fields_are_losses() -> None:
         (
             {"messages": [{"role": "tool", "content": "x"}]},
             "messages[0].role",
-            'got "tool", expected one of "assistant", "system", "user"',
+            'expected one of "assistant", "system", "user", got "tool"',
         ),
         ({"messages": [*HELLO, {"role": "user"}]}, "messages[1].content", "is missing"),
         ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type", "is missing"),
@@ -193,10 +193,10 @@ def test_unsupported_fields_are_losses() -> None:
                 ]
             },
             "messages[0].content[0].input",
-            'got "x", expected an object',
+            'expected an object, got "x"',
         ),
-        ({"max_tokens": "many"}, "max_tokens", 'got "many", expected an integer'),
-        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'got "some", expected one of "auto"'),
+        ({"max_tokens": "many"}, "max_tokens", 'expected an integer, got "many"'),
+        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'expected one of "auto", got "some"'),
         ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "is missing: expected an object"),
         ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: expected a string"),
     ],

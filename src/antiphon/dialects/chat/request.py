@@ -113,7 +113,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """Return a client's body as a hub request, and the losses."""
     chat: RequestIn = codec.decode_as(body, RequestIn)
     if chat.n and chat.n > 1:
-        raise UnsupportedParameter(f"n: got {chat.n}, expected 1: a response has one answer", param="n")
+        raise UnsupportedParameter(f"n: expected 1, got {chat.n}: a response has one answer", param="n")
     losses = Losses()
     conversation = messages_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}

@@ -46,7 +46,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     if settings.candidate_count and settings.candidate_count > 1:
         path = "generationConfig.candidateCount"
         raise UnsupportedParameter(
-            f"{path}: got {settings.candidate_count}, expected 1: a response has one answer", param=path
+            f"{path}: expected 1, got {settings.candidate_count}: a response has one answer", param=path
         )
     extra = _native_fields(client_request, losses) | {
         PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()

@@ -55,7 +55,7 @@ def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
     given = (calling.mode or "MODE_UNSPECIFIED").upper()
     if given not in MODES:
         path = "toolConfig.functionCallingConfig.mode"
-        raise InvalidValue(f"{path}: got {given[:40]!r}, expected one of {', '.join(MODES)}", param=path)
+        raise InvalidValue(f"{path}: expected one of {', '.join(MODES)}, got {given[:40]!r}", param=path)
     mode = MODES[given]
     names = calling.allowed_function_names or []
     if not names or given in MODES_WITHOUT_NAMES:
