@@ -278,16 +278,16 @@ def test_two_stores_on_one_file_see_what_the_other_saved(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "query",
     [
-        "RECORD",
-        "CHAIN",
-        "CHAIN_BY_IDS",
+        "SELECT_RECORD",
+        "SELECT_CHAIN",
+        "SELECT_CHAIN_BY_IDS",
         "FIND_ITEMS",
         "FIND_CALLS",
-        "TURN",
-        "NEWEST_EXCEPT",
+        "SELECT_TURN",
+        "SELECT_NEWEST_EXCEPT",
         "SELECT_OLDEST",
         "DELETE_PRUNABLE",
-        "PREVIOUS",
+        "SELECT_PREVIOUS",
     ],
 )
 def test_no_query_reads_a_whole_table(query: str, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_whoever_waits_is_woken_when_the_file_cannot_be_read(monkeypatch: pytest
 
         is_ill = False
 
-        def run(self, question: Any) -> asyncio.Future[Any]:
+        def run_query(self, question: Any) -> asyncio.Future[Any]:
             del question
             answer = asyncio.get_running_loop().create_future()
             if self.is_ill:
