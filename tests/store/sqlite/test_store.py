@@ -277,16 +277,16 @@ def test_two_stores_on_one_file_share_their_responses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        "RECORD",
-        "CHAIN",
-        "CHAIN_BY_IDS",
+        "SELECT_RECORD",
+        "SELECT_CHAIN",
+        "SELECT_CHAIN_BY_IDS",
         "FIND_ITEMS",
         "FIND_CALLS",
-        "TURN",
-        "NEWEST_EXCEPT",
+        "SELECT_TURN",
+        "SELECT_NEWEST_EXCEPT",
         "SELECT_OLDEST",
         "DELETE_PRUNABLE",
-        "PREVIOUS",
+        "SELECT_PREVIOUS",
     ],
 )
 def test_queries_never_scan_a_whole_table(query: str, tmp_path: Path) -> None:

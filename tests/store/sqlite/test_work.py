@@ -29,14 +29,19 @@ QUEUED = replace(record("resp_1"), status="queued")
 @pytest.mark.parametrize(
     "statement",
     [
-        *(getattr(sqlite_work, name) for name in ("SELECT_CLAIMABLE", "CLAIM", "SELECT_LEASES", "RENEW", "RELEASE")),
-        *(getattr(sqlite_work, name) for name in ("SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")),
-        *(getattr(sqlite_work, name) for name in ("SELECT_OWN", "CANCELLABLE", "SELECT_EVENTS", "QUEUE")),
-        *(getattr(sqlite_watch, name) for name in ("STATES", "WAITING")),
+        *(getattr(sqlite_work, name) for name in ("SELECT_CLAIMABLE", "CLAIM_WORK", "SELECT_LEASES", "RENEW_LEASES")),
+        *(
+            getattr(sqlite_work, name)
+            for name in ("RELEASE_LEASES", "SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")
+        ),
+        *(getattr(sqlite_work, name) for name in ("SELECT_WORK_OF_RUNNER", "SELECT_CANCELLABLE", "SELECT_EVENTS")),
+        sqlite_work.SELECT_QUEUE_STATS,
+        *(getattr(sqlite_watch, name) for name in ("SELECT_STATES", "SELECT_QUEUE_STATE")),
         *(
             getattr(sqlite_conversations, name)
-            for name in ("GET", "TOUCH", "UPDATE", "DELETE", "PRUNE", "ENTRY", "DELETE_ENTRY")
+            for name in ("SELECT_CONVERSATION", "TOUCH_CONVERSATION", "UPDATE_CONVERSATION", "DELETE_CONVERSATION")
         ),
+        *(getattr(sqlite_conversations, name) for name in ("PRUNE_CONVERSATIONS", "SELECT_ENTRY", "DELETE_ENTRY")),
         *sqlite_conversations.PAGE_STATEMENTS.values(),
     ],
 )
@@ -152,7 +157,7 @@ def test_watch_wakes_waiters_if_the_file_cannot_be_read(monkeypatch: pytest.Monk
 
         is_ill = False
 
-        def run(self, question: Any) -> asyncio.Future[Any]:
+        def run_query(self, question: Any) -> asyncio.Future[Any]:
             del question
             answer = asyncio.get_running_loop().create_future()
             if self.is_ill:

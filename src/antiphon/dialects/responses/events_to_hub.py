@@ -85,7 +85,7 @@ class EventsToHub:
         if target is not None and event.delta and not event.logprobs:  # the hot path of every stream
             write, key, part = target
             part.pieces.append(event.delta)
-            write(key, event.delta, part=part.key)
+            write(key, event.delta, part_key=part.key)
             return self._take_events()
         if event.type not in TEXT_DELTAS:
             try:
