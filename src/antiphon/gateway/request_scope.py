@@ -93,7 +93,7 @@ async def _abandon(scope: RequestScope) -> None:
 
 def shutdown_error() -> ApiError:
     """The error for turns that did not finish before the shutdown."""
-    return ApiError("the gateway is being stopped", code="server_shutdown", status=503)
+    return ApiError("the gateway is shutting down", code="server_shutdown", status=503)
 
 
 def uncancel_current_task() -> None:

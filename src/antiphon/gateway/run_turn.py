@@ -189,7 +189,7 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
     turn.abort()
     if turn.recorder is None or turn.recorder.has_started:
         return
-    error = ApiError("the client left before the end", code="client_disconnected")
+    error = ApiError("the client disconnected before the end", code="client_disconnected")
     response: Response | None = None
     if pipe is not None:
         pipe.finish(error)
