@@ -317,7 +317,8 @@ def test_one_thing_that_is_wrong_is_named_by_its_path_with_what_came_and_what_wa
         assert fault.message.startswith(f"{path} is missing: ")
     else:
         assert isinstance(fault, InvalidValue)
-        assert fault.message.startswith(f"{path}: got {json.dumps(came)}, expected ")
+        assert fault.message.startswith(f"{path}: expected ")
+        assert fault.message.endswith(f", got {json.dumps(came)}")
 
 
 @given(data=st.data())
