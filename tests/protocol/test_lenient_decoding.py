@@ -319,7 +319,8 @@ def test_invalid_value_is_reported_with_path_received_and_expected(data: st.Data
         assert fault.message.startswith(f"{path} is missing: ")
     else:
         assert isinstance(fault, InvalidValue)
-        assert fault.message.startswith(f"{path}: got {json.dumps(received)}, expected ")
+        assert fault.message.startswith(f"{path}: expected ")
+        assert fault.message.endswith(f", got {json.dumps(received)}")
 
 
 @given(data=st.data())
