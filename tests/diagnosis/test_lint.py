@@ -14,8 +14,16 @@ from tests.counting import calls_of
 from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
-from antiphon.diagnosis.finding import MISSING, MOST_FINDINGS, MOST_SCHEMAS, paths_overlap, resolve_server_path
-from antiphon.diagnosis.traits import TRAIT_KINDS
+from antiphon.diagnosis.finding import (
+    MAX_VALUES,
+    MISSING,
+    MOST_FINDINGS,
+    MOST_SCHEMAS,
+    paths_overlap,
+    resolve_server_path,
+)
+from antiphon.diagnosis.lint import lint_dialect_rules
+from antiphon.diagnosis.traits import TRAIT_KINDS, find_traits
 from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
 from antiphon.profiles.profile import WIRE_TYPES
 from antiphon.rules.settings import MAX_UNKNOWN_FIELDS
@@ -393,6 +401,30 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     data = json.dumps(body).encode()
     assert len(lint_body(data, "responses")) == MOST_FINDINGS
     assert calls_of(lambda: lint_body(data, "responses")) < 50 * MOST_SCHEMAS
+
+
+@pytest.mark.parametrize("member", [{}, {"role": "user", "content": "a", "parts": [{"text": "a"}]}])
+@pytest.mark.parametrize(
+    ("dialect", "field"),
+    [
+        *(("chat", "messages"), ("responses", "input"), ("messages", "messages"), ("gemini", "contents")),
+        *((dialect, "tools") for dialect in get_args(Dialect)),
+    ],
+)
+def test_values_of_a_body_are_looked_at_up_to_a_bound(dialect: Dialect, member: dict[str, Any], field: str) -> None:
+    """Faults: a megabyte of messages or tools, right or wrong."""
+    body = {"model": "m", "messages": [USER], "input": "hi", "contents": [{"parts": [{"text": "a"}]}]}
+    data = json.dumps({**body, field: [member] * 2 * MAX_VALUES}).encode()
+    assert len(lint_body(data, dialect)) <= MOST_FINDINGS + len(TRAIT_KINDS)
+    read = json.loads(data)
+    assert calls_of(lambda: lint_dialect_rules(read, data, dialect)) < 60 * MAX_VALUES
+    assert calls_of(lambda: find_traits(read, dialect)) < 20 * MAX_VALUES
+
+
+def test_finding_that_is_repeated_is_kept_once() -> None:
+    nested = {"type": "function", "function": {"name": "f"}}
+    found = wrong("gemini", {"contents": [{"parts": [{"text": "a"}]}], "tools": [nested]})
+    assert found.count(("tool_form", "tools[0]")) == 1
 
 
 def test_path_of_a_schema_does_not_grow_with_long_names() -> None:

@@ -51,22 +51,6 @@ def check_contents(
         _check_signed(turns, report)
 
 
-def texts_of(content: Any) -> list[str]:
-    """Return the texts of a content without thoughts; empty for any other value."""
-    parts = content.get("parts") if isinstance(content, dict) else None
-    visible = (
-        [part for part in parts if isinstance(part, dict) and not part.get("thought")]
-        if isinstance(parts, list)
-        else []
-    )
-    return [part["text"] for part in visible if isinstance(part.get("text"), str)]
-
-
-def in_parts(content: Content, field: str) -> list[dict[str, Any]]:
-    """Return the values of this field (`functionCall`, `functionResponse`) in the parts of a content."""
-    return [part[field] for part in content.get("parts", ()) if field in part]
-
-
 def is_user(content: Content) -> bool:
     """Return whether a content is the user's; one without a role is the user's."""
     return bool(content.get("role", "user") != "model")

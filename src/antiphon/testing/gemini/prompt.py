@@ -1,4 +1,4 @@
-"""What a gemini server without a script was asked, as `improvise` wants it told."""
+"""Convert a request of the gemini dialect to a `Prompt` for `improvise`, and read its texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.rules.gemini.history import in_parts, is_user, texts_of
+from antiphon.rules.gemini.history import is_user
 from antiphon.testing.improvise import OfferedTool, Prompt
 
 
@@ -28,6 +28,22 @@ def make_prompt(body: dict[str, Any]) -> Prompt:
         thinks=bool((config.get("thinkingConfig") or {}).get("includeThoughts")),
         max_pieces=config.get("maxOutputTokens"),
     )
+
+
+def texts_of(content: Any) -> list[str]:
+    """Return the texts of a content without thoughts; empty for any other value."""
+    parts = content.get("parts") if isinstance(content, dict) else None
+    visible = (
+        [part for part in parts if isinstance(part, dict) and not part.get("thought")]
+        if isinstance(parts, list)
+        else []
+    )
+    return [part["text"] for part in visible if isinstance(part.get("text"), str)]
+
+
+def in_parts(content: dict[str, Any], field: str) -> list[dict[str, Any]]:
+    """Return the values of this field (`functionCall`, `functionResponse`) in the parts of a content."""
+    return [part[field] for part in content.get("parts", ()) if field in part]
 
 
 def _results(contents: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from antiphon.rules import Report, Violation
 from antiphon.rules.gemini import GeminiOptions, check_request, read_request
-from antiphon.rules.gemini.history import texts_of
 from antiphon.testing.gemini.errors import GeminiRequestRefused, error_info, field_violations
+from antiphon.testing.gemini.prompt import texts_of
 from antiphon.testing.gemini.signatures import Signatures
 from antiphon.testing.script import ReceivedRequest
 
