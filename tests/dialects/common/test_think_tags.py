@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter, ThinkTags
+from antiphon.dialects.common.think_tags import MAX_PENDING, TextPiece, ThinkSplitter, ThinkTags
 
 MODES: tuple[ThinkTags, ...] = ("leading", "anywhere", "implied", "off")
 # Texts made of what matters here: tags, beginnings of tags, white space, words.
@@ -124,3 +124,11 @@ def test_what_something_else_interrupts_is_given_out_as_it_stands() -> None:
     assert splitter.flush() == [answer("<th")]
     assert splitter.flush() == []
     assert splitter.feed("ink>b") == [answer("ink>b")]
+
+
+@pytest.mark.parametrize(("spaces", "pieces"), [(MAX_PENDING, [(True, "a")]), (MAX_PENDING + 1, [(False, "<think>a")])])
+def test_white_space_before_a_tag_has_a_bound(spaces: int, pieces: list[tuple[bool, str]]) -> None:
+    splitter = ThinkSplitter("leading")
+    first = splitter.feed(" " * spaces)
+    told = [*first, *splitter.feed("<think>a"), *splitter.flush()]
+    assert [(piece.is_reasoning, piece.text) for piece in told if piece.text.strip()] == pieces

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.dialects.common.upstream_errors import (
+    MAX_MATCHED,
+    MAX_MESSAGE,
     error_text,
     mask_keys,
     retry_after,
     sanitize,
     status_from_codes,
+    truncate,
     upstream_error,
 )
 
@@ -242,3 +245,21 @@ def test_no_error_shows_a_key(before: str, key: str, after: str, status: int) ->
 def test_a_line_of_text_is_told_and_a_page_is_not(body: bytes, words: str | None) -> None:
     """ERR-5."""
     assert error_text(body) == words
+
+
+@pytest.mark.parametrize(("code", "status"), [("399", 500), ("400", 400), ("599", 599), ("600", 500)])
+def test_code_that_is_a_number_is_a_status_of_an_error(code: str, status: int) -> None:
+    assert status_from_codes(code) == status
+
+
+@pytest.mark.parametrize(("length", "end"), [(MAX_MESSAGE, "."), (MAX_MESSAGE + 1, "…")])
+def test_message_of_the_longest_length_is_not_cut(length: int, end: str) -> None:
+    text = "." * length
+    assert sanitize(text) == "." * MAX_MESSAGE + end.removeprefix(".")
+
+
+def test_text_of_an_error_that_is_too_long_is_marked() -> None:
+    """Also if each character has four bytes."""
+    text = error_text(("😀" * (MAX_MATCHED + 1)).encode())
+    assert text is not None
+    assert truncate(text).endswith("…")
