@@ -530,3 +530,12 @@ def test_input_accepts_every_item_of_the_specification(document: Any, read: type
     (item,) = items_of(request_of({"input": [document]}))
     assert isinstance(item, read)
     assert json.loads(encode(item)) == document
+
+
+def test_number_of_entries_has_an_exact_bound() -> None:
+    """The body needs lenient decoding, since a message has no type."""
+    metadata = {f"k{at}": "v" for at in range(16)}
+    body = {"input": [{"role": "user", "content": "hi"}], "metadata": metadata}
+    assert decode_request(encode(body)).metadata == metadata
+    with pytest.raises(InvalidValue, match="metadata: got 17 entries"):
+        decode_request(encode({**body, "metadata": {**metadata, "k16": "v"}}))

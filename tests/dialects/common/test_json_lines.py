@@ -32,3 +32,9 @@ def test_escape_line_ends_gives_one_line_of_equal_json() -> None:
     line = escape_line_ends(data)
     assert len(line.decode().splitlines()) == 1
     assert json.loads(line) == {"text": text, "other": 1}
+
+
+@pytest.mark.parametrize("pieces", [(b"12345", b"\n"), (b"12345\n",), (b"12", b"345\n")])
+def test_line_of_the_longest_length_is_read(pieces: tuple[bytes, ...]) -> None:
+    lines = JsonLines(max_length=5)
+    assert [line for piece in pieces for line in lines.feed(piece)] == [b"12345"]

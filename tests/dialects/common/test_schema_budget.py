@@ -72,3 +72,7 @@ def test_schema_of_the_largest_size_is_refused_only_for_the_budget() -> None:
         budget.counter("p").add_nodes(MAX_NODES)
     with pytest.raises(InvalidValue, match="the schemas of the request have more than 12,500 nodes"):
         budget.counter("p").add_nodes(MAX_NODES)
+
+
+def test_checked_size_may_be_the_largest() -> None:
+    SchemaBudget().counter("p").check_size(MAX_SIZE)

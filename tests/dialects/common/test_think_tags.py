@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter, ThinkTags
+from antiphon.dialects.common.think_tags import MAX_PENDING, TextPiece, ThinkSplitter, ThinkTags
 
 MODES: tuple[ThinkTags, ...] = ("leading", "anywhere", "implied", "off")
 # Texts of relevant pieces: tags, partial tags, white space, words.
@@ -125,3 +125,11 @@ def test_flush_returns_a_partial_tag_as_text() -> None:
     assert splitter.flush() == [answer("<th")]
     assert splitter.flush() == []
     assert splitter.feed("ink>b") == [answer("ink>b")]
+
+
+@pytest.mark.parametrize(("spaces", "pieces"), [(MAX_PENDING, [(True, "a")]), (MAX_PENDING + 1, [(False, "<think>a")])])
+def test_white_space_before_a_tag_has_a_bound(spaces: int, pieces: list[tuple[bool, str]]) -> None:
+    splitter = ThinkSplitter("leading")
+    first = splitter.feed(" " * spaces)
+    told = [*first, *splitter.feed("<think>a"), *splitter.flush()]
+    assert [(piece.is_reasoning, piece.text) for piece in told if piece.text.strip()] == pieces

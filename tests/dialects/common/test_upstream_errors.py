@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.dialects.common.upstream_errors import error_text, retry_after, status_from_codes, upstream_error
-from antiphon.redaction import mask_keys, sanitize_text
+from antiphon.redaction import MAX_MESSAGE_LENGTH, MAX_SEARCHED_LENGTH, mask_keys, sanitize_text, truncate_text
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
 
@@ -234,3 +234,21 @@ def test_errors_never_contain_a_key(before: str, key: str, after: str, status: i
 def test_error_text_keeps_plain_text_and_drops_pages(body: bytes, words: str | None) -> None:
     """ERR-5."""
     assert error_text(body) == words
+
+
+@pytest.mark.parametrize(("code", "status"), [("399", 500), ("400", 400), ("599", 599), ("600", 500)])
+def test_code_that_is_a_number_is_a_status_of_an_error(code: str, status: int) -> None:
+    assert status_from_codes(code) == status
+
+
+@pytest.mark.parametrize(("length", "end"), [(MAX_MESSAGE_LENGTH, "."), (MAX_MESSAGE_LENGTH + 1, "…")])
+def test_message_of_the_longest_length_is_not_cut(length: int, end: str) -> None:
+    text = "." * length
+    assert sanitize_text(text) == "." * MAX_MESSAGE_LENGTH + end.removeprefix(".")
+
+
+def test_text_of_an_error_that_is_too_long_is_marked() -> None:
+    """Also if each character has four bytes."""
+    text = error_text(("😀" * (MAX_SEARCHED_LENGTH + 1)).encode())
+    assert text is not None
+    assert truncate_text(text).endswith("…")

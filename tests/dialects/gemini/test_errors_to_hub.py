@@ -104,3 +104,9 @@ def test_error_inside_an_answer_may_have_only_a_code() -> None:
     """ERR-4."""
     assert error_in_answer({"code": 429, "message": "slow"}).status == 429
     assert error_in_answer("broken").message == "broken"
+
+
+@pytest.mark.parametrize(("code", "same_as"), [(399, 500), (400, 400), (599, 599), (600, 500), ("429", 500)])
+def test_code_of_an_error_inside_an_answer_is_a_status_of_an_error(code: Any, same_as: int) -> None:
+    error, expected = error_in_answer({"code": code, "message": "no"}), error_to_hub(same_as, {}, b"")
+    assert (error.status, error.code) == (expected.status, expected.code)

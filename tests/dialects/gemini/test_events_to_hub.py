@@ -321,3 +321,13 @@ def test_first_answer_after_another_candidate_is_read(first: dict[str, Any] | No
     result = read({"candidates": [first, chosen]})
     assert result.summary == ["Hi", "completed"]
     assert paths(result.losses) == ([] if first is None else ["candidates[1]"])
+
+
+def test_index_behind_the_last_source_is_a_loss() -> None:
+    grounding = {
+        "groundingChunks": [{"web": {"uri": "https://a.example", "title": "A"}}],
+        "groundingSupports": [{"segment": {"endIndex": 1}, "groundingChunkIndices": [0, 1]}],
+    }
+    reading = read(parts({"text": "x"}, groundingMetadata=grounding))
+    assert reading.summary == ["x", "completed"]
+    assert paths(reading.losses) == ["groundingMetadata"]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.dialects.gemini.sending import judged, lost, send
 from tests.generate.conversations import marks_of, requests
 
@@ -348,3 +349,13 @@ def test_field_after_stream_options_is_sent() -> None:
     body, losses = send(request_with(extra=extra))
     assert body["generationConfig"] == {"stopSequences": ["END"]}
     assert list(losses) == []
+
+
+@pytest.mark.parametrize(("least", "budget", "lost_paths"), [(4096, 4096, []), (4097, 4097, ["reasoning.effort"])])
+def test_least_budget_is_no_loss_where_the_effort_has_it(least: int, budget: int, lost_paths: list[str]) -> None:
+    """RSN-4."""
+    wire = replace(GOOGLE, least_budget=least)
+    asked = request_with(model="gemini-2.5-pro", reasoning=ReasoningConfigParam(effort="low"))
+    body, losses = send(asked, wire)
+    assert body["generationConfig"]["thinkingConfig"]["thinkingBudget"] == budget
+    assert [loss.path for loss in losses] == lost_paths

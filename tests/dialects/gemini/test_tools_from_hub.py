@@ -212,3 +212,20 @@ def test_parallel_tool_calls_false_is_a_loss() -> None:
     """TOOL-4: the policy enforces it, and the loss is named."""
     assert losses_of(ONE, parallel_tool_calls=False) == ["parallel_tool_calls"]
     assert losses_of(parallel_tool_calls=False) == []
+
+
+def test_keywords_that_constrain_nothing_are_no_parameters() -> None:
+    nothing = {
+        "type": "object",
+        "properties": {},
+        "required": [],
+        "additionalProperties": False,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "t",
+        "description": "d",
+    }
+    for name in (*nothing, ""):
+        parameters = {keyword: value for keyword, value in nothing.items() if keyword != name}
+        assert offered(FunctionToolParam(name="f", parameters=parameters))["tools"] == [
+            {"functionDeclarations": [{"name": "f"}]}
+        ]

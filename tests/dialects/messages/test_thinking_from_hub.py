@@ -204,3 +204,17 @@ def test_sampling_settings_are_omitted_with_thinking() -> None:
     assert ask(request)[0]["temperature"] == 1
     request = Request(model="m", input="q", reasoning=ReasoningConfigParam(effort="low"), top_p=0.97)
     assert ask(request)[0]["top_p"] == 0.97
+
+
+def test_smallest_limit_that_leaves_room_to_think() -> None:
+    """RSN-4: three quarters of the limit are 1024 tokens, the least budget, and the whole budget of this effort."""
+    enabled = {"type": "enabled", "budget_tokens": 1024}
+    assert sent(BUDGET, "minimal", max_output_tokens=1366) == ((enabled, None), [])
+    assert sent(BUDGET, "minimal", max_output_tokens=1365) == ((None, None), ["reasoning.effort"])
+
+
+@pytest.mark.parametrize(("top_p", "lost"), [(0.95, []), (0.94, ["top_p"])])
+def test_least_top_p_beside_thinking_is_sent(top_p: float, lost: list[str]) -> None:
+    body, losses = ask(Request(model="m", input="q", reasoning=ReasoningConfigParam(effort="low"), top_p=top_p), RICH)
+    assert body.get("top_p") == (None if lost else top_p)
+    assert [loss.path for loss in losses] == lost

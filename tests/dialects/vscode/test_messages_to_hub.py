@@ -429,3 +429,15 @@ def _name(part: str | dict[str, Any]) -> str:
     if "callId" in part:
         return "result" if "content" in part else "call"
     return "x" if "data" in part else "t"
+
+
+def test_members_of_the_editor_beside_a_result_part_are_left_out() -> None:
+    """A-5: a part with every member that the editor writes is still text or data."""
+    beside = {"type": "text", "$mid": 21, "audience": ["user"]}
+    content = [{"value": "text", **beside}, {**data(b"[1]", "application/json"), **beside}]
+    request, loss_paths = read(
+        message(USER, "x"), message(ASSISTANT, CALL), message(USER, {"callId": "call_1", "content": content})
+    )
+    result = input_items(request)[2]
+    assert isinstance(result, FunctionCallOutputParam)
+    assert (result.output, loss_paths) == ("text\n[1]", [])
