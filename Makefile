@@ -5,6 +5,8 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# The time limit of one test, in seconds, for targets whose tests start real clients; otherwise it is 120.
+LONG := 900
 # pytest stores the test modules that it compiled, which saves it 10 s in every later run. An environment may forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -42,11 +44,11 @@ test-within: install
 
 # Clients that are too heavy for every day, against strict scripted servers. Needs npm.
 test-clients: install .clients/installed
-	$(BIN)/python -m pytest -m heavy tests/clients
+	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/clients
 
 # `antiphon probe` against the embedded model's own server, at its three endpoints: some minutes.
 test-probe: install
-	$(BIN)/python -m pytest -m heavy tests/probe
+	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/probe
 
 .clients/installed: Makefile
 	npm install --prefix .clients --no-save --no-audit --no-fund --loglevel=error $(CLIENTS)
@@ -57,16 +59,16 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 
 # Hostile input to a real gateway process, while another process measures `/health`: timed bounds, so nothing else runs beside it.
 test-faults: install
-	$(BIN)/python -m pytest -m timed tests/faults_outside
+	$(BIN)/python -m pytest -m timed --time-limit $(LONG) tests/faults_outside
 
 # Builds, type-checks and packs the extension for VS Code, and tests it in a stand-in for VS Code with a gateway. Needs Node and npm.
 test-extension: install integrations/vscode/node_modules/installed
-	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_extension.py
+	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/integrations/test_vscode_extension.py
 
 # Tests the extension in a real VS Code with a browser: a few minutes, and a few more the first time. Needs npm and Debian packages, and
 # names the missing packages. `ANTIPHON_SCREENSHOTS=docs/images make test-vscode` renews the screenshots of the documentation.
 test-vscode: editor install integrations/vscode/node_modules/installed
-	$(BIN)/python -m pytest -m heavy tests/integrations/test_vscode_editor.py
+	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/integrations/test_vscode_editor.py
 
 editor:
 	tests/integrations/editor/install.sh .editor
@@ -91,8 +93,8 @@ CASES ?= 100000
 REQUESTS ?= 200000
 KILLS ?= 200
 soak: install
-	ANTIPHON_EXAMPLES=500 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/protocol tests/dialects tests/profiles
-	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz
+	ANTIPHON_EXAMPLES=500 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) --time-limit 3600 tests/protocol tests/dialects tests/profiles
+	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) --time-limit 3600 tests/fuzz
 	PYTHONPATH=. $(BIN)/python -m soak.run --requests $(REQUESTS) --seed $$(date +%s)
 	PYTHONPATH=. $(BIN)/python -m soak.kills --store sqlite --rounds $(KILLS) --seed $$(date +%s)
 	PYTHONPATH=. $(BIN)/python -m soak.kills --store postgres --rounds $(KILLS) --seed $$(date +%s)

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.selection", "tests.io_guard"]
+pytest_plugins = ["tests.selection", "tests.io_guard", "tests.time_limit"]
 
 settings.register_profile(
     "antiphon",
