@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import coverage
 import pytest
 import trustme
 from hypothesis import HealthCheck, settings
+
+from antiphon.upstream.embedded import EmbeddedModel
 
 pytest_plugins = ["tests.selection", "tests.io_guard", "tests.time_limit"]
 
@@ -41,6 +44,15 @@ def _few_certificates(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("trusted") / "one.pem"
     trustme.CA().cert_pem.write_to_path(str(path))
     os.environ["SSL_CERT_FILE"] = str(path)
+
+
+@pytest.fixture(scope="module")
+def llama_cpp() -> Iterator[EmbeddedModel]:
+    """The server of llama.cpp with the embedded model."""
+    model = EmbeddedModel(os.environ)
+    model.start()
+    yield model
+    model.stop()
 
 
 @pytest.hookimpl(trylast=True)

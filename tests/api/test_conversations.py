@@ -19,7 +19,6 @@ from tests.api.stateful import (
     error_in,
     events_in,
     lab,
-    lab_on,
     message,
     output,
     text_of,
@@ -32,20 +31,6 @@ from antiphon.testing import turn
 pytestmark = pytest.mark.io
 NEVER = "conv_00000000ffffffffffffffffffffffffffffffff"
 SEALED = "reasoning.encrypted_content"
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing."""
-    shared.begin()
-    yield shared
-    assert shared.chat.refusals == shared.other.refusals == []
 
 
 @pytest.fixture

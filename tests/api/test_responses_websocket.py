@@ -21,7 +21,6 @@ from tests.api.stateful import (
     Talk,
     database_of,
     lab,
-    lab_on,
     message,
     output,
     text_of,
@@ -42,12 +41,6 @@ from antiphon.upstream.http import HttpTransport
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 CREATE = {"type": "response.create", "model": "mock-1", "input": "Go."}
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +29,6 @@ from tests.api.stateful import (
     error_in,
     events_in,
     lab,
-    lab_on,
     message,
     output,
     text_of,
@@ -47,20 +45,6 @@ from antiphon.testing import Gate, turn
 
 pytestmark = pytest.mark.io
 NEVER = "resp_00000000ffffffffffffffffffffffffffffffff"
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
-    with lab_on(request.param) as found:
-        yield found
-
-
-@pytest.fixture
-def here(shared: Lab) -> Iterator[Lab]:
-    """A gateway that remembers; the servers behind it must have refused nothing."""
-    shared.begin()
-    yield shared
-    assert shared.chat.refusals == shared.other.refusals == []
 
 
 # Continuation

@@ -5,9 +5,6 @@ A real model answers, so only cases that ask little of it are run.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import httpx2
 import pytest
 from tests.check.servers import check
@@ -31,14 +28,6 @@ QUICK = (
     "limits.metadata-pairs",
     "limits.call-id",
 )
-
-
-@pytest.fixture(scope="module")
-def llama_cpp() -> Iterator[EmbeddedModel]:
-    model = EmbeddedModel(os.environ)
-    model.start()
-    yield model
-    model.stop()
 
 
 def test_by_itself_it_fails_with_messages_that_can_be_acted_on(llama_cpp: EmbeddedModel) -> None:

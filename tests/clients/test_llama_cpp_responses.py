@@ -5,7 +5,6 @@ A real model answers, so the tests ask for little and say nothing about the word
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,14 +16,6 @@ from antiphon.upstream.embedded import EmbeddedModel
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 ASKED: Any = {"model": "local", "input": "Say hello in one short sentence.", "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def llama_cpp() -> Iterator[EmbeddedModel]:
-    model = EmbeddedModel(os.environ)
-    model.start()
-    yield model
-    model.stop()
 
 
 @pytest.fixture(scope="module")

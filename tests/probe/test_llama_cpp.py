@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,6 @@ from antiphon.upstream.embedded import EmbeddedModel
 
 pytestmark = pytest.mark.heavy
 SLOW = Timeouts(connect=5.0, first_byte=120.0, idle=120.0, total=240.0)
-
-
-@pytest.fixture(scope="module")
-def llama_cpp() -> Iterator[EmbeddedModel]:
-    model = EmbeddedModel(os.environ)
-    model.start()
-    yield model
-    model.stop()
 
 
 def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,31 +13,13 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
-from tests.store.places import STORES, record
+from tests.store.conftest import Run
+from tests.store.places import record
 
 from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
 from antiphon.store.interface import Excerpt, Store
 
 ODD = ["", "\0", "\N{GRINNING FACE}", "e\N{COMBINING ACUTE ACCENT}", "%", "'; --", "x" * 3000, "\ufeff", "\U0010ffff"]
-
-
-class Run(Protocol):
-    def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
-
-
-@pytest.fixture(params=STORES)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a law on an empty store."""
-
-    def run(law: Callable[[Bench], Awaitable[None]]) -> None:
-        async def inside() -> None:
-            async with BENCHES[request.param]() as bench:
-                await law(bench)
-                assert await bench.store.verify() == []
-
-        asyncio.run(inside())
-
-    return run
 
 
 def conversation(id: str = "conv", metadata: bytes = b"{}") -> StoredConversation:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol
 
-import pytest
 from msgspec.structs import replace
-from tests.store.benches import BENCHES, Bench
-from tests.store.places import STORES
+from tests.store.benches import Bench
+from tests.store.conftest import Run
 
 from antiphon.store.usage import UsageRow
 from antiphon.store.usage_sums import sum_usage, total_tokens
@@ -27,25 +24,6 @@ ROW = UsageRow(
     reasoning_tokens=2,
     losses=3,
 )
-
-
-class Run(Protocol):
-    def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
-
-
-@pytest.fixture(params=STORES)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a law on an empty store."""
-
-    def run(law: Callable[[Bench], Awaitable[None]]) -> None:
-        async def inside() -> None:
-            async with BENCHES[request.param]() as bench:
-                await law(bench)
-                assert await bench.store.verify() == []
-
-        asyncio.run(inside())
-
-    return run
 
 
 def test_what_is_added_twice_is_there_twice_over(run: Run) -> None:

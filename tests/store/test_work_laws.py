@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 from tests.store.benches import BENCHES, Bench
-from tests.store.places import STORES, chain_of, chained, record, with_call, with_item
+from tests.store.conftest import Run
+from tests.store.places import chain_of, chained, record, with_call, with_item
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
@@ -27,25 +28,6 @@ from antiphon.store.work import EventsAfter, QueueStats, Work
 
 ODD = [b"", b"\n", b"\0", b"{}\n{}", b"\xff\xfe", b"12 ", b'{"a":\n"\xf0\x9f\x98\x80"}', b" " * 3]
 LONG = 600.0  # a lease that does not run out by itself
-
-
-class Run(Protocol):
-    def __call__(self, law: Callable[[Bench], Awaitable[None]]) -> None: ...
-
-
-@pytest.fixture(params=STORES)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a law on an empty store."""
-
-    def run(law: Callable[[Bench], Awaitable[None]]) -> None:
-        async def inside() -> None:
-            async with BENCHES[request.param]() as bench:
-                await law(bench)
-                assert await bench.store.verify() == []
-
-        asyncio.run(inside())
-
-    return run
 
 
 def queued(id: str, *, at: int = 1_700_000_000, previous: str | None = None) -> ResponseRecord:
