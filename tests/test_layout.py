@@ -1,0 +1,147 @@
+"""Every module has a test module: `a/b/c.py` has `a/b/test_c.py`, or a row in a table here."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+
+import pytest
+from tests.sources import REPO
+
+SOURCE = REPO / "src" / "antiphon"
+TESTS = REPO / "tests"
+
+#: Test modules that test modules of other names too, through their public functions.
+TESTED_BY = {
+    "api/test_app.py": ["api/models.py"],
+    "api/test_openapi.py": ["api/openapi_*.py"],
+    "api/test_request_dialect.py": ["api/create_turn.py", "profiles/client_headers.py"],
+    "api/test_responses_http.py": ["api/create_response.py", "api/delivery.py", "http/exchange.py"],
+    "api/test_state.py": ["api/stored_responses.py", "api/listing.py", "http/query_parameters.py"],
+    "check/test_cases.py": ["check/case.py", "check/cases/*.py", "check/catalogue.py", "check/prompts.py"],
+    "check/test_session.py": ["check/exchange.py", "check/findings.py", "check/run.py"],
+    "check/test_stream.py": ["check/sse_form.py"],
+    "cli/test_entry.py": ["__main__.py", "cli/exits.py"],
+    "client/test_asynchronous.py": ["client/stream.py"],
+    "client/test_exchange.py": ["client/retries.py"],
+    "config/test_loading.py": ["profiles/suggestions.py", "profiles/toml_source.py"],
+    "diagnosis/test_lint.py": ["diagnosis/*.py"],
+    "dialects/chat/test_events_from_hub.py": ["dialects/chat/answer_from_hub.py"],
+    "dialects/chat/test_events_to_hub.py": [
+        "dialects/chat/answer_to_hub.py",
+        "dialects/chat/answers.py",
+        "dialects/chat/call_tracker.py",
+        "dialects/chat/lenient_decoding.py",
+    ],
+    "dialects/chat/test_request.py": ["dialects/chat/wire.py"],
+    "dialects/codex/test_codex_events_to_hub.py": ["dialects/codex/*.py", "dialects/common/agent_lines.py"],
+    "dialects/common/test_plain_history.py": ["dialects/*/plain_history.py"],
+    "dialects/gemini/test_events_from_hub.py": ["dialects/gemini/answer_from_hub.py"],
+    "dialects/gemini/test_events_to_hub.py": [
+        "dialects/gemini/answer_to_hub.py",
+        "dialects/gemini/answers.py",
+        "dialects/gemini/response_to_hub.py",
+    ],
+    "dialects/gemini/test_history_from_hub.py": ["dialects/gemini/content_from_hub.py"],
+    "dialects/gemini/test_request_from_hub.py": ["dialects/gemini/wire.py"],
+    "dialects/gemini/test_tools_from_hub.py": ["dialects/gemini/tool_names.py"],
+    "dialects/messages/test_events_from_hub.py": [
+        "dialects/messages/answer_from_hub.py",
+        "dialects/messages/citations.py",
+        "dialects/messages/usage_from_hub.py",
+    ],
+    "dialects/messages/test_events_to_hub.py": [
+        "dialects/messages/answer_to_hub.py",
+        "dialects/messages/answers.py",
+        "dialects/messages/lenient_decoding.py",
+    ],
+    "dialects/messages/test_history_to_hub.py": ["dialects/messages/blocks_to_hub.py"],
+    "dialects/messages/test_request_to_hub.py": ["dialects/messages/request_in.py"],
+    "dialects/responses/test_events_to_hub.py": ["dialects/responses/server_shapes.py"],
+    "dialects/vscode/test_events_from_hub.py": [
+        "dialects/vscode/answer_from_hub.py",
+        "dialects/vscode/errors_from_hub.py",
+        "dialects/vscode/response_*.py",
+    ],
+    "dialects/vscode/test_messages_to_hub.py": [
+        "dialects/vscode/parts_to_hub.py",
+        "dialects/vscode/results_to_hub.py",
+        "dialects/vscode/system_prompt.py",
+    ],
+    "dialects/vscode/test_request_to_hub.py": ["dialects/vscode/request_in.py"],
+    "dialects/vtcode/test_vtcode_events_to_hub.py": ["dialects/vtcode/*.py"],
+    "faults/test_background.py": ["api/background_*.py"],
+    "gateway/test_history.py": ["gateway/stored_items.py"],
+    "gateway/test_managed_turn.py": ["gateway/preparation.py"],
+    "gateway/test_output_limits.py": ["protocol/output_limits.py"],
+    "gateway/test_recording.py": ["gateway/ids.py", "gateway/item_ids.py"],
+    "gateway/test_turn.py": ["gateway/context.py", "gateway/turn_lifecycle.py"],
+    "http/test_connection.py": ["http/asgi.py"],
+    "http/test_websocket.py": ["http/websocket_handshake.py"],
+    "ops/test_run.py": ["api/serve.py", "ops/services.py"],
+    "ops/test_telemetry.py": ["ops/otel.py"],
+    "probe/test_conclusions.py": ["probe/*.py"],
+    "producer/test_agent.py": ["producer/integration.py", "producer/stamps.py", "producer/turn.py"],
+    "profiles/test_quirks.py": ["profiles/quirks/rewriting.py"],
+    "protocol/test_codec.py": [
+        "protocol/content.py",
+        "protocol/conversation.py",
+        "protocol/events.py",
+        "protocol/items.py",
+        "protocol/tools.py",
+    ],
+    "protocol/test_grammar.py": ["protocol/grammar_*.py"],
+    "protocol/test_writer.py": ["protocol/open_items.py", "protocol/stamps.py"],
+    "store/postgres/test_store.py": ["store/postgres/*.py"],
+    "store/sqlite/test_store.py": ["store/sqlite/*.py"],
+    "store/test_conversation_laws.py": ["store/conversations.py"],
+    "store/test_laws.py": ["store/interface.py", "store/keys.py", "store/record.py"],
+    "store/test_usage_laws.py": ["store/usage.py", "store/usage_sums.py"],
+    "store/test_work_laws.py": ["store/work.py"],
+    "testing/gemini/test_rules.py": ["testing/gemini/*_rules.py", "testing/gemini/wire_shapes.py"],
+    "testing/gemini/test_server.py": [
+        "testing/gemini/errors.py",
+        "testing/gemini/prompt.py",
+        "testing/gemini/signatures.py",
+        "testing/gemini/turn_rendering.py",
+    ],
+    "testing/messages/test_rules.py": ["testing/messages/*_rules.py"],
+    "testing/messages/test_server.py": [
+        "testing/messages/errors.py",
+        "testing/messages/issued_thoughts.py",
+        "testing/messages/prompt.py",
+    ],
+    "testing/responses/test_rules.py": ["testing/rules.py"],
+    "testing/test_harness.py": ["testing/script.py"],
+    "trace/test_writer.py": ["trace/finished_trace.py"],
+    "upstream/test_embedded.py": ["upstream/embedded_child.py"],
+    "upstream/test_http_response.py": ["upstream/stream_reader.py"],
+}
+
+
+def _mirror(module: str) -> str:
+    """The path of the test module for a module: `api/test_app.py` for `api/app.py`."""
+    folder, _, file = module.rpartition("/")
+    return f"{folder}/test_{file.strip('_')}".lstrip("/").replace("__.py", ".py")
+
+
+MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if path.name != "__init__.py")
+WITHOUT_MIRROR = [module for module in MODULES if not (TESTS / _mirror(module)).is_file()]
+ROWS = [(test, pattern) for test, patterns in TESTED_BY.items() for pattern in patterns]
+
+
+def test_every_module_has_a_test_module() -> None:
+    untested = [module for module in WITHOUT_MIRROR if not any(fnmatch(module, pattern) for _, pattern in ROWS)]
+    assert {module: f"write tests/{_mirror(module)}, or add a row to TESTED_BY" for module in untested} == {}
+
+
+@pytest.mark.parametrize(("test", "pattern"), ROWS)
+def test_rows_name_test_modules_and_modules_without_a_mirror(test: str, pattern: str) -> None:
+    assert (TESTS / test).is_file(), "no such test module"
+    assert any(fnmatch(module, pattern) for module in WITHOUT_MIRROR), "every such module has its own test module"
+
+
+def test_mirrors_are_named_after_their_module() -> None:
+    assert _mirror("api/app.py") == "api/test_app.py"
+    assert _mirror("store/sqlite/work.py") == "store/sqlite/test_work.py"
+    assert _mirror("testing/__main__.py") == "testing/test_main.py"
+    assert _mirror("sse.py") == "test_sse.py"
