@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.dialects.test_laws import Recording, every_recording, frames_of
 
-pytestmark = pytest.mark.without_coverage
+pytestmark = [pytest.mark.slow, pytest.mark.without_coverage]
 
 
 @every_recording
