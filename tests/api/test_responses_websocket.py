@@ -26,7 +26,7 @@ from tests.api.stateful import (
     output,
     text_of,
 )
-from tests.api.test_state import everything_in
+from tests.api.test_state import storage_snapshot
 from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
 from tests.running import BOUND, until
@@ -364,7 +364,7 @@ def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
     """WS-5, PREV-4: storage is not written: file, log and every row are unchanged."""
     with lab() as here:
         here.told("Something that is stored.")
-        before = everything_in(here)
+        before = storage_snapshot(here)
         with here.socket() as talk:
             here.says += [turn(testing.text("Yes."), testing.tool_call("c1", "f", "{}")), turn(testing.text("42."))]
             first = talk.told("One", store=False, tools=TOOLS)
@@ -374,7 +374,7 @@ def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
             assert [role for role, _ in here.messages] == ["user", "assistant", "tool", "assistant", "user"]
             assert (third["store"], third["previous_response_id"]) == (False, second["id"])
         until(lambda: conversations() == [])
-        assert everything_in(here) == before
+        assert storage_snapshot(here) == before
         for id in (first["id"], second["id"], third["id"]):
             assert here.get(id).status_code == 404
         assert here.chat.refusals == []
