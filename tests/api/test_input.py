@@ -139,7 +139,8 @@ def test_deeply_nested_json_is_refused(place: Probed, body: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [30, 100, *range(245, 260), 300, 450, 900, 1000, 1500])
 def test_nesting_is_accepted_up_to_the_limit(place: Probed, depth: int) -> None:
-    """Whatever can be decoded can also be encoded: no depth passes the check and then fails on the way to the upstream."""
+    """Whatever can be decoded can also be encoded: no depth passes the check and then fails on the way to the
+    upstream."""
     schema = b'{"type":"object","properties":{"p":' + objects(depth) + b"}}"
     items = b'[{"type":"acme:thing","x":' + lists(depth) + b'},{"role":"user","content":"hi"}]'
     for body in (
@@ -313,7 +314,7 @@ def test_surrogate_pair_is_decoded_to_one_character(place: Probed) -> None:
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\u2028", "\u0085", "\ufeff", "\ufffe", "\U0010ffff"])
 def test_character_reaches_the_upstream_and_returns_unchanged(place: Probed, character: str) -> None:
-    """Input: `\u0000` in text. The test server echoes, so the text comes back as well."""
+    """Input: `\\u0000` in text. The test server echoes, so the text comes back as well."""
     text = f"a{character}b"
     for stream in (False, True):
         answer = place.post({**ASKED, "input": text, "metadata": {"k": text}, "stream": stream})

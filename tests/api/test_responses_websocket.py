@@ -295,7 +295,8 @@ def test_internal_error_ends_the_turn_with_response_failed() -> None:
 
 
 def test_queued_turns_run_in_order(here: Lab) -> None:
-    """WS-4: one at a time, more of them than may wait; none is lost and none starts before the previous one has ended."""
+    """WS-4: one at a time, more of them than may wait; none is lost and none starts before the previous one has
+    ended."""
     count = 3 * MAX_WAITING
     here.says += [turn(testing.text(f"answer {number}")) for number in range(count)]
     with here.socket() as talk:
@@ -728,7 +729,8 @@ def test_disconnect_of_an_unstored_turn_leaves_no_record(here: Lab) -> None:
 
 
 def test_slow_client_pauses_reading_from_the_upstream() -> None:
-    """Client: at most 256 KiB are buffered here, so the upstream cannot have sent everything; then all of it arrives."""
+    """Client: at most 256 KiB are buffered here, so the upstream cannot have sent everything; then all of it
+    arrives."""
     big = "x" * 65536
     with lab() as here, here.socket() as talk:
         here.says.append(turn(*[testing.text(big)] * 250))

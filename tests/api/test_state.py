@@ -167,7 +167,8 @@ def test_null_or_empty_previous_response_starts_a_chain(here: Lab, none: str | N
 
 
 def test_store_false_writes_nothing_to_storage() -> None:
-    """PREV-4: the file, its log, and every row of every table are unchanged; plain and streamed, successful and failed."""
+    """PREV-4: the file, its log, and every row of every table are unchanged; plain and streamed, successful and
+    failed."""
     with lab() as here:
         first = here.told("One")
         before = storage_snapshot(here)
@@ -430,7 +431,8 @@ def protocols() -> list[HttpProtocol]:
 def test_disconnect_cancels_the_upstream_and_stores_one_record(
     here: Lab, stream: bool, element: Any, seen: bytes
 ) -> None:
-    """Client: the upstream is cancelled; afterwards there is one record with a terminal status and the output so far."""
+    """Client: the upstream is cancelled; afterwards there is one record with a terminal status and the output so
+    far."""
     gate = Gate()
     here.says.append(turn(*([element] if element else []), testing.wait(gate), testing.text("never"), stream=True))
     before, abandoned, lines = here.count(), here.chat.abandoned, len(here.gateway.requests(0))

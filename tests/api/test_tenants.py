@@ -36,7 +36,7 @@ def hers(here: Lab) -> Hers:
         response=first["id"],
         latest=second["id"],
         sent="msg_of_alice",
-        said=first["output"][0]["id"],
+        answered=first["output"][0]["id"],
         call_item=first["output"][1]["id"],
         call="call_of_alice",
     )
@@ -134,7 +134,7 @@ OF_CALLS: dict[str, Ask] = {
 }
 MATRIX = [
     *((name, of, ask) for of in ("response", "latest") for name, ask in OF_RESPONSES.items()),
-    *((name, of, ask) for of in ("sent", "said", "call_item") for name, ask in OF_ITEMS.items()),
+    *((name, of, ask) for of in ("sent", "answered", "call_item") for name, ask in OF_ITEMS.items()),
     *((name, "call", ask) for name, ask in OF_CALLS.items()),
 ]
 
@@ -168,7 +168,7 @@ def test_resources_are_available_to_their_owner(here: Lab, hers: Hers) -> None:
     """Otherwise the matrix would prove nothing: each id works for its owner."""
     assert here.get(hers["response"], key=ALICE).status_code == 200
     assert here.ask("Go on.", previous_response_id=hers["latest"], key=ALICE).status_code == 200
-    for of in ("sent", "said"):
+    for of in ("sent", "answered"):
         assert here.ask([{"type": "item_reference", "id": hers[of]}], key=ALICE).status_code == 200
     assert here.ask([output(hers["call"])], key=ALICE, tools=TOOLS).status_code == 200
     with here.socket(key=ALICE) as talk:

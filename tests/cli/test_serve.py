@@ -1,4 +1,5 @@
-"""`antiphon serve`: which configuration is read, what is printed at the start, how it ends. The server is a fake here."""
+"""`antiphon serve`: which configuration is read, what is printed at the start, how it ends. The server is a fake
+here."""
 
 from __future__ import annotations
 

@@ -165,9 +165,7 @@ def test_consecutive_streams_reuse_one_connection() -> None:
         asked(server.base_url, work)
 
 
-def test_connection_with_a_late_end_is_reused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_connection_with_a_late_end_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the stream object is already released."""
     monkeypatch.setattr(
         "antiphon.client.event_sources.LINGER", BOUND

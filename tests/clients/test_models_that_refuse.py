@@ -1,4 +1,5 @@
-"""Real models refuse parts of a request by their name: the SDKs through a gateway over strict servers with those rules."""
+"""Real models refuse parts of a request by their name: the SDKs through a gateway over strict servers with those
+rules."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ Meet = Callable[..., Any]
 
 @pytest.fixture(params=["chat", "responses"])
 def meet(request: pytest.FixtureRequest) -> Meet:
-    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the test."""
+    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the
+    test."""
 
     @contextmanager
     def meeting(*script: testing.Reply, key: str = "any", environ: Any = None, **settings: Any) -> Iterator[Meeting]:

@@ -66,7 +66,8 @@ Meet = Callable[..., Any]
 
 @pytest.fixture(params=["chat", "responses"])
 def meet(request: pytest.FixtureRequest, tmp_path: Path) -> Meet:
-    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the test."""
+    """A meeting over a server of each dialect with scripted answers. A request that the server refuses fails the
+    test."""
 
     @contextmanager
     def meeting(
@@ -298,7 +299,8 @@ def turn_of(connection: Any) -> list[Any]:
 
 @pytest.mark.parametrize("store", [False, True])
 def test_sdk_websocket_runs_a_tool_loop(meet: Meet, store: bool) -> None:
-    """WS-1, WS-3, WS-5, WS-8: the SDK has a class for every event; an unstored response exists only on its connection."""
+    """WS-1, WS-3, WS-5, WS-8: the SDK has a class for every event; an unstored response exists only on its
+    connection."""
     with meet(CALL, HELLO, AGAIN) as (client, _, upstream):
         with client.responses.connect() as connection:
             connection.response.create(**ASKED, tools=TOOLS, store=store)

@@ -82,7 +82,7 @@ def test_public_host_without_keys_is_refused_with_a_remedy(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "http://127.0.0.1", "127.0.0.1:8080", "[::1]", "two words", "a" * 300])
-def test_host_with_port_or_scheme_is_refused(host: str) -> None:
+def test_invalid_host_is_refused(host: str) -> None:
     assert (
         "expected an address or a host name without a port"
         in problems_of(Config(server=ServerConfig(host=host), keys=[KEY]))[0]
@@ -90,7 +90,7 @@ def test_host_with_port_or_scheme_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["", "https://a.example.com", "a.example.com:443", "a.example.com/x", "*.example.com"])
-def test_allowed_host_with_port_or_scheme_is_refused(host: str) -> None:
+def test_invalid_allowed_host_is_refused(host: str) -> None:
     (problem,) = problems_of(Config(server=ServerConfig(allowed_hosts=["good.example.com", host])))
     assert problem.startswith("server.allowed_hosts[1]: expected ")
 

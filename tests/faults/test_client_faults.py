@@ -333,7 +333,8 @@ def test_unfinished_request_head_is_closed_after_the_timeout(
 
 
 def test_unfinished_request_body_is_refused_after_the_timeout(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slow senders: a client that announces a body and stops sending it holds its connection only for a limited time."""
+    """Slow senders: a client that announces a body and stops sending it holds its connection only for a limited
+    time."""
     monkeypatch.setattr(HttpProtocol, "body_timeout", 0.1)
     with lab.gateway.connect() as client:
         client.sendall(request()[:-1])

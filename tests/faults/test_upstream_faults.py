@@ -473,7 +473,8 @@ LATE: dict[str, tuple[str, Callable[[], Reply]]] = {
 
 @pytest.mark.parametrize("case", LATE)
 def test_timeout_before_the_first_event_is_504(lab: Lab, stream: bool, case: str) -> None:
-    """One byte now and then, silence, endless comments: the limits for the first byte, for silence and for the whole."""
+    """One byte now and then, silence, endless comments: the limits for the first byte, for silence and for the
+    whole."""
     model, says = LATE[case]
     lab.says = says()
     lab.ask(stream=stream, model=model).tells(504, "upstream_timeout")

@@ -1,4 +1,5 @@
-"""API-2: background responses, on both stores: their life, their stream from any event on, and their end at any moment."""
+"""API-2: background responses, on both stores: their life, their stream from any event on, and their end at any
+moment."""
 
 from __future__ import annotations
 
@@ -185,7 +186,8 @@ def test_queued_stream_sends_its_id_and_can_be_resumed(lab: Lab) -> None:
 
 
 def test_queued_events_equal_the_stored_events() -> None:
-    """API-2: an upstream may name its service tier at once; readers of the earlier events get no different value later."""
+    """API-2: an upstream may name its service tier at once; readers of the earlier events get no different value
+    later."""
     queued = replace(make_initial_response(Request(model="m"), id="resp_1", created_at=1), status="queued")
     lines = EventLineWriter(queued)
     tiered = replace(queued, service_tier="priority")

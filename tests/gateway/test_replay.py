@@ -165,7 +165,7 @@ def test_replay_of_a_retry_without_a_refused_part_has_no_differences(tmp_path: P
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
-def test_note_of_an_unknown_refused_part_is_ignored(tmp_path: Path, dialect: str) -> None:
+def test_note_of_a_part_that_cannot_be_omitted_is_ignored(tmp_path: Path, dialect: str) -> None:
     recorded_answer = record(tmp_path / "chat", asking(), stream(FIRST_PIECE, FINISHED))
     answer = stream(recorded_answer) if dialect == "responses" else stream(FIRST_PIECE, FINISHED)
     trace = with_note(recorded(tmp_path, asking(), answer, dialect=dialect), "left_out", "reasoning")

@@ -673,7 +673,8 @@ def test_client_that_sends_again_before_reading_is_served() -> None:
 
 
 def test_stalled_client_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
-    """docs/errors.md, "200 clients stop reading": the stalled client is disconnected, and the application is informed."""
+    """docs/errors.md, "200 clients stop reading": the stalled client is disconnected, and the application is
+    informed."""
     with (
         caplog.at_level(logging.INFO, "antiphon"),
         serving(Impatient) as place,

@@ -1,4 +1,5 @@
-"""`http/event_stream`: HTTP-7 without sockets. Times are short because they are parameters; durations are not asserted."""
+"""`http/event_stream`: HTTP-7 without sockets. Times are short because they are parameters; durations are not
+asserted."""
 
 from __future__ import annotations
 

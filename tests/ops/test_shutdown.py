@@ -1,4 +1,5 @@
-"""Shutdown of a gateway: no new requests, time for running answers, then one terminal event for each. Real processes."""
+"""Shutdown of a gateway: no new requests, time for running answers, then one terminal event for each. Real
+processes."""
 
 from __future__ import annotations
 

@@ -188,7 +188,8 @@ def test_event_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
     "inner", ['{"k":1,"k":2}', '[{"k" : 1, "\\u006b": 2}]', '{"a":{"k":1,"k":1E5}}', '{"k":1,"k":{"k":1,"k":2}}']
 )
 def test_raw_object_with_a_duplicate_key_keeps_the_last(inner: str) -> None:
-    """Two readers must not see two values: where a kept object has one key twice, at any depth, only the last remains."""
+    """Two readers must not see two values: where a kept object has one key twice, at any depth, only the last
+    remains."""
     body = f'{{"x":{inner},"input":[{{"type":"acme:x","value":{inner}}}],"x":{inner}}}'
     written = encode(decode_request(body.encode()))
     assert json.loads(written) == json.loads(body)

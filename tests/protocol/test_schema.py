@@ -294,7 +294,8 @@ def read(document: Any, name: str) -> Any:
 
 
 def objects(schema: Schema) -> list[Schema]:
-    """The schema itself if it is an object with properties; the options of a choice are tested under their own names."""
+    """The schema itself if it is an object with properties; the options of a choice are tested under their own
+    names."""
     is_choice = "oneOf" in schema or "anyOf" in schema
     return [] if is_choice else [plain for plain in alternatives(schema) if plain.get("properties")]
 

@@ -42,7 +42,8 @@ PLAN = {
 @pytest.mark.parametrize("provider", ["open-responses", "openai", "openai-chat", "anthropic"])
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
 def test_ai_sdk_completes_a_tool_loop(behind: Behind, provider: str, how: str, tmp_path: Path) -> None:
-    """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server, usage summed."""
+    """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server, usage
+    summed."""
     workplace = tmp_path / "workplace"
     workplace.mkdir()
     (workplace / "greeting.txt").write_text("hello\n")

@@ -443,7 +443,7 @@ def test_usage_in_every_chunk_is_read() -> None:
     assert reading.response.usage.output_tokens == 19
 
 
-def test_fast_text_decoder_has_no_fields_besides_the_full_decoder() -> None:
+def test_fast_text_decoder_declares_every_field_of_the_full_decoder() -> None:
     """Otherwise content would be lost in silence (F-4). The service tier comes with the first chunk."""
     for short, long in ((TextDelta, Delta), (TextChoice, Choice), (TextChunk, Chunk)):
         assert set(long.__struct_fields__) - set(short.__struct_fields__) <= {"service_tier"}

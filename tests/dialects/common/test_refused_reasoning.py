@@ -92,5 +92,6 @@ def test_refused_form_is_recognised_by_its_message(message: str, refused: str) -
     ],
 )
 def test_other_refusals_are_not_recognised(status: int, message: str) -> None:
-    """RSN-3: omitting more does not help if something is missing, and the server's own failures are not the client's."""
+    """RSN-3: omitting more does not help if something is missing, and the server's own failures are not the
+    client's."""
     assert refused_part(error_with(status, message)) is None

@@ -24,10 +24,10 @@ WORDS = st.text(alphabet="ab <>/\n", min_size=1).filter(lambda text: not text[0]
 def split(pieces: list[str], tags: ThinkTags) -> list[TextPiece]:
     """The pieces, with neighbours of one kind joined."""
     splitter = ThinkSplitter(tags)
-    pieces_found = [piece for text in pieces for piece in splitter.feed(text)] + splitter.flush()
+    split_pieces = [piece for text in pieces for piece in splitter.feed(text)] + splitter.flush()
     return [
         TextPiece(kind, "".join(piece.text for piece in same))
-        for kind, same in groupby(pieces_found, key=lambda piece: piece.is_reasoning)
+        for kind, same in groupby(split_pieces, key=lambda piece: piece.is_reasoning)
     ]
 
 

@@ -232,7 +232,8 @@ def wanted(result: Result, profile: Profile) -> Sent:
 @pytest.mark.parametrize("client", CLIENTS)
 @given(results=results)
 def test_tool_failure_reaches_every_server(client: str, name: str, results: list[Result]) -> None:
-    """F-4: by the dialect's own field, or at the start of the result's text; nothing is lost, so no loss is reported."""
+    """F-4: by the dialect's own field, or at the start of the result's text; nothing is lost, so no loss is
+    reported."""
     profile = PROFILES[name]
     if client == "gemini":  # its `error` is the error's text: without text no tool failed
         results = [result._replace(failed=result.failed and bool(result.text)) for result in results]

@@ -1,4 +1,5 @@
-"""A tool loop with a server that recognises its own thoughts and refuses all others (RSN-2, RSN-3), in both directions."""
+"""A tool loop with a server that recognises its own thoughts and refuses all others (RSN-2, RSN-3), in both
+directions."""
 
 from __future__ import annotations
 

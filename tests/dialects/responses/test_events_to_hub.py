@@ -1,4 +1,5 @@
-"""Streams of other servers, complete, incomplete and older: the output is always conformant and has the same content."""
+"""Streams of other servers, complete, incomplete and older: the output is always conformant and has the same
+content."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_change_notifies_another_gateway_at_once() -> None:
     uvloop.run(story())
 
 
-def test_own_notifications_do_not_count_as_changes() -> None:
+def test_own_notifications_are_not_counted_twice() -> None:
     async def story() -> None:
         url = postgres_server.fresh_url()
         async with two(url) as (here, there):

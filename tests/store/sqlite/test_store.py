@@ -519,7 +519,8 @@ def test_short_lock_delays_writes_but_not_reads(tmp_path: Path) -> None:
 
 @pytest.mark.io
 def test_long_lock_fails_writes_and_the_store_recovers(tmp_path: Path) -> None:
-    """docs/errors.md, "Storage": a longer lock is a 503, for each caller after the same time, and the store recovers."""
+    """docs/errors.md, "Storage": a longer lock is a 503, for each caller after the same time, and the store
+    recovers."""
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db", lock_timeout=1.0)
