@@ -16,7 +16,14 @@ from tests.generate.shapes import kind_of
 
 from antiphon.protocol.base import EXTRA_NAME
 from antiphon.protocol.content import Number, Refusal
-from antiphon.protocol.error_messages import EXCERPT, HEAD, describe_type, excerpt, json_kind, member_path
+from antiphon.protocol.error_messages import (
+    MAX_EXCERPT_LENGTH,
+    MAX_EXCERPT_SOURCE_BYTES,
+    describe_type,
+    excerpt,
+    json_kind,
+    member_path,
+)
 from antiphon.protocol.errors import ErrorBody
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import CompactRequest, Request, TextFormatParam
@@ -143,14 +150,20 @@ def test_member_path_has_the_usual_spelling(path: str, name: str, spelled: str) 
 
 
 def test_value_of_the_longest_length_is_shown_whole() -> None:
-    longest = b'"' + b"a" * (EXCERPT - 2) + b'"'
+    longest = b'"' + b"a" * (MAX_EXCERPT_LENGTH - 2) + b'"'
     assert excerpt(longest) == longest.decode()
-    assert excerpt(b'"a' + longest[1:]) == f'"{"a" * (EXCERPT - 1)}… (a string of {EXCERPT - 1} characters)'
-    spaced = b"[" + b" " * (HEAD - 2) + b"]"
+    assert (
+        excerpt(b'"a' + longest[1:])
+        == f'"{"a" * (MAX_EXCERPT_LENGTH - 1)}… (a string of {MAX_EXCERPT_LENGTH - 1} characters)'
+    )
+    spaced = b"[" + b" " * (MAX_EXCERPT_SOURCE_BYTES - 2) + b"]"
     assert excerpt(spaced) == "[ ]"
-    assert excerpt(b"[ " + spaced[1:]) == f"[… (an array of {HEAD + 1} bytes)"
+    assert excerpt(b"[ " + spaced[1:]) == f"[… (an array of {MAX_EXCERPT_SOURCE_BYTES + 1} bytes)"
 
 
 def test_name_of_the_longest_length_is_quoted_whole() -> None:
-    assert member_path("a", "b " * (EXCERPT // 2)) == f'a["{"b " * (EXCERPT // 2)}"]'
-    assert member_path("a", " " + "b " * (EXCERPT // 2)) == f'a["{" " + "b " * (EXCERPT // 2)}'[: EXCERPT + 3] + '…"]'
+    assert member_path("a", "b " * (MAX_EXCERPT_LENGTH // 2)) == f'a["{"b " * (MAX_EXCERPT_LENGTH // 2)}"]'
+    assert (
+        member_path("a", " " + "b " * (MAX_EXCERPT_LENGTH // 2))
+        == f'a["{" " + "b " * (MAX_EXCERPT_LENGTH // 2)}'[: MAX_EXCERPT_LENGTH + 3] + '…"]'
+    )

@@ -24,7 +24,7 @@ from antiphon.dialects.common.narrowing import MOST_INLINED, Narrowing, narrow_s
 from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
 from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
-from antiphon.protocol.losses import MAX_TEXT, Losses
+from antiphon.protocol.losses import MAX_TEXT_LENGTH, Losses
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.rules.gemini.schemas import check_json_schema, check_schema
 from antiphon.testing.gemini.rules import StrictReport
@@ -460,9 +460,9 @@ def test_list_of_the_null_type_alone_is_the_null_type() -> None:
     assert narrow({"type": ["null"]}) == ({"type": "NULL"}, [])
 
 
-@pytest.mark.parametrize(("length", "end"), [(MAX_TEXT - 1, "…"), (MAX_TEXT, "p")])
+@pytest.mark.parametrize(("length", "end"), [(MAX_TEXT_LENGTH - 1, "…"), (MAX_TEXT_LENGTH, "p")])
 def test_step_is_added_to_a_path_up_to_a_bound(length: int, end: str) -> None:
     """A path with a further step is longer than the text of a loss, so it is cut. A path of that length gets no step."""
     losses = Losses()
     narrow_schema({"type": "string", "acme": 1}, OPENAPI_SUBSET, "p" * length, losses)
-    assert [loss.path for loss in losses] == ["p" * (MAX_TEXT - 1) + end]
+    assert [loss.path for loss in losses] == ["p" * (MAX_TEXT_LENGTH - 1) + end]
