@@ -385,7 +385,7 @@ MORE: list[tuple[str, Break, str, str]] = [
     ),
     ("http.broken-json", error_field(message=""), "HTTP-1", "error.message is empty"),
     ("http.whole-answer", header(content_type="text/plain"), "HTTP-2", "expected application/json"),
-    ("http.whole-answer", whole(lambda body: body.update(store="yes")), "HTTP-2", "store: got"),
+    ("http.whole-answer", whole(lambda body: body.update(store="yes")), "HTTP-2", "store: expected"),
     ("http.stream", stream_bytes(_data_on_two_lines), "HTTP-3", "is on 2 lines"),
     ("http.stream", header(content_type="application/json"), "HTTP-3", "expected 200 text/event-stream"),
     (

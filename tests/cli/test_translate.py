@@ -198,7 +198,7 @@ def test_translate_json_prints_losses_as_one_object() -> None:
 
 def test_translate_reports_losses_of_decoding_and_encoding() -> None:
     recording = RECORDINGS / "responses" / "contradicting_final_text.sse"
-    assert "lost: output[0].content[0]: 8 characters" in run(recording, "responses", "chat")[2]
+    assert "lost: output[0].content[0]: a final text of 8 characters" in run(recording, "responses", "chat")[2]
     searched = RECORDINGS / "messages" / "web_search_with_citations.json"
     assert run(searched, "messages", "chat", "--strict")[0] == LOSSY
 
@@ -320,7 +320,7 @@ def test_translate_refuses_input_of_another_kind(data: bytes, words: str) -> Non
 
 
 def test_translate_refuses_an_invalid_answer() -> None:
-    with pytest.raises(ApiError, match="no response object"):
+    with pytest.raises(ApiError, match="not a response object"):
         run(b'{"id":"x"}', "responses", "chat", "--response")
 
 

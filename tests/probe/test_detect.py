@@ -53,7 +53,7 @@ def test_detection_ends_with_the_first_answer_that_is_not_about_the_form(statuse
 
 def test_detection_tries_both_forms_of_text_with_each_limit() -> None:
     server = StatusServer(400)
-    with pytest.raises(NoServerFound, match="answers in no supported dialect: chat 400: no"):
+    with pytest.raises(NoServerFound, match="does not answer in any supported dialect: chat 400: no"):
         asyncio.run(detect_dialect([target_of(URL, "chat")], server))
     assert [
         (type(body["messages"][0]["content"]), *sorted(body.keys() - {"model", "messages"})) for body in server.bodies
