@@ -10,7 +10,7 @@ LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test test-fast test-within coverage test-clients test-probe test-faults test-extension test-vscode \
+.PHONY: install run test test-fast test-within test-clients test-probe test-faults test-extension test-vscode \
 	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
@@ -43,14 +43,6 @@ test-fast: install
 test-within: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	$(BIN)/python -m pytest -n $(WORKERS) --part within
-
-# Runs all tests under coverage, with the processes that they start, and writes the figures of every package into
-# docs/coverage.md. Fails if a package is covered less than it must be; tools/coverage_page.py says how much that is.
-coverage: install
-	rm -f .coverage .coverage.*
-	$(BIN)/coverage run --source=antiphon -m pytest -n $(WORKERS) --time-limit $(LONG)
-	$(BIN)/coverage combine -q
-	PYTHONPATH=. $(BIN)/python tools/coverage_page.py
 
 # Tests real agents and SDKs against strict scripted servers. Needs npm.
 test-clients: install .clients/installed

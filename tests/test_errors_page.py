@@ -78,9 +78,11 @@ def test_codes_are_read_from_error_constructors(source: str, codes: set[str]) ->
 
 
 def _sources() -> list[Path]:
-    """The test servers have the codes of the servers that they imitate."""
+    """The rules of servers, and the test servers, have the codes of the servers that they imitate."""
     return [
-        path for path in source_files("src") if path.suffix == ".py" and "testing" not in path.relative_to(REPO).parts
+        path
+        for path in source_files("src")
+        if path.suffix == ".py" and not {"rules", "testing"} & set(path.relative_to(REPO).parts)
     ]
 
 

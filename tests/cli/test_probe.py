@@ -166,7 +166,7 @@ def test_probe_prints_findings_when_interrupted() -> None:
     with ChatServer() as server:
         code, out, _ = _run(server.base_url, "--dialect", "chat", transport=Interrupted({}))
     assert code == 130
-    assert "ended before its time: interrupted" in out
+    assert "incomplete: interrupted" in out
     with ChatServer() as server:
         first = Interrupted({})
         first.count = 11

@@ -587,6 +587,7 @@ STRICT: Final[dict[Dialect, tuple[Callable[[], FakeServer], dict[str, str]]]] = 
 }
 
 
+@pytest.mark.io
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_strict_server_accepts_the_experiments(dialect: Dialect) -> None:
     """D-4: the requests have the form of the API, so a strict server refuses only what an experiment does wrong."""

@@ -443,7 +443,7 @@ OTHER = UnknownItem(kind="acme:other", raw=Raw(b'{"type":"acme:other","id":"msg_
 
 SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     # (row, what is wrong, what is written, how it is damaged, words of the violation)
-    ("STR-1", "not created", text, drop(ResponseCreated), "got response.in_progress; expected response.created"),
+    ("STR-1", "not created", text, drop(ResponseCreated), "unexpected response.in_progress; expected response.created"),
     ("STR-1", "not in progress", text, drop(ResponseInProgress), "expected response.in_progress or response.queued"),
     ("STR-1", "created twice", text, repeat(ResponseCreated), "expected response.in_progress or response.queued"),
     ("STR-1", "in progress twice", text, repeat(ResponseInProgress), "in progress already"),
@@ -514,7 +514,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         "text not told",
         text,
         drop(OutputTextDone),
-        "got response.content_part.done; expected response.output_text.delta or",
+        "unexpected response.content_part.done; expected response.output_text.delta or",
     ),
     ("STR-3", "text told twice", text, repeat(OutputTextDone), "expected response.output_text.annotation.added or"),
     ("STR-3", "a delta after the text was told", refusal, put_off(RefusalDelta), "expected response.content_part.done"),
@@ -535,7 +535,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
             OutputTextDelta,
             lambda e: RefusalDelta(**{**AT, "sequence_number": e.sequence_number, "content_index": 0}, delta=e.delta),
         ),
-        "got response.refusal.delta; expected response.output_text",
+        "unexpected response.refusal.delta; expected response.output_text",
     ),
     (
         "STR-3",
@@ -545,7 +545,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         "in a function_call; expected it only in a message or reasoning",
     ),
     ("STR-3", "content never streamed", text, without_inner_events, "content that was not streamed"),
-    ("STR-4", "not done", text, drop(ItemDone), "got response.completed while the item is open"),
+    ("STR-4", "not done", text, drop(ItemDone), "unexpected response.completed while the item is open"),
     ("STR-4", "done as nothing", text, change(ItemDone, item=None), "null item"),
     ("STR-4", "done as another type", text, change(ItemDone, item=OTHER), "as acme:other; expected message"),
     ("STR-4", "done under another name", call, change_item(ItemDone, name="hear"), "the name 'hear'; expected 'look'"),
@@ -608,14 +608,14 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
     ),
     ("STR-7", "an end under another id", text, change_response(ResponseCompleted, id="resp_2"), "expected 'resp_1'"),
     ("STR-7", "an empty end", text, change_response(ResponseCompleted, output=[]), "has 0 items; expected the 1"),
-    ("STR-8", "two errors", failure, repeat(ErrorEvent), "got error; expected response.failed after error"),
+    ("STR-8", "two errors", failure, repeat(ErrorEvent), "unexpected error; expected response.failed after error"),
     ("STR-8", "an error too early", failure, put_off(ItemDone), "expected response.failed after error"),
     (
         "STR-8",
         "an error, and all is well",
         text,
         insert(error_event(), after=ItemDone),
-        "got response.completed; expected response.failed",
+        "unexpected response.completed; expected response.failed",
     ),
     ("STR-8", "a failure without a reason", failure, change_response(ResponseFailed, error=None), "expected an error"),
     ("STR-9", "arguments not told", call, drop(ArgumentsDone), "expected response.function_call_arguments.done"),
@@ -640,7 +640,7 @@ SPOILED: list[tuple[str, str, Write, Edit, str]] = [
         "reasoning in a refusal",
         refusal,
         insert(ReasoningDelta(**AT, content_index=0, delta="x"), after=ContentPartAdded),
-        "got response.reasoning.delta; expected response.refusal.delta",
+        "unexpected response.reasoning.delta; expected response.refusal.delta",
     ),
     (
         "STR-10",

@@ -353,24 +353,24 @@ def test_invalid_type_is_reported_at_its_type_field(data: st.DataObject) -> None
         (
             {"input": [USER, {"content": "x"}]},
             "input[1].type",
-            'is missing: expected one such as "message", got {"content": "x"}',
+            'is missing: expected one such as "message", "function_call", "function_call_output", "reasoning", got',
         ),
         (
             {"input": [{"role": "king", "content": ""}]},
             "input[0].role",
-            '"king", expected one of "assistant", "developer", "system"',
+            'expected one of "assistant", "developer", "system", "user", got "king"',
         ),
         ({"metadata": {"two words": 5}}, 'metadata["two words"]', "expected a string of at most 512 characters, got 5"),
         ({"metadata": {"": 5}}, 'metadata[""]', "expected a string of at most 512 characters, got 5"),
         (
             {"metadata": {"k" * 65: ""}},
             "metadata",
-            "(a string of 65 characters), expected as a key a string of at most 64 characters",
+            "expected a string of at most 64 characters as a key, got",
         ),
         (
             {"metadata": {str(n): "" for n in range(17)}},
             "metadata",
-            "expected an object of at most 16 strings, got 17 entries",
+            "expected an object of at most 16 strings of at most 512 characters, got 17 entries",
         ),
         (
             {"tool_choice": {"type": "allowed_tools", "tools": []}},
@@ -538,5 +538,5 @@ def test_number_of_entries_has_an_exact_bound() -> None:
     metadata = {f"k{at}": "v" for at in range(16)}
     body = {"input": [{"role": "user", "content": "hi"}], "metadata": metadata}
     assert decode_request(encode(body)).metadata == metadata
-    with pytest.raises(InvalidValue, match="metadata: got 17 entries"):
+    with pytest.raises(InvalidValue, match="metadata: .*got 17 entries"):
         decode_request(encode({**body, "metadata": {**metadata, "k16": "v"}}))

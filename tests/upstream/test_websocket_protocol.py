@@ -71,6 +71,7 @@ def test_texts_before_invalid_data_are_delivered() -> None:
     assert read_by_server(b"".join(protocol.data_to_send()))[0][0] == 1007
 
 
+@pytest.mark.io
 def test_websockets_is_imported_when_a_websocket_is_opened() -> None:
     program = "import sys, antiphon.cli, antiphon.client, antiphon.testing; sys.exit('websockets' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -102,10 +102,10 @@ def _check_message(message: Any, path: str, waiting: dict[str, str], report: Rep
         report.add("value", path, "a message is an object", code="invalid_type")
         return waiting
     role = message.get("role")
-    # An unknown role is refused with the list of known ones; the `function` role is long gone from newer servers.
+    # An unknown role is refused with the list of valid_names ones; the `function` role is long gone from newer servers.
     if not isinstance(role, str) or role not in PARTS_OF_ROLE:
-        found = describe_role(role, PARTS_OF_ROLE)
-        report.add(found.rule, f"{path}.role", f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", found.problem)
+        flaw = describe_role(role, PARTS_OF_ROLE)
+        report.add(flaw.rule, f"{path}.role", f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", flaw.problem)
         return waiting
     if role == "tool":
         _check_result(message, path, waiting, report)
@@ -248,14 +248,14 @@ def _check_part(part: Any, path: str, role: str, report: Report) -> None:
     # Each role has its parts: images, sound and files only from the user, refusals only from the assistant.
     if kind not in allowed:
         message = f"a part of type {kind or None!r} stands where {', '.join(allowed)} may"
-        place, found = part_type_path(part, path), describe_part(part, allowed)
+        place, flaw = part_type_path(part, path), describe_part(part, allowed)
         if role == "tool" and kind in PARTS_OF_ROLE["user"]:
             # "Image URLs are only allowed for messages with role 'user'": other servers take them from tools too.
             problem = f"some servers take `{kind}` from the user only, not from a tool"
             settings = ('wire.tool_images = "lift"',)
             report.add("media", place, message, problem, param=path, certain=False, settings=settings)
         else:
-            report.add(found.rule, place, message, found.problem, param=path)
+            report.add(flaw.rule, place, message, flaw.problem, param=path)
         return
     message = f"this is no part of type {kind}"
     # Each part holds its content under its own name, in its own form.
@@ -296,15 +296,15 @@ def _check_tools(tools: Any, report: Report) -> set[str] | None:
         problem = f"there are {len(tools)} tools; many servers take 1 to {MAX_TOOLS}, and a request without tools has no such field"
         report.add("value", "tools", message, problem, certain=False)
     names = [_check_tool(tool, f"tools[{at}]", report) for at, tool in enumerate(report.walk(tools))]
-    known = [name for name in names if name is not None]
-    check_unique_names(known, "two tools have one name", report)
-    return set(known) if len(known) == len(names) else None
+    valid_names = [name for name in names if name is not None]
+    check_unique_names(valid_names, "two tools have one name", report)
+    return set(valid_names) if len(valid_names) == len(names) else None
 
 
 def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     """Check a tool; return its name, None if it has no valid one."""
 
-    # "Missing required parameter: tools[0].function": the flat form of the responses API is not known here.
+    # "Missing required parameter: tools[0].function": the flat form of the responses API is not valid_names here.
     def refuse(rule: Rule, place: str, problem: str, *, certain: bool = True) -> None:
         message = "a tool is a type and, under its name, a function"
         code = "missing_required_parameter"
@@ -400,7 +400,7 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
             problem = "the name and the schema stand under `json_schema`"
             report.add("missing_field", path, f"{other!r} is no response format", problem, param="response_format")
         case other:
-            # Unknown types of format are refused with the list of known ones; some servers have more.
+            # Unknown types of format are refused with the list of valid_names ones; some servers have more.
             problem = f"{as_json(other)} is no response format that every server knows: {', '.join(FORMATS)}"
             certain = not type_of(other)
             report.add("discriminator", "response_format", f"{other!r} is no response format", problem, certain=certain)

@@ -49,23 +49,25 @@ def check_model(body: dict[str, Any], report: Report) -> None:
         )
 
 
-def check_fields(body: dict[str, Any], known: Collection[str], report: Report) -> None:
+def check_fields(body: dict[str, Any], field_names: Collection[str], report: Report) -> None:
     # The stricter providers: "unrecognized request argument", or a validation error of forbidden extra fields.
-    for name in islice((name for name in body if name not in known), MAX_UNKNOWN_FIELDS):
+    for name in islice((name for name in body if name not in field_names), MAX_UNKNOWN_FIELDS):
         report.add(
             "unknown_field",
             name,
             f"unrecognized request argument: {name}",
-            f"strict servers of this dialect do not know this field{did_you_mean(name, known)}",
+            f"strict servers of this dialect do not know this field{did_you_mean(name, field_names)}",
             code="unknown_parameter",
             certain=False,
         )
 
 
-def check_settings(settings: dict[str, Any], known: Mapping[str, Setting], report: Report, parent: str = "") -> None:
+def check_settings(
+    settings: dict[str, Any], expected_settings: Mapping[str, Setting], report: Report, parent: str = ""
+) -> None:
     """Check the type and the range of every known setting that is present and not null."""
     # Providers validate settings before use: a number as a string, or one out of its range, is a 400 that names it.
-    for name, wanted in known.items():
+    for name, wanted in expected_settings.items():
         value, path = settings.get(name), f"{parent}{name}"
         if value is None:
             continue

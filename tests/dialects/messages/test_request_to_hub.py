@@ -196,7 +196,11 @@ def test_unsupported_fields_are_losses() -> None:
             'expected an object, got "x"',
         ),
         ({"max_tokens": "many"}, "max_tokens", 'expected an integer of at least 0 or null, got "many"'),
-        ({"tool_choice": {"type": "some"}}, "tool_choice.type", 'expected one of "auto", "any", "tool", "none", got "some"'),
+        (
+            {"tool_choice": {"type": "some"}},
+            "tool_choice.type",
+            'expected one of "auto", "any", "tool", "none", got "some"',
+        ),
         ({"tools": [{"name": "x"}]}, "tools[0].input_schema", "is missing: expected an object"),
         ({"tools": [{"type": "custom", "input_schema": {}}]}, "tools[0].name", "is missing: expected a string"),
     ],

@@ -65,9 +65,9 @@ def _check_content(content: Content, path: str, report: Report, *, alone: bool) 
     # It says "Please use a valid role: user, model."; `function` is an older name for the user with results, and a
     # single content needs no role at all.
     if role not in ROLES and not (alone and role is None):
-        found, settings = describe_role(role, ROLES), SYSTEM if role == "system" else ()
+        flaw, settings = describe_role(role, ROLES), SYSTEM if role == "system" else ()
         message = "Please use a valid role: user, model."
-        report.add(found.rule, f"{path}.role", message, found.problem, settings=settings)
+        report.add(flaw.rule, f"{path}.role", message, flaw.problem, settings=settings)
     # It says "contents.parts must not be empty."
     if not content.get("parts"):
         problem = "a content has at least one part"

@@ -17,12 +17,12 @@ from antiphon.rules.report import Report, as_json
 def check_block(block: Any, path: str, allowed: tuple[str, ...], report: Report, *, blank: bool = False) -> bool:
     """Check a block of one of the allowed types; return whether it is well formed. `blank` allows text of white space."""
     kind = type_of(block)
-    # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no
+    # An unknown type is refused with the list of valid_names ones: parts of other APIs (`input_text`, `image_url`) have no
     # place.
     if kind not in BLOCKS:
-        found, tags = describe_part(block, allowed), ", ".join(BLOCKS)
+        flaw, tags = describe_part(block, allowed), ", ".join(BLOCKS)
         wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: {tags}"
-        refuse(report, found.rule, path, wrong, found.problem, place=part_type_path(block, path))
+        refuse(report, flaw.rule, path, wrong, flaw.problem, place=part_type_path(block, path))
         return False
     # "`tool_use` blocks can only be in `assistant` messages", and so on: each role has its blocks.
     if kind not in allowed:

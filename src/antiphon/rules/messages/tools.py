@@ -20,9 +20,9 @@ def check_tools(tools: Any, report: Report) -> set[str] | None:
         refuse(report, "value", "tools", "Input should be a valid list", problem)
         return None
     names = [_check_tool(tool, f"tools.{at}", report) for at, tool in enumerate(report.walk(tools))]
-    known = [name for name in names if name is not None]
-    check_unique_names(known, "tools: Tool names must be unique.", report)
-    return set(known) if len(known) == len(names) else None
+    valid_names = [name for name in names if name is not None]
+    check_unique_names(valid_names, "tools: Tool names must be unique.", report)
+    return set(valid_names) if len(valid_names) == len(names) else None
 
 
 def check_choice(choice: Any, tools: Any, names: set[str] | None, report: Report, *, thinks: bool) -> None:
@@ -62,7 +62,7 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     form = form_of(tool) if isinstance(tool, dict) else None
     is_foreign = form not in (None, "input_schema")
     # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not
-    # known here.
+    # valid_names here.
     if kind not in ("", "custom"):
         wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
         rule: Rule = "tool_form" if is_foreign or kind == "function" else "discriminator"
