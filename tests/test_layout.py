@@ -30,7 +30,7 @@ TESTED_BY = {
     "client/test_asynchronous.py": ["client/stream.py"],
     "client/test_exchange.py": ["client/retries.py"],
     "config/test_loading.py": ["profiles/toml_source.py"],
-    "diagnosis/test_lint.py": ["diagnosis/*.py"],
+    "diagnosis/test_lint.py": ["diagnosis/*.py", "protocol/suggestions.py"],
     "dialects/chat/test_events_from_hub.py": ["dialects/chat/answer_from_hub.py"],
     "dialects/chat/test_events_to_hub.py": [
         "dialects/chat/answer_to_hub.py",
@@ -96,6 +96,7 @@ TESTED_BY = {
     ],
     "protocol/test_grammar.py": ["protocol/grammar_*.py"],
     "protocol/test_writer.py": ["protocol/open_items.py", "protocol/stamps.py"],
+    "rules/test_agreement.py": ["rules/gemini/refusing.py", "rules/messages/members.py"],
     "store/postgres/test_store.py": ["store/postgres/*.py"],
     "store/sqlite/test_store.py": ["store/sqlite/*.py"],
     "store/test_conversation_laws.py": ["store/conversations.py"],

@@ -12,6 +12,6 @@ def test_proofs_are_all_turns_that_the_profile_can_send() -> None:
         'about = "x"\nextends = "chat"\n[wire]\njson_output = "none"', "probed", find_parent=load_profile
     )
     proofs = make_proofs(profile, "m")
-    left = [name for name in TURNS if name != "JSON by a schema"]
+    left = [name for name in TURNS if name != "JSON schema output"]
     assert [proof.id for proof in proofs] == [f"proof.{name}" for name in left]
     assert [proof.streams for proof in proofs] == [name == "stream" for name in left]

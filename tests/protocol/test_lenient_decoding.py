@@ -538,5 +538,5 @@ def test_number_of_entries_has_an_exact_bound() -> None:
     metadata = {f"k{at}": "v" for at in range(16)}
     body = {"input": [{"role": "user", "content": "hi"}], "metadata": metadata}
     assert decode_request(encode(body)).metadata == metadata
-    with pytest.raises(InvalidValue, match="metadata: .*got 17 entries"):
+    with pytest.raises(InvalidValue, match=r"metadata: .*got 17 entries"):
         decode_request(encode({**body, "metadata": {**metadata, "k16": "v"}}))

@@ -40,7 +40,7 @@ class Findings(Report):
     """
 
     def __init__(self, body: Mapping[str, Any], *, spelled_by_server: bool) -> None:
-        self.found: list[Finding] = []
+        self.items: list[Finding] = []
         self._body = body
         self._spelled_by_server = spelled_by_server
         self._values_left = MAX_VALUES
@@ -66,9 +66,9 @@ class Findings(Report):
     def keep(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
         place = resolve_server_path(path, self._body)[0] if self._spelled_by_server else path
         finding = Finding(rule=rule, path=place, problem=problem, settings=settings, certain=certain)
-        if finding not in self.found[-1:]:
-            self.found.append(finding)
-        if len(self.found) == MOST_FINDINGS:
+        if finding not in self.items[-1:]:
+            self.items.append(finding)
+        if len(self.items) == MOST_FINDINGS:
             raise BoundsExceeded
 
 

@@ -45,7 +45,7 @@ def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> l
     with suppress(BoundsExceeded):
         CHECKS[dialect](read, findings)
         _read_as_gateway(body, dialect, findings)
-    return findings.found
+    return findings.items
 
 
 def decode_object(body: bytes) -> dict[str, Any] | None:
@@ -94,7 +94,7 @@ def _read_as_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
         READERS[dialect](body)
     except ClientFault as error:
         path = error.param or ""
-        if not any(paths_overlap(path, finding.path) for finding in findings.found if finding.certain):
+        if not any(paths_overlap(path, finding.path) for finding in findings.items if finding.certain):
             problem = error.message.removeprefix(f"{path}: ")
             findings.keep(RULES.get(error.code, "value"), path, problem, certain=dialect == "responses")
 

@@ -102,7 +102,7 @@ def _check_message(message: Any, path: str, waiting: dict[str, str], report: Rep
         report.add("value", path, "a message is an object", code="invalid_type")
         return waiting
     role = message.get("role")
-    # An unknown role is refused with the list of valid_names ones; the `function` role is long gone from newer servers.
+    # An unknown role is refused with the list of known ones; the `function` role is long gone from newer servers.
     if not isinstance(role, str) or role not in PARTS_OF_ROLE:
         flaw = describe_role(role, PARTS_OF_ROLE)
         report.add(flaw.rule, f"{path}.role", f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", flaw.problem)
@@ -304,7 +304,7 @@ def _check_tools(tools: Any, report: Report) -> set[str] | None:
 def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     """Check a tool; return its name, None if it has no valid one."""
 
-    # "Missing required parameter: tools[0].function": the flat form of the responses API is not valid_names here.
+    # "Missing required parameter: tools[0].function": the flat form of the responses API is not known here.
     def refuse(rule: Rule, place: str, problem: str, *, certain: bool = True) -> None:
         message = "a tool is a type and, under its name, a function"
         code = "missing_required_parameter"
@@ -400,7 +400,7 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
             problem = "the name and the schema stand under `json_schema`"
             report.add("missing_field", path, f"{other!r} is no response format", problem, param="response_format")
         case other:
-            # Unknown types of format are refused with the list of valid_names ones; some servers have more.
+            # Unknown types of format are refused with the list of known ones; some servers have more.
             problem = f"{as_json(other)} is no response format that every server knows: {', '.join(FORMATS)}"
             certain = not type_of(other)
             report.add("discriminator", "response_format", f"{other!r} is no response format", problem, certain=certain)

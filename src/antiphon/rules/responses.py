@@ -61,7 +61,7 @@ def _check_combinations(body: dict[str, Any], report: Report) -> None:
     if body.get("stream_options") is not None and not body.get("stream"):
         problem = "`stream_options` needs `stream`, which is not true"
         report.add("combination", "stream_options", "stream_options is only allowed with stream", problem)
-    # `include` is a list of valid_names words; servers have more of them than all servers know.
+    # `include` is a list of known words; servers have more of them than all servers know.
     include = body.get("include")
     for at, word in enumerate(report.walk(include if isinstance(include, list) else ())):
         if word not in INCLUDES:
@@ -75,7 +75,7 @@ def _check_combinations(body: dict[str, Any], report: Report) -> None:
 
 def _check_encrypted_reasoning(body: dict[str, Any], plain_models: Collection[str], report: Report) -> None:
     # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason
-    # has nothing to encrypt. The models are valid_names by public reports; a deployment has any name, and refuses all the
+    # has nothing to encrypt. The models are known by public reports; a deployment has any name, and refuses all the
     # same.
     model, include = body.get("model"), body.get("include")
     if not isinstance(model, str) or not isinstance(include, list) or ENCRYPTED not in include:
@@ -143,8 +143,8 @@ def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str], report
 
 
 def _report_unknown_item(kind: Any, path: str, report: Report) -> None:
-    # An unknown type is refused with the list of valid_names ones.
-    message, settings = f"{kind!r} is no valid_names type of item", ('wire.unknown_items = "drop"',)
+    # An unknown type is refused with the list of known ones.
+    message, settings = f"{kind!r} is no known type of item", ('wire.unknown_items = "drop"',)
     if kind is None:
         problem = f"an item has a type: one of {', '.join(MEMBERS)}"
         report.add("discriminator", f"{path}.type", message, problem)
@@ -158,7 +158,7 @@ def _report_unknown_item(kind: Any, path: str, report: Report) -> None:
         hint = did_you_mean(kind, (*MEMBERS, *SERVER_ITEMS))
         if kind in ("tool_use", "tool_result", "tool_call"):
             hint = "; calls are `function_call` and their results `function_call_output` here"
-        problem = f"{as_json(kind)} is no valid_names type of item{hint}"
+        problem = f"{as_json(kind)} is no known type of item{hint}"
         report.add("discriminator", f"{path}.type", message, problem, settings=settings)
 
 
@@ -183,7 +183,7 @@ def _check_id(item: dict[str, Any], kind: str, path: str, report: Report) -> Non
 
 def _check_message(item: dict[str, Any], path: str, report: Report) -> None:
     role = item.get("role")
-    # An unknown role is refused with the list of valid_names ones; there is no `tool` among them.
+    # An unknown role is refused with the list of known ones; there is no `tool` among them.
     if isinstance(role, str) and role in PARTS_OF_ROLE:
         settings = ASSISTANT if role == "assistant" else ()
         _check_content(item.get("content"), f"{path}.content", PARTS_OF_ROLE[role], report, settings)
@@ -320,7 +320,7 @@ def _check_tool(tool: Any, path: str, own_tools: Collection[str], report: Report
         case {"type": "custom", "name": name}:
             return name if check_name(name, f"{path}.name", report) else None
         case {"type": "function" | "custom"}:
-            # "Missing required parameter: tools[0].name": the nested form of chat is not valid_names here.
+            # "Missing required parameter: tools[0].name": the nested form of chat is not known here.
             form = form_of(tool)
             rule: Rule = "tool_form" if form else "missing_field"
             problem = describe_form(form, "flat") if form else "a tool has its name beside its type"
@@ -341,7 +341,7 @@ def _check_tool(tool: Any, path: str, own_tools: Collection[str], report: Report
 
 def _report_unknown_tool(tool: Any, path: str, report: Report) -> None:
     # Hosted tools are each provider's own.
-    message, param = "only function and custom tools are valid_names here", f"{path}.type"
+    message, param = "only function and custom tools are known here", f"{path}.type"
     form, kind = form_of(tool) if isinstance(tool, dict) else None, type_of(tool)
     if not isinstance(tool, dict):
         report.add("value", path, message, f"a tool is an object, not {as_json(tool)}", param=param)
@@ -376,7 +376,7 @@ def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) 
             problem = "the name of the tool stands beside the type here"
             report.add("tool_form", "tool_choice", f"{choice!r} is no tool choice", problem)
         case _:
-            # A choice of a tool that the server provides is valid_names to that server only.
+            # A choice of a tool that the server provides is known to that server only.
             problem = f"{as_json(choice)} is no tool choice that every server knows"
             is_own = type_of(choice) not in ("", "function", "custom", "allowed_tools")
             report.add("discriminator", "tool_choice", f"{choice!r} is no tool choice", problem, certain=not is_own)
@@ -411,7 +411,7 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
                 code = "missing_required_parameter"
                 report.add("schema", "text.format.schema", "a schema is an object", problem, code=code)
         case other:
-            # Unknown types of format are refused with the list of valid_names ones; some servers have more.
+            # Unknown types of format are refused with the list of known ones; some servers have more.
             problem = f"{as_json(other)} is no format that every server knows: text, json_object, json_schema"
             message, certain = f"{other!r} is no text format", not type_of(other)
             report.add("discriminator", "text.format", message, problem, certain=certain)

@@ -62,7 +62,7 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     form = form_of(tool) if isinstance(tool, dict) else None
     is_foreign = form not in (None, "input_schema")
     # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not
-    # valid_names here.
+    # known here.
     if kind not in ("", "custom"):
         wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
         rule: Rule = "tool_form" if is_foreign or kind == "function" else "discriminator"
