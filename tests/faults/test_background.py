@@ -316,7 +316,7 @@ def test_internal_error_is_logged_and_fails_the_background_response(tmp_path: Pa
         response = lab.wait(id)
         assert told_by(lab.events(id)) == response
         assert response["status"] == ("failed" if method == "get" else response["status"])
-        assert "background work failed inside the gateway" in lab.gateway.written
+        assert "a request failed inside the gateway" in lab.gateway.written
 
 
 @pytest.mark.parametrize("method", ["get", "append", "finish"])

@@ -18,6 +18,7 @@ from antiphon.errors import ApiError, ClientFault, InvalidJson, JsonTooDeep
 from antiphon.protocol.codec import (
     decode_as,
     decode_compact_request,
+    decode_create_message,
     decode_event,
     decode_item,
     decode_item_param,
@@ -58,6 +59,7 @@ from antiphon.protocol.tools import (
 READERS: Final = [
     decode_request,
     decode_compact_request,
+    decode_create_message,
     decode_item_param,
     decode_item,
     decode_response,
@@ -527,3 +529,22 @@ def test_output_items_of_providers_are_decoded_and_encoded_unchanged(document: A
     body = json.dumps(document).encode()
     assert json.loads(encode(decode_item(body))) == document
     assert json.loads(encode(decode_item_param(body))) == document
+
+
+def test_create_message_is_a_request_with_a_type() -> None:
+    """WS-1."""
+    request = decode_create_message(b'{"type":"response.create","model":"m","input":"Hi"}')
+    assert request == decode_request(b'{"model":"m","input":"Hi"}')
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"model":"m"}',
+        b'{"type":"response.cancel","model":"m"}',
+        b'{"type":"response.create","model":5}',
+        b'{"type":"response.create","acme":1}',
+    ],
+)
+def test_create_message_with_a_fault_or_unknown_fields_is_left_to_the_lenient_decoder(message: bytes) -> None:
+    assert decode_create_message(message) is None

@@ -169,8 +169,12 @@ class BackgroundJob:
         return error
 
     async def respond_with_error(self, error: ApiError) -> None:
-        """Ends a response whose turn has not begun, in this run or in an earlier one."""
+        """Ends a response whose turn has not begun, in this run or in an earlier one. If the end of a turn could not be
+        written, the work is left to its lease: when that expires, a runner ends the response."""
         self._can_be_interrupted = False
+        if self._recorder is not None:
+            self._scope.log_entry.error = error.code
+            return
         try:
             if isinstance(error, StorageUnavailable):
                 raise error

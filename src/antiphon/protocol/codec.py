@@ -8,7 +8,7 @@ surrogates. Encoding puts the raw bytes of unknown fields back in their places.
 from __future__ import annotations
 
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -154,8 +154,10 @@ class _RawToolsRequest(Request, frozen=True, kw_only=True):
     tools: Raw | UnsetType = UNSET  # type: ignore[assignment]
 
 
-class _CreateMessage(_RawToolsRequest, frozen=True, kw_only=True, tag_field="type", tag="response.create"):
+class _CreateMessage(_RawToolsRequest, frozen=True, kw_only=True):
     """The same as a message of a WebSocket."""
+
+    type: Literal["response.create"]
 
 
 def _request_with_tools(raw_request: _RawToolsRequest) -> Request:
