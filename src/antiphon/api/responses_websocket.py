@@ -297,10 +297,11 @@ class WebSocketTurn:
             self._trace.record_client_piece(message)
 
     async def interruption_error(self) -> ApiError | None:
-        if self._connection.is_closed:
-            self._log_entry.client_disconnected = True
-            return None
-        return shutdown_error()
+        return None if self._connection.is_closed else shutdown_error()
+
+    @property
+    def is_disconnected(self) -> bool:
+        return self._connection.is_closed
 
     # The sink
 
@@ -315,8 +316,8 @@ class WebSocketTurn:
         return True
 
     async def write(self, data: bytes) -> None:
-        self._send(data)
         await self._socket.wait_until_writable()
+        self._send(data)
 
     async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
         response = self._pipe.response if self._pipe is not None else None

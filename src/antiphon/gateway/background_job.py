@@ -51,6 +51,7 @@ class BackgroundJob:
     written. It is the requester of its turn, and the sink of its events."""
 
     has_started = True  # every error is part of the response
+    is_disconnected = False  # nobody is connected
 
     def __init__(self, services: GatewayContext, store: Store, runner: str, work: Work, flush_interval: float) -> None:
         self._services = services
@@ -143,8 +144,8 @@ class BackgroundJob:
         return False
 
     async def write(self, data: bytes) -> None:
-        self._event_log.add(data.split(LINE))
         await self._event_log.wait_for_room()
+        self._event_log.add(data.split(LINE))
 
     async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
         """Writes the last events and the response in one transaction."""

@@ -18,6 +18,11 @@ from antiphon.trace.writer import Trace
 class Requester(Protocol):
     """The origin of a request: an HTTP exchange, a turn of a WebSocket, or a background job."""
 
+    @property
+    def is_disconnected(self) -> bool:
+        """Whether the client has disconnected."""
+        ...
+
     async def respond_with_error(self, error: ApiError) -> None:
         """Answers a request that failed before its answer began."""
         ...
@@ -74,6 +79,8 @@ async def request_scope(services: GatewayContext, scope: RequestScope, requester
         await _fail(scope, requester, ApiError(f"internal error; see the log for request id {scope.id}"))
     finally:
         scope.turn = None  # it refers to the requester, which may refer to the scope
+        if requester.is_disconnected:
+            scope.log_entry.client_disconnected = True
         services.logger.request(scope.log_entry)
         if scope.trace is not None:
             scope.trace.record_note("error", scope.log_entry.error)

@@ -38,7 +38,7 @@ class Sink(Protocol):
         ...
 
     async def write(self, data: bytes) -> None:
-        """Writes data and waits until more can be written."""
+        """Waits until data can be written, and writes it. If it is cancelled, nothing was written."""
         ...
 
     async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
@@ -147,9 +147,12 @@ class StreamedTurn:
     async def _end(self, data: bytes) -> None:
         self._is_ending = True
         self._log_entry.note_first_event()
+        data = self._pipe.join((self._unwritten, data))
+        if data and self._pipe.is_holding_end and self._sink.try_write(data):
+            data = b""  # the client has everything but the terminal event while the response is stored
         last, stored_turn = await record_turn(self._services, self._turn, self._pipe)
         self._note_result()
-        await self._sink.end(self._pipe.join((self._unwritten, data, last)), stored_turn)
+        await self._sink.end(self._pipe.join((data, last)), stored_turn)
 
 
 class WholeTurn:

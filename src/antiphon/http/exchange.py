@@ -149,10 +149,7 @@ class Exchange:
 
     async def interruption_error(self) -> ApiError | None:
         """None if the task was cancelled because the client disconnected; otherwise the gateway is being stopped."""
-        if self.is_disconnected:
-            self.log_entry.client_disconnected = True
-            return None
-        return shutdown_error()
+        return None if self.is_disconnected else shutdown_error()
 
     def _note(self, message: Message) -> None:
         if message["type"] == "http.response.start":
