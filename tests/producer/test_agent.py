@@ -149,8 +149,8 @@ async def _usage_after_the_end(turn: Turn) -> None:
     ("run", "expected"),
     [
         (_write_after_its_end, r"the item 'message 1' was announced before \(ITEM-4\)"),
-        (_bad_extension, r"spelled slug:name, such as acme:progress; got 'file_change' \(B-3\)"),
-        (_bad_event, r"spelled slug:name"),
+        (_bad_extension, r"invalid extension type 'file_change': expected slug:name, such as acme:progress \(B-3\)"),
+        (_bad_event, r"expected slug:name"),
         (_after_the_end, r"the response is incomplete: nothing can follow \(STR-7\)"),
         (_usage_after_the_end, r"its usage cannot change any more \(STR-7\)"),
     ],
