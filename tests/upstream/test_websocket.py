@@ -176,6 +176,8 @@ def test_close_frame_names_the_reason(run: Run, sent: bytes, code: int) -> None:
     [
         (b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 2\r\n\r\nno", 426),
         (b"HTTP/1.1 404 Not Found\r\ncontent-type: text/plain\r\n\r\nno", 404),  # until the connection ends
+        (b"HTTP/1.0 404 Not Found\r\ncontent-length: 2\r\n\r\nno", 404),
+        (b"HTTP/1.1 403 Forbidden\r\ncontent-length: 9\r\n\r\nno", 403),  # cut off
     ],
 )
 def test_refused_upgrade_raises_with_status_and_body(run: Run, answer: bytes, status: int) -> None:
