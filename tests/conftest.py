@@ -18,6 +18,7 @@ import pytest
 import trustme
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["antiphon.testing.fixtures"]
 settings.register_profile(
     "antiphon",
     deadline=None,
