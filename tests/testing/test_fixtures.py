@@ -1,4 +1,4 @@
-"""`testing/fixtures`: a test starts servers with fixtures, and they stop with the test. The example of the page runs."""
+"""`testing/fixtures`: a test starts servers, and they stop with the test. The example of the page runs."""
 
 from __future__ import annotations
 
