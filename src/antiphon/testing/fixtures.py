@@ -1,7 +1,7 @@
 """Pytest fixtures that start strict, scripted servers.
 
-Use them with `pytest_plugins = ["antiphon.testing.fixtures"]` in `conftest.py`. Each fixture is a function that starts a
-server on a free loopback port. It takes the arguments of the server: a script, and options such as `key`. All servers
+Use them with `pytest_plugins = ["antiphon.testing.fixtures"]` in `conftest.py`. Each fixture is a function that starts
+a server on a free loopback port. It takes the arguments of the server: a script, and options such as `key`. All servers
 stop at the end of the test, which fails if a script failed.
 """
 
