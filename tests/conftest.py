@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from antiphon.upstream.embedded import EmbeddedModel
 
-pytest_plugins = ["tests.selection", "tests.io_guard", "tests.time_limit"]
+pytest_plugins = ["antiphon.testing.fixtures", "tests.selection", "tests.io_guard", "tests.time_limit"]
 
 settings.register_profile(
     "antiphon",

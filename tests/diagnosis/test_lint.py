@@ -1,4 +1,4 @@
-"""Bodies in hand: right ones are left alone, wrong ones are named, and nothing whatever makes the linter fall (C-3, C-6)."""
+"""Bodies without a server: right ones have no findings, wrong ones have, and no body makes the linter fail (C-3, C-6)."""
 
 from __future__ import annotations
 

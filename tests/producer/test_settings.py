@@ -32,7 +32,10 @@ def test_settings_are_read_from_their_table_only(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("[agent.open_responses]\nenabeld = true\n", "agent.toml, line 2: .*open_responses.enabeld.*enabled"),
-        ("[agent.open_responses]\nenabled = 1\n", "agent.toml, line 2: agent.open_responses.enabled: expected true or false, got 1"),
+        (
+            "[agent.open_responses]\nenabled = 1\n",
+            "agent.toml, line 2: agent.open_responses.enabled: expected true or false, got 1",
+        ),
         ("[agent]\nopen_responses = 1\n", "expected a table of switches"),
         ("agent = 1\n[x", "agent.toml"),
     ],

@@ -101,8 +101,8 @@ def test_all_violations_are_reported(case: str) -> None:
 
 
 def test_image_in_a_tool_result_is_refused_by_some_servers() -> None:
-    """The maker of the API refused it ("Image URLs are only allowed for messages with role 'user'"); newer models and other
-    servers accept it."""
+    """The maker of the API refused it ("Image URLs are only allowed for messages with role 'user'"); newer models and
+    other servers accept it."""
     image = {"type": "image_url", "image_url": {"url": PNG}}
     body = full(says(USER, CALLED, {**RESULT, "content": [image]}))
     assert refusal_of("chat", body) == "a part of type 'image_url' stands where text may"

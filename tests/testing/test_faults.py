@@ -6,7 +6,8 @@ import json
 import pytest
 from tests.testing.asking import ask, connect, post
 
-from antiphon.testing import SSE_HEAD, ChatServer, Reply, faults
+from antiphon.testing import SSE_HEAD, Reply, faults
+from antiphon.testing.fixtures import StartChatServer
 from antiphon.testing.script import Pause, RawReply
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -18,21 +19,21 @@ def steps_of(reply: RawReply, count: int) -> list[object]:
     return list(itertools.islice(reply.steps, count))
 
 
-def test_a_drip_is_the_answer_byte_by_byte() -> None:
-    with ChatServer([faults.drip(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")]) as server:
-        assert ask(server, PATH, BODY).body == b"ok"
+def test_a_drip_is_the_answer_byte_by_byte(start_chat_server: StartChatServer) -> None:
+    server = start_chat_server([faults.drip(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")])
+    assert ask(server, PATH, BODY).body == b"ok"
     assert steps_of(faults.drip(b"ab"), 9) == [b"a", b"b"]
     assert steps_of(faults.drip(b"ab", 0.5), 9) == [b"a", Pause(0.5), b"b", Pause(0.5)]
 
 
-def test_an_endless_answer_goes_on_until_the_client_leaves() -> None:
-    with ChatServer([faults.endless(b": ping\n\n", seconds=0.001)]) as server:
-        connection = connect(server)
-        answer = post(connection, PATH, BODY)
-        assert answer.read(40) == b": ping\n\n" * 5
-        answer.close()
-        connection.close()
-        server.wait_disconnected()
+def test_an_endless_answer_goes_on_until_the_client_leaves(start_chat_server: StartChatServer) -> None:
+    server = start_chat_server([faults.endless(b": ping\n\n", seconds=0.001)])
+    connection = connect(server)
+    answer = post(connection, PATH, BODY)
+    assert answer.read(40) == b": ping\n\n" * 5
+    answer.close()
+    connection.close()
+    server.wait_disconnected()
     assert steps_of(faults.endless(b"x", before=b"y", seconds=0.2), 3) == [b"y", b"x", Pause(0.2)]
 
 
@@ -51,9 +52,10 @@ def test_a_gigantic_line_has_the_size_that_was_asked_for_and_no_end(size: int) -
         (faults.page(502), 502, "content-type", "text/html; charset=utf-8"),
     ],
 )
-def test_answers_that_are_for_somebody_else(reply: Reply, status: int, header: str, value: str) -> None:
-    with ChatServer([reply]) as server:
-        answer = ask(server, PATH, BODY)
+def test_answers_that_are_for_somebody_else(
+    reply: Reply, status: int, header: str, value: str, start_chat_server: StartChatServer
+) -> None:
+    answer = ask(start_chat_server([reply]), PATH, BODY)
     assert (answer.status, answer.headers[header]) == (status, value)
     with pytest.raises(json.JSONDecodeError):
         json.loads(answer.body)

@@ -1,9 +1,10 @@
-"""What is wrong with a body, one thing at a time, and where paths lead in it."""
+"""Findings about a body, their collector, and paths in a body."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -15,16 +16,16 @@ T = TypeVar("T")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that a server may object to."""
+    """One thing that a server refuses or may refuse."""
 
     rule: Rule
-    #: As in `input[2].content[0].type`; empty for the body as a whole.
+    #: Such as `input[2].content[0].type`; empty for the whole body.
     path: str
-    #: What stands there, and what was wanted.
+    #: The value, and what is expected there.
     problem: str
-    #: Whether no server of the dialect should take it, or only some do not.
+    #: Whether every server of the dialect should refuse it. If not, only some servers do.
     certain: bool = True
-    #: What a profile would have to say so that the gateway mends it: `quirks: name`, or `wire.name = value`.
+    #: The profile settings with which the gateway avoids it: `quirks: name`, or `wire.name = value`.
     settings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -77,7 +78,7 @@ class BoundsExceeded(Exception):
 
 
 def paths_overlap(one: str, other: str) -> bool:
-    """Whether one path leads to the other, or through it."""
+    """Return whether the paths are equal, or one leads through the other."""
     short, long = sorted((one, other), key=len)
     return long == short or long.startswith((f"{short}.", f"{short}[")) if short else False
 
@@ -109,7 +110,7 @@ def _member(here: Any, step: str, following: str | None) -> str | None:
     if not isinstance(here, dict):
         return None
     if following == "value" and _is_index(step, here) and step not in here:
-        return str(list(here)[int(step)])
+        return str(next(islice(here, int(step), None)))
     name = next((name for name in (step, to_camel_case(step), to_snake_case(step)) if name in here), None)
     return name if name is None or following is None or isinstance(here[name], dict | list) else None
 

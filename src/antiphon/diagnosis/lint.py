@@ -24,8 +24,9 @@ from antiphon.rules.settings import check_fields, check_model
 
 
 def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
-    """Return what is wrong with a body, first what every server should refuse. `profile` is the profile for which the body was
-    written: settings that it has are not suggested."""
+    """Return what is wrong with a body, first what every server should refuse.
+
+    `profile` is the profile for which the body was written: settings that it has are not suggested."""
     read = decode_object(body)
     if read is None:
         return [Finding(rule="value", path="", problem="this is no JSON object")]
@@ -88,8 +89,10 @@ def _check_messages(read: dict[str, Any], report: Report) -> None:
 
 
 def _read_as_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
-    """Report the error that the gateway itself returns to a client. Only in the responses dialect it is certain that servers
-    refuse the body too, because the gateway implements that specification."""
+    """Report the error that the gateway itself returns to a client.
+
+    Only in the responses dialect it is certain that servers refuse the body too: the gateway implements its
+    specification."""
     try:
         READERS[dialect](body)
     except ClientFault as error:

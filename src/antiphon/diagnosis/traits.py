@@ -33,7 +33,7 @@ class Trait(Struct, frozen=True, kw_only=True):
 
 
 class ObjectIterator:
-    """Iterates over the objects in lists, over so many values in total. The gateway looks for traits on its event loop."""
+    """Iterates over the objects in lists, up to a total number of values: the gateway does so on its event loop."""
 
     def __init__(self, values_left: int) -> None:
         self._values_left = values_left

@@ -293,7 +293,7 @@ def _check_tools(tools: Any, report: Report) -> set[str] | None:
         report.add("value", "tools", message, f"{as_json(tools)} is no list of tools")
         return None
     if not 1 <= len(tools) <= MAX_TOOLS:
-        problem = f"there are {len(tools)} tools; many servers take 1 to {MAX_TOOLS}, and a request without tools has no such field"
+        problem = f"there are {len(tools)} tools; many servers take 1 to {MAX_TOOLS}, or no such field"
         report.add("value", "tools", message, problem, certain=False)
     names = [_check_tool(tool, f"tools[{at}]", report) for at, tool in enumerate(report.walk(tools))]
     valid_names = [name for name in names if name is not None]

@@ -86,14 +86,14 @@ class Report:
         raise NotImplementedError
 
     def suspect(self, rule: Rule, path: str, problem: str, *, settings: tuple[str, ...] = ()) -> None:
-        """Report something that strict servers accept and a few servers refuse. It is ignored unless a subclass keeps it."""
+        """Report something that strict servers accept and a few servers refuse. By default it is ignored."""
 
     def walk(self, values: Iterable[T]) -> Iterator[T]:
         """Yield values that are checked one by one."""
         yield from values
 
     def may_check_schema(self, path: str) -> bool:  # noqa: ARG002
-        """Return whether the schema at this path may be checked. If not, the rest of the whole schema is not checked."""
+        """Return whether the schema at this path may be checked. If not, the check of the whole schema ends."""
         return True
 
 

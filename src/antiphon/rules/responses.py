@@ -1,7 +1,7 @@
 """The rules of responses servers. `check` reports what strict servers refuse in a body.
 
-References to stored objects are no violation: a server with a store accepts them. The comment of each rule names what it
-copies.
+References to stored objects are no violation: a server with a store accepts them. The comment of each rule names what
+it copies.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def check_schema(schema: Any, path: str, report: Report, *, strict: Any) -> None
 def iter_schemas(
     schema: Any, path: str, report: Report, children: Callable[[Any], Iterator[tuple[str, Any]]]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield a schema and all schemas inside it, each before its own. Stop at a schema that the report does not allow."""
+    """Yield a schema and all schemas inside it, each before its own, until the report ends the check."""
     waiting: list[tuple[str, Iterator[tuple[str, Any]]]] = [(path, iter([("", schema)]))]
     while waiting:
         parent, parts = waiting[-1]

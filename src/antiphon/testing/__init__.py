@@ -1,9 +1,14 @@
-"""Scripted, strict fake servers of every dialect, for tests, for `check` and for benchmarks."""
+"""Strict, scripted fake servers of every dialect, for tests of programs that call a model, and for measurements.
+
+`ChatServer`, `ResponsesServer`, `MessagesServer` and `GeminiServer` listen on a loopback port and answer by a script, a
+list of replies: `ChatServer([turn(text("Hello"))])`. `antiphon.testing.fixtures` has pytest fixtures that start them.
+"""
 
 from antiphon.testing.chat.server import ChatServer
 from antiphon.testing.gemini.errors import gemini_error
 from antiphon.testing.gemini.rules import GeminiLimits
 from antiphon.testing.gemini.server import GeminiServer
+from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import messages_error
 from antiphon.testing.messages.server import MessagesServer
 from antiphon.testing.responses.server import ResponsesServer
@@ -35,6 +40,7 @@ from antiphon.testing.script import (
 __all__ = [
     "SSE_HEAD",
     "ChatServer",
+    "FakeServer",
     "Gate",
     "GeminiLimits",
     "GeminiServer",

@@ -82,6 +82,7 @@ class FakeServer:
     # Start and stop
 
     def start(self) -> Self:
+        """Start the server in its own thread, and return it when it listens."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="antiphon-fake", daemon=True)
         self._thread.start()
         self._listening.wait()
@@ -118,14 +119,17 @@ class FakeServer:
 
     @property
     def origin(self) -> str:
+        """The URL of the server without a path."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def base_url(self) -> str:
+        """The URL to which clients append the path of an endpoint."""
         return f"{self.origin}/v1"
 
     @property
     def open_connections(self) -> int:
+        """The number of connections that are open, including idle ones."""
         return len(self._connections)
 
     @property
@@ -139,6 +143,7 @@ class FakeServer:
         return self._abandoned
 
     def wait_received(self, count: int, timeout: float = 60.0) -> None:
+        """Wait until `count` requests were received."""
         self._wait(lambda: len(self.received) >= count, timeout, f"{count} requests")
 
     def wait_disconnected(self, count: int = 1, timeout: float = 60.0) -> None:

@@ -1,4 +1,4 @@
-"""What strict chat and responses servers refuse in the same way: keys, models that are not served, prompts that are too long.
+"""What strict chat and responses servers refuse in the same way: keys, unknown models, prompts that are too long.
 
 `antiphon.rules` has the rules for the body itself; `StrictReport` refuses a request at their first violation.
 """

@@ -174,6 +174,7 @@ class RawReply(Struct, frozen=True, kw_only=True):
     steps: Iterable[Step]
 
 
+#: An answer to one request.
 Reply = ScriptedTurn | PlainReply | RawReply
 #: Replies in order, or a function from a request to a reply. Without a script, a server improvises.
 Script = Sequence[Reply] | Callable[[ReceivedRequest], Reply]
@@ -187,18 +188,22 @@ def turn(
 
 
 def text(*pieces: str) -> Text:
+    """Return text of the model; each piece is sent in its own chunk."""
     return Text(pieces)
 
 
 def reasoning(*pieces: str, signature: str | None = None) -> Reasoning:
+    """Return reasoning of the model. Dialects that sign it use this signature, or else one that the server makes."""
     return Reasoning(pieces, signature)
 
 
 def redacted(data: str) -> Redacted:
+    """Return encrypted reasoning without text."""
     return Redacted(data)
 
 
 def refusal(*pieces: str) -> Refusal:
+    """Return a refusal of the model to answer."""
     return Refusal(pieces)
 
 
@@ -223,6 +228,7 @@ def finish(reason: str) -> Finish:
 
 
 def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> ScriptedUsage:
+    """Set the numbers of tokens that the answer reports."""
     return ScriptedUsage(prompt, completion, cached, reasoning)
 
 
@@ -237,10 +243,12 @@ def head() -> Raw:
 
 
 def pause(seconds: float) -> Pause:
+    """Wait for so many seconds."""
     return Pause(seconds)
 
 
 def wait(gate: Gate) -> Wait:
+    """Wait until the test opens the gate."""
     return Wait(gate)
 
 

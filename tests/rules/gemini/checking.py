@@ -1,4 +1,4 @@
-"""Check a body of the gemini dialect and return its violations: the rule, the path, and whether all servers refuse it."""
+"""Check a body of the gemini dialect and return its violations: rule, path, and whether all servers refuse it."""
 
 from __future__ import annotations
 

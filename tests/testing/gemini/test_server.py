@@ -38,6 +38,7 @@ from antiphon.testing import (
     usage,
     wait,
 )
+from antiphon.testing.fixtures import StartGeminiServer
 from antiphon.testing.gemini.errors import error_frame, retry_info
 from antiphon.testing.gemini.prompt import make_prompt
 from antiphon.testing.gemini.server import GeminiBehavior, blocked, empty
@@ -298,26 +299,25 @@ def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
 
 
 @pytest.mark.io
-def test_a_stream_that_nobody_wants_as_events_is_one_array() -> None:
-    with GeminiServer([turn(text("a", "b"), raw(b" "))] * 2) as server:
-        array, events = ask(server, ARRAY, body()), ask(server, STREAM, body())
+def test_a_stream_that_nobody_wants_as_events_is_one_array(start_gemini_server: StartGeminiServer) -> None:
+    server = start_gemini_server([turn(text("a", "b"), raw(b" "))] * 2)
+    array, events = ask(server, ARRAY, body()), ask(server, STREAM, body())
     assert array.headers["content-type"] == "application/json"
     assert parts(array.json) == [[{"text": "a"}], [{"text": "b"}], [{"text": ""}]]
     assert events.headers["content-type"] == "text/event-stream"
 
 
 @pytest.mark.io
-def test_a_stream_waits_where_the_script_says() -> None:
+def test_a_stream_waits_where_the_script_says(start_gemini_server: StartGeminiServer) -> None:
     gate = Gate()
-    with GeminiServer([turn(text("a"), wait(gate), text("b"))]) as server:
-        gate.open()
-        assert b'"b"' in ask(server, STREAM, body()).body
+    server = start_gemini_server([turn(text("a"), wait(gate), text("b"))])
+    gate.open()
+    assert b'"b"' in ask(server, STREAM, body()).body
 
 
 @pytest.mark.io
-def test_errors_may_be_scripted_with_a_time_to_come_again() -> None:
-    with GeminiServer([gemini_error(429, "slow down", details=[retry_info(30)])]) as server:
-        answer = ask(server, PATH, body())
+def test_errors_may_be_scripted_with_a_time_to_come_again(start_gemini_server: StartGeminiServer) -> None:
+    answer = ask(start_gemini_server([gemini_error(429, "slow down", details=[retry_info(30)])]), PATH, body())
     assert answer.status == 429
     assert answer.json["error"]["status"] == "RESOURCE_EXHAUSTED"
     assert answer.json["error"]["details"][0]["retryDelay"] == "30s"
@@ -437,14 +437,14 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thi
 
 
 @pytest.mark.io
-def test_signature_is_invalid_on_another_server() -> None:
+def test_signature_is_invalid_on_another_server(start_gemini_server: StartGeminiServer) -> None:
     """RSN-3, as a server sees it."""
-    with GeminiServer(secret=b"one") as one, GeminiServer(secret=b"other") as other:
-        path = "/v1beta/models/gemini-3-pro:generateContent"
-        said = ask(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
-        answers = [
-            ask(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS)) for server in (one, other)
-        ]
+    one, other = start_gemini_server(secret=b"one"), start_gemini_server(secret=b"other")
+    path = "/v1beta/models/gemini-3-pro:generateContent"
+    said = ask(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
+    answers = [
+        ask(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS)) for server in (one, other)
+    ]
     assert [answer.status for answer in answers] == [200, 400]
     assert answers[1].json["error"]["message"] == "Corrupted thought signature."
     assert len(other.refusals) == 1

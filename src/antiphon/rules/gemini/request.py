@@ -1,7 +1,8 @@
-"""The rules of gemini servers for whole requests: the system instruction, tools and settings; other modules have the rest.
+"""The rules of gemini servers for the system instruction, tools and settings; other modules have the rest.
 
-Not every version has every rule; a request without violations is accepted by all of them. Where that would be too strict,
-an option controls the rule. The comment of each rule names what it copies; error messages are close to the real ones.
+Not every version has every rule; a request without violations is accepted by all of them. Where that would be too
+strict, an option controls the rule. The comment of each rule names what it copies; error messages are close to the real
+ones.
 """
 
 from __future__ import annotations

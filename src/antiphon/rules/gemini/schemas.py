@@ -14,7 +14,7 @@ from antiphon.rules.schemas import iter_schemas
 
 
 def check_schema(schema: dict[str, Any] | None, path: str, report: Report, *, empty_objects: bool) -> None:
-    """Check a schema of the server's own kind. Its shape has been checked: unknown keywords, types and lists of types."""
+    """Check a schema of the server's own kind. `shapes` has checked its keywords and types."""
     for place, part in iter_schemas(schema, path, report, _children):
         if part is not None:
             _check_part(part, place, report, empty_objects=empty_objects)

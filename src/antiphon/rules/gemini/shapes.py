@@ -1,7 +1,7 @@
 """The shapes of gemini requests as one table, and a reader that parses JSON as protocol buffers do.
 
-`read_message` returns the body with camelCase names and reports all violations. As on real servers, null means absent, a
-single value is a list of one, and fields may be in camelCase or snake_case.
+`read_message` returns the body with camelCase names and reports all violations. As on real servers, null means absent,
+a single value is a list of one, and fields may be in camelCase or snake_case.
 """
 
 from __future__ import annotations

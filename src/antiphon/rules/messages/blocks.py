@@ -15,7 +15,7 @@ from antiphon.rules.report import Report, as_json
 
 
 def check_block(block: Any, path: str, allowed: tuple[str, ...], report: Report, *, blank: bool = False) -> bool:
-    """Check a block of one of the allowed types; return whether it is well formed. `blank` allows text of white space."""
+    """Check a block of one of the allowed types; return whether it is well formed. `blank` allows blank text."""
     kind = type_of(block)
     # An unknown type is refused with the list of known ones: parts of other APIs (`input_text`, `image_url`) have no
     # place.

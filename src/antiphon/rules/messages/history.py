@@ -33,8 +33,7 @@ class Turn(Struct):
 def check_history(
     messages: Any, thinking: str, report: Report, *, alternating: bool, system_messages: bool, hint: str = ""
 ) -> list[Turn]:
-    """Check a conversation; return its turns. `thinking` is the type of the request's setting: `enabled`, `adaptive`, or
-    anything else if it is off."""
+    """Check a conversation; return its turns. `thinking` is the type of the request's setting, such as `enabled`."""
     # "messages: at least one message is required".
     if not isinstance(messages, list) or not messages:
         problem = f"`messages` is a list of at least one message{hint}"

@@ -146,7 +146,7 @@ def _check_stops(stops: Any, report: Report) -> None:
 
 
 def _check_user(user: Any, report: Report) -> None:
-    # One member of `metadata` is known; the free pairs of other APIs are "metadata.key: Extra inputs are not permitted".
+    # One member of `metadata` is known; free pairs of other APIs are "metadata.key: Extra inputs are not permitted".
     if user is not None and (not isinstance(user, str) or len(user) > 512):
         refuse(report, "value", "metadata.user_id", "Input should be a string of at most 512 characters")
 

@@ -1,4 +1,4 @@
-"""What a strict chat server refuses: the rules of the dialect, and what depends on one server (its key, models, context).
+"""What a strict chat server refuses: the rules of the dialect, and what depends on one server (key, models, context).
 
 `check(received, limits)` returns the body or raises `RequestRefused`.
 """

@@ -1,5 +1,5 @@
-"""What a strict gemini server refuses: the rules of the dialect, and what depends on one server (its key, models, context, and
-the signatures that it issued).
+"""What a strict gemini server refuses: the rules of the dialect, and what depends on one server (key, models, context,
+issued signatures).
 
 `check(call, received, limits, signatures)` returns the body or raises `GeminiRequestRefused`.
 """

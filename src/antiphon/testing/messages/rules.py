@@ -1,5 +1,5 @@
-"""What a strict server of the Messages API refuses: the rules of the API, and what depends on one server (its key, models,
-context, and the thoughts that it issued).
+"""What a strict server of the Messages API refuses: the rules of the API, and what depends on one server (key, models,
+context, issued thoughts).
 
 `check` and `check_count` return the body or raise `MessagesRequestRefused`.
 """

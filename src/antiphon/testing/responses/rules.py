@@ -1,7 +1,7 @@
-"""What a strict responses server refuses: the rules of the dialect, and what depends on one server (its key, models, context).
+"""What a strict responses server refuses: the rules of the dialect, and what depends on one server.
 
-`check(received, limits)` returns the body or raises `RequestRefused`. The server is stateless: references to stored objects
-and reasoning that it did not encrypt are refused.
+`check(received, limits)` returns the body or raises `RequestRefused`. The server is stateless: references to stored
+objects and reasoning that it did not encrypt are refused.
 """
 
 from __future__ import annotations
