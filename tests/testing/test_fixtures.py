@@ -46,6 +46,8 @@ TESTS = """
 import urllib.error, urllib.request
 import pytest
 
+pytestmark = pytest.mark.io
+
 servers = []
 
 def test_server_listens(start_chat_server):
