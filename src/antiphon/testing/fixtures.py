@@ -62,6 +62,8 @@ def _starter(server_type: Callable[P, S]) -> Iterator[Callable[P, S]]:
     with ExitStack() as servers:
 
         def start(*args: P.args, **options: P.kwargs) -> S:
-            return servers.enter_context(server_type(*args, **options))
+            server = server_type(*args, **options)
+            servers.enter_context(server)
+            return server
 
         yield start
