@@ -14,6 +14,7 @@ from antiphon import testing
 from antiphon.testing import FakeServer, fixtures, text, turn
 from antiphon.testing.fixtures import StartChatServer, StartGeminiServer, StartMessagesServer, StartResponsesServer
 
+pytestmark = pytest.mark.io
 REPO = Path(__file__).parents[2]
 CONVERSATION = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
@@ -46,7 +47,6 @@ TESTS = """
 import urllib.error, urllib.request
 import pytest
 
-pytestmark = pytest.mark.io
 
 servers = []
 
