@@ -493,10 +493,9 @@ def test_background_requires_a_stored_response(lab: Lab) -> None:
     assert HELLO.elements
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_runner_starts_work_that_another_replica_has_queued(tmp_path: Path, store: str) -> None:
-    """API-2: the store wakes the runner, which would look for work only after five minutes."""
-    url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"
+def test_runner_starts_work_that_another_replica_has_queued() -> None:
+    """API-2: the notification wakes the runner, which would look for work only after five minutes."""
+    url = postgres_server.fresh_url()
     gate = Gate()
     busy = {"background": BackgroundConfig(running=1, waiting=10)}
     idle_timings = BackgroundTimings(lease=300, heartbeat=1, poll_interval=300, flush_interval=0.01)

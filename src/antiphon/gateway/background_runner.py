@@ -101,10 +101,10 @@ class BackgroundRunner:
     async def _wait_for_work(self, change_counter: int) -> None:
         """Waits for `wake`, for work that another process has queued, or for the next poll."""
         loop = asyncio.get_running_loop()
-        waits = [
-            loop.create_task(self._there_is_work.wait()),
-            loop.create_task(self._store.wait_for_change(None, self._timings.poll_interval, change_counter)),
-        ]
+        waits: list[asyncio.Task[object]] = [loop.create_task(self._there_is_work.wait())]
+        if self._store.pushes_changes:
+            change = self._store.wait_for_change(None, self._timings.poll_interval, change_counter)
+            waits.append(loop.create_task(change))
         try:
             await asyncio.wait(waits, timeout=self._timings.poll_interval, return_when=asyncio.FIRST_COMPLETED)
         finally:

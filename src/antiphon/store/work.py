@@ -52,6 +52,11 @@ class WorkStore(Protocol):
     """The queue of a store. Leases are durations in seconds, so that no two clocks are compared: SQLite uses the clock
     of this machine, PostgreSQL the clock of its server."""
 
+    @property
+    def pushes_changes(self) -> bool:
+        """Whether changes of other processes are pushed to this one. If not, `wait_for_change` polls the database."""
+        ...
+
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         """Saves a queued response and its work. They are durable when this returns. An id that this owner already has
         is left unchanged; ids of work are unique among all owners."""

@@ -34,6 +34,8 @@ from antiphon.store.work import EventsAfter, QueueStats, Work
 class PostgresWork:
     """The `WorkStore` part of the PostgreSQL store."""
 
+    pushes_changes = True  # by NOTIFY
+
     _connections: Connections
     _enqueue_writer: BatchWriter[Enqueue, None]
     _append_writer: BatchWriter[Append, int | None]

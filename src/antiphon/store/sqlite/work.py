@@ -41,6 +41,8 @@ T = TypeVar("T")
 class SqliteWork:
     """The `WorkStore` part of the SQLite store."""
 
+    pushes_changes = False
+
     _writer: WriterThread
     _readers: ReaderThreads
     _changes: Changes
