@@ -10,7 +10,6 @@ from tests.testing.asking import received, told
 from antiphon.testing.messages.rules import MessagesLimits
 from antiphon.testing.messages.server import MessagesBehavior
 
-pytestmark = pytest.mark.without_coverage
 THINKING: dict[str, dict[str, Any]] = {
     "adaptive": {"type": "adaptive"},
     "enabled": {"type": "enabled", "budget_tokens": 1024},
