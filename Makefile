@@ -10,7 +10,7 @@ LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test test-fast test-within test-clients test-probe test-faults test-extension test-vscode \
+.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-extension test-vscode \
 	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
@@ -33,6 +33,13 @@ test: install
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
 	$(BIN)/python -m pytest -n $(WORKERS) --part through
+
+# Runs all tests under coverage of every package, and writes docs/coverage.md. Takes longer than `make test`.
+coverage: install
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run --source antiphon -m pytest -n $(WORKERS)
+	$(BIN)/coverage combine -q
+	$(BIN)/python tools/coverage_page.py
 
 # Runs the tests that open no socket, start no process and use no database server: all without the markers `io` and
 # `slow`. Takes less than a minute: without coverage, and with a sixth of the generated examples and fuzz cases.
