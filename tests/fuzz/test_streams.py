@@ -200,13 +200,15 @@ def _asking(dialect: str, chance: Random) -> Any:
     """Creates the same turn any number of times, with the same ids."""
     target = chance.choice([target for target in corpus.targets() if target.upstream.config.dialect == dialect])
     try:
-        prepared = prepare_request(decode_request(chance.choice(ASKED)), target)
+        prepared = prepare_request(decode_request(chance.choice(ASKED)), target.plan_translation())
     except ClientFault:  # some servers do not support every request
-        prepared = prepare_request(decode_request(PLAIN), target)
+        prepared = prepare_request(decode_request(PLAIN), target.plan_translation())
 
     def turn() -> UpstreamTurn:
         numbers = iter(range(1_000_000))
-        return UpstreamTurn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000), None)
+        return UpstreamTurn(
+            prepared, target, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000), None
+        )
 
     return turn
 

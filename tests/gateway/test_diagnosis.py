@@ -23,7 +23,10 @@ def refused(message: str, status: int = 400, input: Any = DEVELOPER, dialect: st
     """The message that the client gets for this message of the server."""
     request = decode_request(msgspec.json.encode({"model": "m", "input": input}))
     turn = UpstreamTurn(
-        prepare_request(request, target(dialect)), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None
+        prepare_request(request, target(dialect).plan_translation()),
+        target(dialect),
+        Stamps(lambda prefix: f"{prefix}_1", lambda: 1),
+        None,
     )
     body = msgspec.json.encode({"error": {"message": message}})
     with pytest.raises(ApiError) as caught:

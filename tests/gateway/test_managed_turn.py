@@ -55,7 +55,7 @@ def turn(
     place = target(dialect)
     compactor = Compactor(seal=SEAL, owner="alice", target=place, context=None, stamps=stamps()) if compacts else None
     plan = ContextPlan(request=request, sealed_items=input_items(request), compactor=compactor, **settings)
-    return ManagedTurn(prepare_request(request, place), stamps(), None, trace, None, plan)
+    return ManagedTurn(prepare_request(request, place.plan_translation()), place, stamps(), None, trace, None, plan)
 
 
 async def whole(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> Response:

@@ -47,7 +47,7 @@ ASKED = b'{"model": "m", "input": "Hi", "stream": true, ' + TOOLS.encode() + b"}
 def make_pipe(asked: bytes = ASKED, **settings: object) -> Pipe:
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = UpstreamTurn(prepare_request(decode_request(asked), target()), stamps, None)
+    turn = UpstreamTurn(prepare_request(decode_request(asked), target().plan_translation()), target(), stamps, None)
     return turn.make_pipe(responses.EventsFromHub(turn.prepared.request), **settings)  # type: ignore[arg-type]
 
 
@@ -196,7 +196,12 @@ def test_consecutive_deltas_are_padded() -> None:
     asked = ASKED[:-1] + b', "stream_options": {"include_obfuscation": true}}'
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = UpstreamTurn(prepare_request(decode_request(asked), target()), stamps, lambda length: "p" * length)
+    turn = UpstreamTurn(
+        prepare_request(decode_request(asked), target().plan_translation()),
+        target(),
+        stamps,
+        lambda length: "p" * length,
+    )
     pipe = turn.make_pipe(responses.EventsFromHub(turn.prepared.request))
     texts = [event for event in read(pipe.feed(STREAM)) if isinstance(event, OutputTextDelta)]
     assert [event.obfuscation for event in texts] == ["p" * len(event.delta) for event in texts]
@@ -266,7 +271,7 @@ def test_pipe_for_websockets_emits_one_message_per_event() -> None:
     """WS-3: one JSON message per event, also of consecutive deltas."""
     numbers = iter(range(10_000))
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    turn = UpstreamTurn(prepare_request(decode_request(ASKED), target()), stamps, None)
+    turn = UpstreamTurn(prepare_request(decode_request(ASKED), target().plan_translation()), target(), stamps, None)
     writer = responses.EventsFromHub(turn.prepared.request, framing="websocket")
     pipe = turn.make_pipe(writer, separator=MESSAGE_END)
     messages = pipe.feed(STREAM).split(MESSAGE_END)

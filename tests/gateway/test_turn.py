@@ -50,7 +50,7 @@ def begin(dialect: str = "chat", **fields: Any) -> UpstreamTurn:
     request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
     numbers = itertools.count()
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    return UpstreamTurn(prepare_request(request, target(dialect)), stamps, None)
+    return UpstreamTurn(prepare_request(request, target(dialect).plan_translation()), target(dialect), stamps, None)
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -238,7 +238,7 @@ def test_upstream_request_never_asks_to_store(is_stored: bool) -> None:
     request = decode_request(
         b'{"model": "m", "input": "Hi", "previous_response_id": "resp_1", "conversation": "conv_1"}'
     )
-    prepared = prepare_request(request, target("responses", profile="openai"), is_stored=is_stored)
+    prepared = prepare_request(request, target("responses", profile="openai").plan_translation(is_stored=is_stored))
     sent = msgspec.json.decode(prepared.body)
     assert sent["store"] is False
     assert not {"previous_response_id", "conversation"} & set(sent)
@@ -269,10 +269,13 @@ def test_running_turn_keeps_only_the_offered_tools_of_its_input() -> None:
     more = {"type": "additional_tools", "tools": [{"type": "function", "name": "more"}]}
     message = {"type": "message", "role": "user", "content": "Hi"}
     body = msgspec.json.encode({"model": "m", "input": [message, more, message]})
-    prepared = prepare_request(decode_request(body), target())
+    prepared = prepare_request(decode_request(body), target().plan_translation())
     for remaining in (prepared.request, prepared.upstream_request):
         assert msgspec.json.decode(codec.encode(remaining.input)) == [more]
-    assert prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), target()).request.input is msgspec.UNSET
+    assert (
+        prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), target().plan_translation()).request.input
+        is msgspec.UNSET
+    )
 
 
 def test_recorded_whole_response_has_withheld_items() -> None:
@@ -291,7 +294,12 @@ def test_recorded_whole_response_has_withheld_items() -> None:
         async with in_sqlite() as store:
             recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
             response = await UpstreamTurn(
-                prepare_request(request, target(), is_stored=True), stamps, None, None, recorder
+                prepare_request(request, target().plan_translation(is_stored=True)),
+                target(),
+                stamps,
+                None,
+                None,
+                recorder,
             ).read_response(answer)
             return response, await store.get("alice", response.id)
 
@@ -307,7 +315,9 @@ def test_key_echoed_by_a_server_is_masked(key: str, expected: str) -> None:
     config = UpstreamConfig(name="lab", dialect="chat", base_url="http://lab/v1", api_key_env="KEY", models=["*"])
     place = Routes(Config(upstreams=[config]), {"KEY": key}, {}).find("m")
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1)
-    turn = UpstreamTurn(prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), place), stamps, None)
+    turn = UpstreamTurn(
+        prepare_request(decode_request(b'{"model": "m", "input": "Hi"}'), place.plan_translation()), place, stamps, None
+    )
     error_body = msgspec.json.encode({"error": {"message": f"you sent {key}"}})
     with pytest.raises(ApiError) as caught:
         run(turn.send_request(ScriptedTransport(ScriptedAnswer([error_body], JSON, 400))))
@@ -343,7 +353,7 @@ def test_refused_reasoning_is_dropped_and_the_request_retried(stream: bool) -> N
     assert len(first) == len(second) + 1
     assert [loss.path for loss in turn.losses] == ["input"]
     assert codes == ["invalid_encrypted_content"]
-    assert turn.prepared.build_retry is None  # an answer may take long, and keeps no history
+    assert turn.prepared.retry_source is None  # an answer may take long, and keeps no history
 
 
 def test_trace_records_a_refusal_of_reasoning(tmp_path: Path) -> None:
@@ -353,7 +363,11 @@ def test_trace_records_a_refusal_of_reasoning(tmp_path: Path) -> None:
     trace = traces.start_trace("req_1")
     trace.record_client_request("POST", "/v1/responses", [], b"{}")
     turn = UpstreamTurn(
-        prepare_request(request, target("responses")), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None, trace
+        prepare_request(request, target("responses").plan_translation()),
+        target("responses"),
+        Stamps(lambda prefix: f"{prefix}_1", lambda: 1),
+        None,
+        trace,
     )
     run(turn.send_request(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))))
     trace.finish()
@@ -412,7 +426,9 @@ PLAIN = b'{"error":{"message":"Encrypted content is not supported with this mode
 
 def begin_at(place: Target, **fields: Any) -> UpstreamTurn:
     request = decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields}))
-    return UpstreamTurn(prepare_request(request, place), Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None)
+    return UpstreamTurn(
+        prepare_request(request, place.plan_translation()), place, Stamps(lambda prefix: f"{prefix}_1", lambda: 1), None
+    )
 
 
 def includes(transport: ScriptedTransport) -> list[Any]:

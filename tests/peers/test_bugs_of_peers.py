@@ -66,12 +66,13 @@ def target(server: Any) -> Target:
 
 def asking(client: Any, server: str) -> UpstreamTurn:
     request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], json.dumps(ASKED[client]).encode())
-    return opening_of(prepare_request(request, target(server)))
+    return make_turn(request, target(server))
 
 
-def opening_of(prepared: PreparedRequest) -> UpstreamTurn:
+def make_turn(request: Request, target: Target) -> UpstreamTurn:
     numbers = iter(range(1000))
-    return UpstreamTurn(prepared, Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1), None)
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1)
+    return UpstreamTurn(prepare_request(request, target.plan_translation()), target, stamps, None)
 
 
 def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
@@ -207,7 +208,7 @@ HISTORY: dict[str, dict[str, Any]] = {
 def test_call_beside_text_in_the_history_is_not_lost(client: Any, server: str) -> None:
     body = json.dumps({**ASKED[client], **HISTORY[client]}).encode()
     request, _ = request_at_path(PATHS[client], CLIENT_DIALECTS[client], body)
-    sent = prepare_request(request, target(server)).body.decode()
+    sent = prepare_request(request, target(server).plan_translation()).body.decode()
     assert [sent.count(words) for words in (TEXT[1], "sunny")] == [1, 1]
     assert sent.index("Rome?") < sent.index(TEXT[1]) < sent.index("sunny")
     assert sent.count("city") == 2  # once in the schema, once in the call
@@ -404,7 +405,7 @@ def test_reasoning_is_returned_only_to_its_server(server: str, then: str) -> Non
 def continued(server: str, then: str) -> PreparedRequest:
     """The next turn of a conversation that another server started, continued by a client of the hub's dialect."""
     asked: dict[str, Any] = {**ASKED["responses"], "include": ["reasoning.encrypted_content"]}
-    turn = opening_of(prepare_request(_request(asked), target(server)))
+    turn = make_turn(_request(asked), target(server))
     pipe = turn.make_pipe(CLIENT_DIALECTS["responses"].events_from_hub(turn.prepared.request))
     pipe.feed(b"".join(THINKING[server]))
     pipe.finish()
@@ -412,7 +413,9 @@ def continued(server: str, then: str) -> PreparedRequest:
     assert isinstance(response, Response)
     output = json.loads(codec.encode(response))["output"]
     result = {"type": "function_call_output", "call_id": "call_a", "output": "sunny"}
-    return prepare_request(_request({**asked, "input": [*CONVERSATION, *output, result]}), target(then))
+    return prepare_request(
+        _request({**asked, "input": [*CONVERSATION, *output, result]}), target(then).plan_translation()
+    )
 
 
 def _request(body: dict[str, Any]) -> Request:

@@ -17,8 +17,8 @@ from antiphon.api.request_options import requested_strictness
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName, request_at_path
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.preparation import PreparedRequest
 from antiphon.gateway.prepare_turn import prepare_turn
+from antiphon.gateway.routes import Target
 from antiphon.gateway.token_estimate import estimate_request
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
@@ -58,10 +58,11 @@ async def count_body_tokens(services: Services, exchange: Exchange, body: bytes)
     )
     exchange.log_entry.response_id = None  # counting creates no response
     prepared = prepared_turn.turn.prepared
-    count = await _count_upstream(services, exchange, prepared)
+    target = prepared_turn.turn.target
+    count = await _count_upstream(services, exchange, target, prepared.body)
     headers = losses_header(prepared.losses)
     if count is None:
-        request, _ = CLIENT_DIALECTS[prepared.target.upstream.profile.dialect].request_to_hub(prepared.body)
+        request, _ = CLIENT_DIALECTS[target.upstream.profile.dialect].request_to_hub(prepared.body)
         tokens = InputTokens(input_tokens=estimate_request(request), estimated=True)
         headers.append((b"antiphon-estimated", b"true"))
     else:
@@ -108,24 +109,24 @@ def _without_side_effects(request: Request) -> Request:
     )
 
 
-async def _count_upstream(services: Services, exchange: Exchange, prepared: PreparedRequest) -> int | None:
+async def _count_upstream(services: Services, exchange: Exchange, target: Target, request_body: bytes) -> int | None:
     """The count of the upstream; None if it cannot count or fails."""
-    if not prepared.target.upstream.profile.wire.counts_tokens:
+    if not target.upstream.profile.wire.counts_tokens:
         return None
     exchange.watch_disconnect()
     try:
-        return await _request_count(services, exchange, prepared)
+        return await _request_count(services, exchange, target, request_body)
     except (ApiError, msgspec.DecodeError):
         return None
     finally:
         exchange.unwatch_disconnect()
 
 
-async def _request_count(services: Services, exchange: Exchange, prepared: PreparedRequest) -> int | None:
-    upstream = prepared.target.upstream
+async def _request_count(services: Services, exchange: Exchange, target: Target, request_body: bytes) -> int | None:
+    upstream = target.upstream
     counting = COUNTING[upstream.profile.dialect]
-    url = upstream.server_dialect.url_at(counting.path, upstream.base_url, prepared.target.model)
-    body = counting.body(prepared.body, prepared.target.model)
+    url = upstream.server_dialect.url_at(counting.path, upstream.base_url, target.model)
+    body = counting.body(request_body, target.model)
     trace = exchange.trace
     if trace is not None:
         trace.record_upstream_request("POST", url, upstream.headers, body)

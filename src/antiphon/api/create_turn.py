@@ -26,6 +26,6 @@ async def create_turn(services: Services, exchange: Exchange) -> None:
     turn = prepared_turn.turn
     turn.extra_headers = {
         **turn.extra_headers,
-        **forwarded_headers(dialect, exchange.scope, turn.prepared.target.upstream),
+        **forwarded_headers(dialect, exchange.scope, turn.target.upstream),
     }
     await deliver(services, exchange, turn, lambda: stream_format_for(dialect, exchange.scope))

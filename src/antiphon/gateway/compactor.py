@@ -93,7 +93,9 @@ class Compactor(Struct, frozen=True, kw_only=True):
                 store=False,
                 **{name: getattr(request, name) for name in CARRIED},
             )
-            turn = UpstreamTurn(prepare_request(summing_up, self.target), self.stamps, None)
+            turn = UpstreamTurn(
+                prepare_request(summing_up, self.target.plan_translation()), self.target, self.stamps, None
+            )
             try:
                 response = await turn.read_response(await turn.send_request(transport))
             except ApiError as error:

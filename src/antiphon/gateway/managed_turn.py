@@ -17,6 +17,7 @@ from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.recording import Recorder
+from antiphon.gateway.routes import Target
 from antiphon.gateway.token_estimate import estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
@@ -65,6 +66,7 @@ class ManagedTurn(UpstreamTurn):
     def __init__(
         self,
         prepared: PreparedRequest,
+        target: Target,
         stamps: Stamps,
         pad: PaddingSource | None,
         trace: Trace | None,
@@ -72,7 +74,7 @@ class ManagedTurn(UpstreamTurn):
         plan: ContextPlan,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
-        super().__init__(prepared, stamps, pad, trace, recorder, limits)
+        super().__init__(prepared, target, stamps, pad, trace, recorder, limits)
         self._plan: ContextPlan | None = plan  # released once used: it holds the whole conversation
         self._compaction: CompactionResult | None = None
 
@@ -107,8 +109,8 @@ class ManagedTurn(UpstreamTurn):
         return await super().send_request(transport)
 
     def make_reader(self) -> StreamReader:
-        wire = self.prepared.target.upstream.profile.wire
-        to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
+        wire = self.target.upstream.profile.wire
+        to_hub = self.target.upstream.server_dialect.events_to_hub(
             self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits)
@@ -133,9 +135,9 @@ class ManagedTurn(UpstreamTurn):
         )
 
     def _prepare(self, request: Request) -> None:
-        prepared = prepare_request(request, self.prepared.target, is_stored=bool(self.prepared.request.store))
+        prepared = prepare_request(request, self.prepared.plan)
         self.prepared.body = prepared.body
-        self.prepared.build_retry = prepared.build_retry
+        self.prepared.retry_source = prepared.retry_source
         self.losses.extend(prepared.losses)
         if self._trace is not None:
             self._trace.record_hub_request(codec.encode(request))

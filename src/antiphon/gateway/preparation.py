@@ -1,9 +1,11 @@
-"""Translates a request for its upstream before anything is sent. Pure."""
+"""Translates a request for its upstream before anything is sent.
+
+Pure: from a request and a plan to the upstream's bytes. Both are data, and so is the result, so the translation can run
+in another process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from msgspec import UNSET, Struct
@@ -11,17 +13,38 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.errors import UnsupportedParameter
-from antiphon.gateway.routes import Target
-from antiphon.profiles import Wire
+from antiphon.profiles import Profile, Wire
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
-from antiphon.upstream.server_dialects import ServerDialect
+from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 # Parameters that the gateway implements and does not send to upstreams.
-OURS: Final[dict[str, Any]] = dict.fromkeys(
+GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(
     ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
 )
+
+
+class TranslationPlan(Struct, frozen=True, kw_only=True):
+    """How a request is translated for its upstream."""
+
+    model: str  # the upstream's name for the model
+    profile: Profile
+    wire: Wire  # the profile's wire options without parts that the upstream refused for this model
+    is_stored: bool = False  # whether the gateway stores the response
+
+
+class PreparedRequest(Struct, kw_only=True):
+    """A translated request. Only `body` and `retry_source` hold the history; both are released once the body is sent,
+    because a response may take long and its reader needs only the settings and tools."""
+
+    plan: TranslationPlan
+    request: Request  # the client's, with effective values
+    upstream_request: Request  # the one that the upstream gets
+    body: bytes
+    losses: Losses
+    #: The request with its history, if it may hold a part that the upstream refuses.
+    retry_source: Request | None = None
 
 
 class RetryRequest(Struct, frozen=True, kw_only=True):
@@ -32,40 +55,47 @@ class RetryRequest(Struct, frozen=True, kw_only=True):
     wire: Wire | None = None  # wire options without the part; None: the part was in this turn's history
 
 
-class PreparedRequest(Struct, kw_only=True):
-    """A translated request. Only `body` and `build_retry` hold the history; both are released once the body is sent,
-    because a response may take long and its reader needs only the settings and tools."""
-
-    target: Target
-    request: Request  # the client's, with effective values
-    upstream_request: Request  # the one that the upstream gets
-    body: bytes
-    losses: Losses
-    build_retry: Callable[[RefusedPart], RetryRequest | None] | None = (
-        None  # builds a body without a refused part; None: no part can be left out
-    )
-
-
-def prepare_request(request: Request, target: Target, *, is_stored: bool = False) -> PreparedRequest:
-    """Translates a request for its target. The gateway keeps the state: the upstream gets the whole conversation, and
+def prepare_request(request: Request, plan: TranslationPlan) -> PreparedRequest:
+    """Translates a request. The gateway keeps the state: the upstream gets the whole conversation, and
     `store: false`."""
     losses = Losses()
-    profile = target.upstream.profile
-    settled = _settle(request, is_stored=is_stored, losses=losses)
-    sent, quirk_losses = profile.apply_quirks(replace(settled, model=target.model, store=False, **OURS))
+    client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
+    upstream_request, quirk_losses = plan.profile.apply_quirks(
+        replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
+    )
     losses.extend(quirk_losses)
-    wire = target.wire
-    body, dialect_losses = target.upstream.server_dialect.request_from_hub(sent, wire)
+    server_dialect = SERVER_DIALECTS[plan.profile.dialect]
+    body, dialect_losses = server_dialect.request_from_hub(upstream_request, plan.wire)
     losses.extend(dialect_losses)
-    without_history = _without_history(settled)
+    can_retry = server_dialect.wire_after_refusal is not None or _holds_reasoning(upstream_request)
     return PreparedRequest(
-        target=target,
-        request=without_history,
-        upstream_request=without_history if sent is settled else _without_history(sent),
+        plan=plan,
+        request=_without_history(client_request),
+        upstream_request=_without_history(upstream_request),
         body=body,
         losses=losses,
-        build_retry=partial(_repeated, sent, target, wire) if _can_leave_out(sent, target) else None,
+        retry_source=upstream_request if can_retry else None,
     )
+
+
+def prepare_retry(upstream_request: Request, plan: TranslationPlan, refused: RefusedPart) -> RetryRequest | None:
+    """Translates a request without a part that the upstream refused; None if it has no such part."""
+    server_dialect = SERVER_DIALECTS[plan.profile.dialect]
+    if refused == "reasoning":
+        if not _holds_reasoning(upstream_request):
+            return None
+        items = [item for item in input_items(upstream_request) if type(item) is not ReasoningParam]
+        losses = Losses()
+        losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
+        body, _ = server_dialect.request_from_hub(replace(upstream_request, input=items), plan.wire)
+        return RetryRequest(body=body, losses=losses)
+    if server_dialect.wire_after_refusal is None:
+        return None
+    wire = server_dialect.wire_after_refusal(plan.wire, plan.model, refused)
+    if wire is None:
+        return None
+    body, losses = server_dialect.request_from_hub(upstream_request, wire)
+    return RetryRequest(body=body, losses=losses, wire=wire)
 
 
 def _without_history(request: Request) -> Request:
@@ -80,35 +110,7 @@ def _holds_reasoning(request: Request) -> bool:
     return type(request.input) is list and ReasoningParam in map(type, request.input)
 
 
-def _can_leave_out(sent: Request, target: Target) -> bool:
-    """Whether the body may hold a part that servers refuse, so that a retry must be possible."""
-    return target.upstream.server_dialect.wire_after_refusal is not None or _holds_reasoning(sent)
-
-
-def _repeated(sent: Request, target: Target, wire: Wire, refused: RefusedPart) -> RetryRequest | None:
-    """The request without a refused part; None if it has no such part."""
-    server_dialect = target.upstream.server_dialect
-    if refused == "reasoning":
-        return _without_reasoning(sent, server_dialect, wire) if _holds_reasoning(sent) else None
-    after = (
-        server_dialect.wire_after_refusal(wire, target.model, refused)
-        if server_dialect.wire_after_refusal is not None
-        else None
-    )
-    if after is None:
-        return None
-    body, losses = server_dialect.request_from_hub(sent, after)
-    return RetryRequest(body=body, losses=losses, wire=after)
-
-
-def _without_reasoning(sent: Request, server_dialect: ServerDialect, wire: Wire) -> RetryRequest:
-    items = [item for item in input_items(sent) if type(item) is not ReasoningParam]
-    losses = Losses()
-    losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
-    return RetryRequest(body=server_dialect.request_from_hub(replace(sent, input=items), wire)[0], losses=losses)
-
-
-def _settle(request: Request, *, is_stored: bool, losses: Losses) -> Request:
+def _settle_store(request: Request, *, is_stored: bool, losses: Losses) -> Request:
     """The request with the effective value of `store`, which the client gets back."""
     if request.background and not is_stored:
         why = "this gateway stores no responses" if request.store is not False else "store is false"

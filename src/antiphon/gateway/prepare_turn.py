@@ -74,14 +74,14 @@ async def prepare_turn(
     if trace is not None:
         trace.record_hub_request(codec.encode(request))
         trace.record_note("kept", int(store is not None))
-    prepared = prepare_request(request, target, is_stored=store is not None)
+    prepared = prepare_request(request, target.plan_translation(is_stored=store is not None))
     if strict:
         _refuse_losses([*translation_losses, *prepared.losses])
     if plan is not None and plan.compactor is not None:
         prepared.losses = Losses()  # the compacted conversation is translated later
     prepared.losses.extend(losses)
     recorder = _make_recorder(services, archive, store, conversation_id, history, keeps_history=keeps_history)
-    turn = _make_turn(services, prepared, trace, recorder, plan)
+    turn = _make_turn(services, prepared, target, trace, recorder, plan)
     turn.allows_lossy_retry = not strict
     turn.on_retry = partial(_log_refused_reasoning, services, target.upstream.name, turn.initial_response.id)
     if services.telemetry is not None:
@@ -172,14 +172,15 @@ def _make_recorder(
 def _make_turn(
     services: GatewayContext,
     prepared: PreparedRequest,
+    target: Target,
     trace: Trace | None,
     recorder: ResponseRecorder | None,
     plan: ContextPlan | None,
 ) -> UpstreamTurn:
     stamps, pad, limits = services.stamps, services.pad, services.output_limits
     if plan is None:
-        return UpstreamTurn(prepared, stamps, pad, trace, recorder, limits)
-    return ManagedTurn(prepared, stamps, pad, trace, recorder, plan, limits)
+        return UpstreamTurn(prepared, target, stamps, pad, trace, recorder, limits)
+    return ManagedTurn(prepared, target, stamps, pad, trace, recorder, plan, limits)
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:

@@ -168,10 +168,9 @@ def _turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    prepared = prepare_request(
-        request, _target(route, str(record.notes.get(OMISSIONS_NOTE) or "")), is_stored=bool(record.notes.get("kept"))
-    )
-    return prepared.body, UpstreamTurn(prepared, stamps, _padding)
+    target = _target(route, str(record.notes.get(OMISSIONS_NOTE) or ""))
+    prepared = prepare_request(request, target.plan_translation(is_stored=bool(record.notes.get("kept"))))
+    return prepared.body, UpstreamTurn(prepared, target, stamps, _padding)
 
 
 def _target(route: Route, left_out: str) -> Target:
@@ -187,8 +186,9 @@ def _target(route: Route, left_out: str) -> Target:
     )
     target = Target(upstream=upstream, model=route.model)
     for part in left_out.split():
-        learn = upstream.server_dialect.wire_after_refusal
-        wire = learn(target.wire, route.model, cast(RefusedPart, part)) if learn is not None else None
+        leave_out = upstream.server_dialect.wire_after_refusal
+        plan = target.plan_translation()
+        wire = leave_out(plan.wire, route.model, cast(RefusedPart, part)) if leave_out is not None else None
         if wire is not None:
             upstream.refusals.remember(route.model, cast(RefusedPart, part), wire)
     return target

@@ -14,8 +14,9 @@ from msgspec import Struct, field
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ClientFault, MissingField
+from antiphon.gateway.preparation import TranslationPlan
 from antiphon.gateway.refusal_memory import RefusalMemory
-from antiphon.profiles import Profile, Wire, load_profile
+from antiphon.profiles import Profile, load_profile
 from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
 AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
@@ -58,11 +59,12 @@ class Target(Struct, frozen=True, kw_only=True):
     upstream: Upstream
     model: str
 
-    @property
-    def wire(self) -> Wire:
-        """The profile's wire options without parts that the upstream refused for this model."""
+    def plan_translation(self, *, is_stored: bool = False) -> TranslationPlan:
+        """The plan for a request to this target. It leaves out what the upstream refused for this model."""
+        profile = self.upstream.profile
         remembered = self.upstream.refusals.find(self.model)
-        return self.upstream.profile.wire if remembered is None else remembered.wire
+        wire = profile.wire if remembered is None else remembered.wire
+        return TranslationPlan(model=self.model, profile=profile, wire=wire, is_stored=is_stored)
 
 
 class Routes:

@@ -16,8 +16,9 @@ from antiphon.diagnosis import diagnose, summary_sentence
 from antiphon.dialects.common.refused_reasoning import refused_part
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.pipe import EventsFromHub, Pipe
-from antiphon.gateway.preparation import PreparedRequest, RetryRequest
+from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
+from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay
@@ -42,6 +43,7 @@ class UpstreamTurn:
     def __init__(
         self,
         prepared: PreparedRequest,
+        target: Target,
         stamps: Stamps,
         pad: PaddingSource | None,
         trace: Trace | None = None,
@@ -50,6 +52,7 @@ class UpstreamTurn:
     ) -> None:
         self.recorder = recorder  # None: the response is not stored
         self.prepared = prepared
+        self.target = target
         self.initial_response = make_initial_response(
             prepared.request, id=stamps.new_id("resp"), created_at=stamps.now()
         )
@@ -67,37 +70,38 @@ class UpstreamTurn:
         """Sends the request; raises the upstream's error if it refuses. RSN-3: if it refuses something about reasoning,
         retries once without that part, before the client has received anything."""
         body, self.prepared.body = self.prepared.body, b""
-        repeat, self.prepared.build_retry = self.prepared.build_retry, None
+        retry_source, self.prepared.retry_source = self.prepared.retry_source, None
         try:
             return await self._send(transport, body)
         except ClientFault as error:
             refused = refused_part(error)
-            repeated = repeat(refused) if repeat is not None and refused is not None else None
-            if refused is None or repeated is None or not self._may_repeat(repeated, body):
+            if refused is None or retry_source is None:
                 raise
-            self._note_refusal(error, repeated)
-        answer = await self._send(transport, repeated.body)
-        if repeated.wire is not None:
-            target = self.prepared.target
-            target.upstream.refusals.remember(target.model, refused, repeated.wire)
+            retry = prepare_retry(retry_source, self.prepared.plan, refused)
+            if retry is None or not self._allows_retry(retry, body):
+                raise
+            self._note_refusal(error, retry)
+        answer = await self._send(transport, retry.body)
+        if retry.wire is not None:
+            self.target.upstream.refusals.remember(self.target.model, refused, retry.wire)
             self.note_omissions()
         return answer
 
     def note_omissions(self) -> None:
         """Notes in the trace which parts were left out because the upstream refused them, now or earlier."""
-        remembered = self.prepared.target.upstream.refusals.find(self.prepared.target.model)
+        remembered = self.target.upstream.refusals.find(self.target.model)
         if self._trace is not None and remembered is not None:
             self._trace.record_note(OMISSIONS_NOTE, " ".join(remembered.refused))
 
-    def _may_repeat(self, repeated: RetryRequest, body: bytes) -> bool:
-        if repeated.body == body:  # the refused part was not sent
+    def _allows_retry(self, retry: RetryRequest, body: bytes) -> bool:
+        if retry.body == body:  # the refused part was not sent
             return False
-        return self.allows_lossy_retry or set(repeated.losses) <= set(self.losses)
+        return self.allows_lossy_retry or set(retry.losses) <= set(self.losses)
 
     async def _send(self, transport: Transport, body: bytes) -> UpstreamResponse:
-        upstream = self.prepared.target.upstream
+        upstream = self.target.upstream
         url = upstream.server_dialect.url(
-            upstream.base_url, self.prepared.target.model, streams=bool(self.prepared.upstream_request.stream)
+            upstream.base_url, self.target.model, streams=bool(self.prepared.upstream_request.stream)
         )
         headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
         if self._trace is not None:
@@ -132,8 +136,8 @@ class UpstreamTurn:
         return self._trace is None and getattr(self._answer, "is_complete", False)
 
     def make_reader(self) -> StreamReader:
-        wire = self.prepared.target.upstream.profile.wire
-        to_hub = self.prepared.target.upstream.server_dialect.events_to_hub(
+        wire = self.target.upstream.profile.wire
+        to_hub = self.target.upstream.server_dialect.events_to_hub(
             self.prepared.upstream_request, self.initial_response, self._stamps, wire
         )
         return StreamReader(to_hub, self._limits)
@@ -226,8 +230,8 @@ class UpstreamTurn:
             self._note_fault(fault)
             raise
 
-    def _note_refusal(self, error: ApiError, repeated: RetryRequest) -> None:
-        self.losses.extend(repeated.losses)
+    def _note_refusal(self, error: ApiError, retry: RetryRequest) -> None:
+        self.losses.extend(retry.losses)
         if self._trace is not None:
             self._trace.record_note("reasoning_refused", f"{error.code}: {error.message}")
         if self.on_retry is not None:
@@ -239,7 +243,7 @@ class UpstreamTurn:
             self._trace.record_note("upstream_fault", f"{fault.code}: {fault.message}")
 
     def _read_whole(self, body: bytes) -> Response:
-        upstream = self.prepared.target.upstream
+        upstream = self.target.upstream
         response, losses = upstream.server_dialect.response_to_hub(
             body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire
         )
@@ -285,7 +289,7 @@ class UpstreamTurn:
             body = b""
         if 200 <= answer.status < 400:
             return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
-        upstream = self.prepared.target.upstream
+        upstream = self.target.upstream
         body = upstream.redact_key(body)
         error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
         self._explain(error, sent, answer.status, body)
@@ -295,7 +299,7 @@ class UpstreamTurn:
         """C-6: appends the diagnosis of a refused request to the server's message, and notes all findings."""
         if not isinstance(error, ClientFault) or error.code == "context_length_exceeded" or len(sent) > MAX_EXPLAINED:
             return
-        profile = self.prepared.target.upstream.profile
+        profile = self.target.upstream.profile
         findings = diagnose(profile.dialect, sent, status, body.decode("utf-8", "replace"), profile)
         if self._trace is not None:
             for finding in findings:

@@ -1,0 +1,54 @@
+"""`gateway/preparation`: the translation of a request for its upstream is a pure function of data."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import pytest
+from tests.fuzz import corpus
+
+from antiphon.errors import ClientFault
+from antiphon.gateway.client_dialect import CLIENT_DIALECTS, request_at_path
+from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request
+from antiphon.gateway.routes import Target
+from antiphon.protocol import codec
+
+CLIENT_BODIES = {("responses", name): body for name, body in corpus.BODIES.items()} | corpus.OTHER_BODIES
+
+
+def prepare_body(dialect: Any, body: bytes, plan: TranslationPlan) -> PreparedRequest | str:
+    """From the bytes of a client to the bytes for an upstream; or the message of the refusal."""
+    path = corpus.PATHS[dialect][0].partition("?")[0]
+    try:
+        return prepare_request(request_at_path(path, CLIENT_DIALECTS[dialect], body)[0], plan)
+    except ClientFault as error:
+        return str(error)
+
+
+def content(prepared: PreparedRequest | str) -> Any:
+    if isinstance(prepared, str):
+        return prepared
+    requests = (prepared.request, prepared.upstream_request, prepared.retry_source)
+    return prepared.plan, prepared.body, list(prepared.losses), [codec.encode(request) for request in requests]
+
+
+@pytest.mark.parametrize("target", corpus.targets(), ids=lambda target: target.upstream.profile.name)
+def test_plan_and_prepared_request_can_be_pickled(target: Target) -> None:
+    plan = target.plan_translation(is_stored=True)
+    for (dialect, _), body in CLIENT_BODIES.items():
+        prepared = prepare_body(dialect, body, plan)
+        assert content(prepare_body(dialect, body, pickle.loads(pickle.dumps(plan)))) == content(prepared)
+        assert content(pickle.loads(pickle.dumps(prepared))) == content(prepared)
+
+
+@pytest.mark.io
+def test_request_can_be_prepared_in_another_process() -> None:
+    plans = [target.plan_translation() for target in corpus.targets()]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        for (dialect, _), body in CLIENT_BODIES.items():
+            results = list(pool.map(prepare_body, [dialect] * len(plans), [body] * len(plans), plans))
+            assert list(map(content, results)) == [content(prepare_body(dialect, body, plan)) for plan in plans]
