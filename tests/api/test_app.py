@@ -17,8 +17,9 @@ from tests.api.probing import ALICE, ASKED, Answer, Probed, head, probed
 from tests.running import one_upstream, running, until
 
 from antiphon import __version__
-from antiphon.api import openapi
-from antiphon.api.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, App, Route, health
+from antiphon.api.app import App
+from antiphon.api.operation import Route
+from antiphon.api.routes import ALL_ROUTES, MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, openapi_document
 from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.testing import ChatServer
 
@@ -45,7 +46,7 @@ def place(shared: Probed) -> Iterator[Probed]:
 
 
 def test_route_table_lists_every_path_and_which_are_public() -> None:
-    assert {path: (sorted(route.methods), route.public) for path, route in ROUTES.items()} == {
+    assert {path: (sorted(route.methods), route.is_public) for path, route in ROUTES.items()} == {
         "/v1/responses": (["POST"], False),
         "/v1/responses/compact": (["POST"], False),
         "/v1/models": (["GET"], False),
@@ -64,7 +65,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1beta/models": (["GET"], False),
         "/": (["GET"], True),
     }
-    assert {path: (sorted(route.methods), route.public) for path, route in MODEL_ROUTES.items()} == {
+    assert {path: (sorted(route.methods), route.is_public) for path, route in MODEL_ROUTES.items()} == {
         f"/{version}/models/{{model}}{action}": ([method], False)
         for version in ("v1", "v1beta")
         for action, method in {
@@ -74,7 +75,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
             ":countTokens": "POST",
         }.items()
     }
-    assert {path: (sorted(route.methods), route.public) for path, route in RESOURCE_ROUTES.items()} == {
+    assert {path: (sorted(route.methods), route.is_public) for path, route in RESOURCE_ROUTES.items()} == {
         "/v1/responses/{id}": (["DELETE", "GET"], False),
         "/v1/responses/{id}/input_items": (["GET"], False),
         "/v1/responses/{id}/cancel": (["POST"], False),
@@ -82,7 +83,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1/conversations/{id}/items": (["GET", "POST"], False),
         "/v1/conversations/{id}/items/{item_id}": (["DELETE", "GET"], False),
     }
-    assert not Route(methods={"GET": health}).public
+    assert not Route(methods=ROUTES["/health"].methods).is_public
 
 
 @pytest.mark.parametrize(
@@ -158,17 +159,17 @@ def test_health_answers_while_the_upstream_is_unreachable() -> None:
 def test_openapi_path_serves_the_generated_document(place: Probed) -> None:
     answer = place.ask("GET", "/openapi.json")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert answer.body == openapi.document()
+    assert answer.body == openapi_document()
 
 
 def test_openapi_document_lists_exactly_the_routes() -> None:
-    documented = msgspec.json.decode(openapi.document())["paths"]
+    documented = msgspec.json.decode(openapi_document())["paths"]
     assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
-        path: set(route.methods) for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items()
+        path: set(route.methods) for path, route in ALL_ROUTES.items()
     }
-    for path, route in (ROUTES | RESOURCE_ROUTES | MODEL_ROUTES).items():
+    for path, route in ALL_ROUTES.items():
         for method in route.methods:
-            assert (documented[path][method.lower()].get("security") == []) == route.public
+            assert (documented[path][method.lower()].get("security") == []) == route.is_public
 
 
 def test_model_list_joins_configured_names_and_upstream_lists() -> None:

@@ -18,7 +18,8 @@ from tests.generate.schema import published, valid
 from tests.generate.shapes import documents
 
 from antiphon import __version__, sse
-from antiphon.api import openapi
+from antiphon.api.operation import Operation
+from antiphon.api.routes import ALL_ROUTES, openapi_document
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.model_catalog import Model, ModelList
@@ -29,7 +30,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
 pytestmark = pytest.mark.without_coverage
-DOCUMENT: dict[str, Any] = json.loads(openapi.document())
+DOCUMENT: dict[str, Any] = json.loads(openapi_document())
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 OPERATIONS = {
     (path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
@@ -77,7 +78,7 @@ def pointed_at(reference: str) -> Any:
 def test_document_is_openapi_31_with_our_version() -> None:
     assert DOCUMENT["openapi"] == "3.1.0"
     assert DOCUMENT["info"]["version"] == __version__
-    assert openapi.document() is openapi.document()  # built once
+    assert openapi_document() is openapi_document()  # built once
 
 
 def test_every_reference_resolves() -> None:
@@ -114,8 +115,35 @@ def test_every_operation_has_the_fields_that_openapi_requires() -> None:
                 assert kind in ("application/json", "application/x-ndjson", "text/event-stream", "text/plain")
 
 
+def test_operation_without_description_is_refused() -> None:
+    """A route cannot be added to the table without the description of its operation."""
+    described = ALL_ROUTES["/health"].methods["GET"]
+    for missing in ("id", "summary", "answer"):
+        fields = {name: getattr(described, name) for name in ("id", "summary", "answer") if name != missing}
+        with pytest.raises(TypeError, match=missing):
+            Operation("GET", "/v1/new", described.endpoint, **fields)
+    for route in ALL_ROUTES.values():
+        for operation in route.methods.values():
+            assert operation.id
+            assert operation.summary
+            assert operation.answer.description
+            assert operation.answer.content
+
+
+def test_path_parameters_are_those_of_the_path() -> None:
+    for (path, _), operation in OPERATIONS.items():
+        documented = [parameter for parameter in operation.get("parameters", []) if parameter["in"] == "path"]
+        assert [parameter["name"] for parameter in documented] == re.findall(r"\{(\w+)\}", path)
+        assert all(parameter["required"] for parameter in documented)
+
+
+def test_operations_with_a_body_document_its_errors() -> None:
+    for operation in OPERATIONS.values():
+        assert ("requestBody" in operation) == ({"413", "415"} <= set(operation["responses"]))
+
+
 def test_document_contains_no_internal_names() -> None:
-    text = openapi.document().decode()
+    text = openapi_document().decode()
     assert not re.search(r"raw_fields|antiphon:raw|\b(?!UTF)[A-Z]{1,4}-\d+\b|msgspec|minProperties", text)
 
 
@@ -309,6 +337,11 @@ def test_response_headers_are_documented() -> None:
     assert "Retry-After" in answers["503"]["headers"]
     assert "Allow" in answers["405"]["headers"]
     assert "Antiphon-Losses" in answers["200"]["headers"]
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/vscode/chat"):
+        answers = OPERATIONS[path, "post"]["responses"]
+        assert "Retry-After" in answers["429"]["headers"]
+        assert "Allow" in answers["405"]["headers"]
+    assert "Retry-After" in OPERATIONS["/v1/messages", "post"]["responses"]["529"]["headers"]
 
 
 def test_error_examples_match_the_table_of_errors() -> None:

@@ -14,8 +14,8 @@ from tests.api.probing import ALICE, ASKED, BOB, UPSTREAM_KEY, Canary, Probed, c
 from tests.websocket_client import Refused, open_websocket
 
 from antiphon import __version__
-from antiphon.api import app
-from antiphon.api.app import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES, Route, health
+from antiphon.api.operation import Route
+from antiphon.api.routes import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
 from antiphon.config import Config, ServerConfig, check_config
 from antiphon.errors import ConfigError
 from antiphon.gateway.client_dialect import dialect_at_path
@@ -408,7 +408,7 @@ def test_request_is_logged_under_the_owner_of_its_key(
     before = len(guarded.gateway.requests(0))
     assert answer_to(guarded, method, path, with_key(key))[0] == (404 if path in STORED_PATHS else 200)
     line = guarded.gateway.requests(before + 1)[before]
-    assert line.get("owner") == (None if path in ROUTES and ROUTES[path].public else owner)
+    assert line.get("owner") == (None if path in ROUTES and ROUTES[path].is_public else owner)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
@@ -465,7 +465,7 @@ def test_path_spellings_do_not_bypass_the_key(guarded: Probed, path: str) -> Non
 
 def test_new_route_requires_a_key(guarded: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security: new routes fail closed."""
-    monkeypatch.setitem(app.ROUTES, "/v1/new", Route(methods={"GET": health}))
+    monkeypatch.setitem(ROUTES, "/v1/new", Route(methods=ROUTES["/health"].methods))
     assert answer_to(guarded, "GET", "/v1/new")[0] == 401
     assert answer_to(guarded, "GET", "/v1/new", with_key(ALICE))[0] == 200
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tests.running import one_upstream, running
 
 from antiphon import testing
-from antiphon.api.app import ROUTES
+from antiphon.api.routes import ROUTES
 from antiphon.config import KeyConfig, UpstreamConfig
 from antiphon.dialects.vscode.request_in import ChoicesIn
 from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart

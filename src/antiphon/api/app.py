@@ -1,4 +1,4 @@
-"""The ASGI application: the table of routes, the access policy before all of them, and one catch-all for errors.
+"""The ASGI application: applies the access policy, finds the route of a request, and calls its endpoint.
 
 Every route needs a key unless it is marked as public. A caller without a key cannot learn which paths exist.
 """
@@ -6,55 +6,23 @@ Every route needs a key unless it is marked as public. A caller without a key ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-import msgspec
-from msgspec import Struct
-
-from antiphon import __version__
-from antiphon.api import openapi
-from antiphon.api.background_endpoints import cancel_response
-from antiphon.api.compact import compact_response
-from antiphon.api.conversations import (
-    add_items,
-    create_conversation,
-    delete_conversation,
-    delete_item,
-    get_conversation,
-    get_item,
-    list_items,
-    update_conversation,
-)
-from antiphon.api.count_tokens import count_tokens
-from antiphon.api.create_response import create_response
-from antiphon.api.create_turn import create_turn
-from antiphon.api.models import get_model, list_models
+from antiphon.api.operation import Route
 from antiphon.api.request_dialect import dialect_for
 from antiphon.api.responses_websocket import responses_websocket
-from antiphon.api.stored_responses import delete_response, get_response, list_input_items
-from antiphon.api.usage import show_usage
-from antiphon.api.vscode import count_editor_tokens, list_editor_models
+from antiphon.api.routes import ALL_ROUTES, METRICS_PATH, MODEL_PREFIXES, MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
 from antiphon.errors import AntiphonError, ClientFault
 from antiphon.gateway.background_runner import BackgroundRunner
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import request_scope
 from antiphon.http.access_policy import AccessPolicy
-from antiphon.http.asgi import JSON, Headers, MethodNotAllowed, Receive, Scope, Send, first_header
+from antiphon.http.asgi import Headers, MethodNotAllowed, Receive, Scope, Send, first_header
 from antiphon.http.exchange import Exchange
 from antiphon.http.websocket import WebSocketRoutes, WebSocketTimeouts
-from antiphon.ops.exposition import CONTENT_TYPE
 from antiphon.ops.services import Services
 from antiphon.profiles.client_headers import CORS_CLIENT_HEADERS
-
-Endpoint = Callable[[Services, Exchange], Awaitable[None]]
-
-
-class Route(Struct, frozen=True, kw_only=True):
-    """The endpoints of a path, by method."""
-
-    methods: dict[str, Endpoint]
-    public: bool = False  # answers without a key
 
 
 class App:
@@ -63,7 +31,7 @@ class App:
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
         self._access_policy = AccessPolicy.from_config(services.config, environ)
-        services.metrics.register_paths(PATHS)
+        services.metrics.register_paths(ALL_ROUTES)
         endpoints = {"/v1/responses": responses_websocket(services)}
         sockets = WebSocketRoutes(
             self._access_policy, endpoints, services.max_body, WebSocketTimeouts(lifetime=services.websocket_lifetime)
@@ -138,19 +106,19 @@ class App:
             await exchange.respond(204, PREFLIGHT_HEADERS, b"")  # the origin was admitted
             return
         if route is None or not (
-            route.public or (scope["path"] == METRICS_PATH and self._services.config.server.public_metrics)
+            route.is_public or (scope["path"] == METRICS_PATH and self._services.config.server.public_metrics)
         ):
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
             raise ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
-        endpoint = route.methods.get(scope["method"]) or (
+        operation = route.methods.get(scope["method"]) or (
             route.methods.get("GET") if scope["method"] == "HEAD" else None
         )
-        if endpoint is None:
+        if operation is None:
             allowed = ", ".join(sorted(route.methods))
             raise MethodNotAllowed(f"method not allowed; this path supports {allowed}", allowed.encode())
-        await endpoint(self._services, exchange)
+        await operation.endpoint(self._services, exchange)
 
 
 def _model_route(exchange: Exchange) -> Route | None:
@@ -178,64 +146,6 @@ def _resource_route(exchange: Exchange) -> Route | None:
     return RESOURCE_ROUTES.get("/".join(parts))
 
 
-async def health(services: Services, exchange: Exchange) -> None:
-    """Answers that the gateway is up. Upstreams are not checked."""
-    del services
-    await exchange.respond(200, [JSON], msgspec.json.encode({"status": "ok", "version": __version__}))
-
-
-async def show_metrics(services: Services, exchange: Exchange) -> None:
-    """Shows the metrics, which have no content of requests."""
-    services.logger.flush()
-    await exchange.respond(200, [(b"content-type", CONTENT_TYPE)], services.metrics.render())
-
-
-async def openapi_document(services: Services, exchange: Exchange) -> None:
-    del services
-    await exchange.respond(200, [JSON], openapi.document())
-
-
-METRICS_PATH: Final = "/metrics"
-ROUTES: Final[dict[str, Route]] = {
-    "/v1/responses": Route(methods={"POST": create_response}),
-    "/v1/responses/compact": Route(methods={"POST": compact_response}),
-    "/v1/responses/input_tokens": Route(methods={"POST": count_tokens}),
-    "/v1/chat/completions": Route(methods={"POST": create_turn}),
-    "/v1/messages": Route(methods={"POST": create_turn}),
-    "/v1/messages/count_tokens": Route(methods={"POST": count_tokens}),
-    "/v1/vscode/chat": Route(methods={"POST": create_turn}),
-    "/v1/vscode/count_tokens": Route(methods={"POST": count_editor_tokens}),
-    "/v1/vscode/models": Route(methods={"GET": list_editor_models}),
-    "/v1/conversations": Route(methods={"POST": create_conversation}),
-    "/v1/models": Route(methods={"GET": list_models}),
-    "/v1/usage": Route(methods={"GET": show_usage}),
-    "/v1beta/models": Route(methods={"GET": list_models}),
-    "/": Route(methods={"GET": health}, public=True),
-    "/health": Route(methods={"GET": health}, public=True),
-    "/openapi.json": Route(methods={"GET": openapi_document}, public=True),
-    METRICS_PATH: Route(methods={"GET": show_metrics}),
-}
-RESOURCE_ROUTES: Final[dict[str, Route]] = {
-    "/v1/responses/{id}": Route(methods={"GET": get_response, "DELETE": delete_response}),
-    "/v1/responses/{id}/cancel": Route(methods={"POST": cancel_response}),
-    "/v1/responses/{id}/input_items": Route(methods={"GET": list_input_items}),
-    "/v1/conversations/{id}": Route(
-        methods={"GET": get_conversation, "POST": update_conversation, "DELETE": delete_conversation}
-    ),
-    "/v1/conversations/{id}/items": Route(methods={"GET": list_items, "POST": add_items}),
-    "/v1/conversations/{id}/items/{item_id}": Route(methods={"GET": get_item, "DELETE": delete_item}),
-}
-MODEL_PREFIXES: Final = ("/v1/models/", "/v1beta/models/")
-MODEL_ACTION_ROUTES: Final[dict[str, Route]] = {
-    "": Route(methods={"GET": get_model}),
-    ":generateContent": Route(methods={"POST": create_turn}),
-    ":streamGenerateContent": Route(methods={"POST": create_turn}),
-    ":countTokens": Route(methods={"POST": count_tokens}),
-}
-MODEL_ROUTES: Final = {
-    f"{prefix}{{model}}{action}": route for prefix in MODEL_PREFIXES for action, route in MODEL_ACTION_ROUTES.items()
-}
-PATHS: Final = (*ROUTES, *RESOURCE_ROUTES, *MODEL_ROUTES)
 PATH_PARAMETERS: Final = ("{id}", "{item_id}")
 OWN_HEADERS: Final = (b"authorization", b"content-type", b"antiphon-style", b"antiphon-extensions", b"antiphon-losses")
 PREFLIGHT_HEADERS: Final[Headers] = [

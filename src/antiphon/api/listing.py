@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
+from antiphon.api.operation import Schema, ref
 from antiphon.protocol import codec
 from antiphon.protocol.content import ContentParam, InputText, OutputText, OutputTextParam
 from antiphon.protocol.items import (
@@ -71,3 +72,16 @@ def _part(part: ContentParam, include: Collection[str]) -> ContentParam:
         if isinstance(part, OutputTextParam) and part.logprobs and LOGPROBS not in include
         else part
     )
+
+
+PAGE_SCHEMA: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "object": {"const": "list"},
+        "data": {"type": "array", "items": ref("ItemParam")},
+        "first_id": {"type": ["string", "null"]},
+        "last_id": {"type": ["string", "null"]},
+        "has_more": {"type": "boolean"},
+    },
+    "required": ["object", "data", "first_id", "last_id", "has_more"],
+}

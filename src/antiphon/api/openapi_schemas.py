@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from antiphon.api.count_tokens import InputTokens
-from antiphon.api.openapi_parts import Schema, ref
+from antiphon.api.operation import Schema, ref
 from antiphon.dialects.responses.events_from_hub import ReasoningTextDelta, ReasoningTextDone
-from antiphon.gateway.model_catalog import Model, ModelList
-from antiphon.protocol import content, conversation, events, items, request, response, tools
+from antiphon.protocol import content, events, items, request, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
-from antiphon.protocol.errors import ErrorBody
-from antiphon.protocol.losses import Loss
 
 
-@cache
-def schemas() -> dict[str, Schema]:
-    """All schemas by their public name."""
-    roots, components = msgspec.json.schema_components([*UNIONS.values(), *ROOTS], ref_template="{name}")
-    defaulted = {cls.__name__: _always_written(cls) for cls in ROOTS}
+def schemas_of(structs: Collection[type[Struct]]) -> dict[str, Schema]:
+    """The schemas of these types, of all types in their fields, and of the named unions, by their public name."""
+    roots, components = msgspec.json.schema_components([*UNIONS.values(), *structs], ref_template="{name}")
+    defaulted = {cls.__name__: _always_written(cls) for cls in structs}
     unions = dict(zip(UNIONS, roots, strict=False))
     named = {msgspec.json.encode(schema): name for name, schema in unions.items()}
     cleaner = _SchemaCleaner(named)
-    result = {
-        _public_name(name): cleaner.component(name, schema, defaulted.get(name, []))
+    schemas = {
+        public_name(name): cleaner.component(name, schema, defaulted.get(name, []))
         for name, schema in components.items()
     }
-    result |= {name: cleaner.union(schema) for name, schema in unions.items()}
-    result["LossesStreamingEvent"] = LOSSES
-    result["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
-    return dict(sorted(result.items()))
+    schemas |= {name: cleaner.union(schema) for name, schema in unions.items()}
+    schemas["LossesStreamingEvent"] = LOSSES_EVENT
+    schemas["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
+    return dict(sorted(schemas.items()))
+
+
+def public_name(name: str) -> str:
+    """The name of a type in the document: that of the specification where it has one."""
+    return PUBLIC_NAMES.get(name, name)
 
 
 class _SchemaCleaner:
@@ -43,8 +44,8 @@ class _SchemaCleaner:
         self._named = named
 
     def component(self, name: str, schema: Schema, always: list[str]) -> Schema:
-        if name in UNKNOWN:
-            return UNKNOWN[name]
+        if name in UNKNOWN_TYPES:
+            return UNKNOWN_TYPES[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
         if "description" in schema:
             schema["description"] = DESCRIPTIONS.get(name) or _without_requirements(schema["description"])
@@ -58,7 +59,7 @@ class _SchemaCleaner:
     def schema(self, value: Any) -> Any:
         match value:
             case {"$ref": name}:
-                return ref(_public_name(name))
+                return ref(public_name(name))
             case {"anyOf": _}:
                 name = self._named.get(msgspec.json.encode(value))
                 return ref(name) if name else self.union(value)
@@ -75,14 +76,10 @@ class _SchemaCleaner:
         options = []
         for option in schema["anyOf"]:
             rendered = self.schema(option)
-            if option.get("$ref") in UNKNOWN:
+            if option.get("$ref") in UNKNOWN_TYPES:
                 rendered = rendered | {"properties": {"type": {"not": {"enum": known_types}}}}
             options.append(rendered)
         return {"anyOf": options}
-
-
-def _public_name(name: str) -> str:
-    return NAMES.get(name, name)
 
 
 def _always_written(cls: type) -> list[str]:
@@ -104,22 +101,6 @@ REQUIREMENT: Final = r"[A-Z]+-\d+"
 TRAILING_REQUIREMENTS: Final = re.compile(rf"(?<!\s)\s*+\({REQUIREMENT}(?:, {REQUIREMENT})*\)")
 LEADING_REQUIREMENT: Final = re.compile(rf"^{REQUIREMENT}: ")
 
-ROOTS: Final[tuple[type, ...]] = (
-    request.Request,
-    request.CompactRequest,
-    response.Response,
-    response.CompactResource,
-    ErrorBody,
-    ModelList,
-    Model,
-    Loss,
-    InputTokens,
-    conversation.CreateConversation,
-    conversation.UpdateConversation,
-    conversation.AddItems,
-    conversation.ConversationResource,
-    conversation.DeletedConversation,
-)
 # Unions with a public name.
 UNIONS: Final[dict[str, Any]] = {
     "ItemParam": items.ItemParam,
@@ -133,7 +114,7 @@ UNIONS: Final[dict[str, Any]] = {
     "StreamingEvent": events.StreamEvent | ReasoningTextDelta | ReasoningTextDone,
 }
 # Internal names, and the names of the specification.
-NAMES: Final[dict[str, str]] = {
+PUBLIC_NAMES: Final[dict[str, str]] = {
     "InputText": "InputTextContent",
     "InputImageParam": "InputImageContentParamAutoParam",
     "InputImage": "InputImageContent",
@@ -219,7 +200,7 @@ def _open_object(description: str, *others: str) -> Schema:
     return {"description": description, "type": "object", "properties": properties, "required": list(properties)}
 
 
-UNKNOWN: Final[dict[str, Schema]] = {
+UNKNOWN_TYPES: Final[dict[str, Schema]] = {
     "UnknownItem": _open_object(
         "An item of another type: an extension, or one newer than this document. It is passed on unchanged."
     ),
@@ -229,7 +210,7 @@ UNKNOWN: Final[dict[str, Schema]] = {
     "UnknownToolChoice": _open_object("A choice of a tool of another type."),
     "UnknownEvent": _open_object("An event of another type.", "sequence_number"),
 }
-LOSSES: Final[Schema] = {
+LOSSES_EVENT: Final[Schema] = {
     "description": "The extension event that lists losses in translation; sent only on request.",
     "type": "object",
     "properties": {

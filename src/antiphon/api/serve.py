@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from antiphon.api import openapi
 from antiphon.api.app import App
+from antiphon.api.routes import openapi_document
 from antiphon.config import Config
 from antiphon.gateway.routes import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
@@ -53,7 +53,7 @@ def make_app(
     logger = Logger(sys.stderr, config.server.log)
     logger.capture_logging()
     atexit.register(logger.flush)  # for an exit without a clean shutdown
-    openapi.document()  # built at the start, so that no request waits for it
+    openapi_document()  # built at the start, so that no request waits for it
     services = Services(
         config,
         environ,

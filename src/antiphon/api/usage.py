@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.api.operation import Schema
 from antiphon.api.stored_responses import require_owner, require_store
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import JSON
@@ -48,3 +49,28 @@ def _day(query: QueryParameters, name: str) -> date | None:
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise ClientFault(f"{name}: expected a day such as 2026-01-31, got {text[:50]!r}", param=name) from None
+
+
+DAY_SCHEMA: Final[Schema] = {"type": "string", "format": "date"}
+USAGE_SCHEMA: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "object": {"const": "list"},
+        "by": {"enum": list(GROUPINGS)},
+        "since": DAY_SCHEMA,
+        "until": DAY_SCHEMA,
+        "data": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "object": {"const": "usage"},
+                    **{grouping: {"type": "string"} for grouping in GROUPINGS},
+                    **{name: {"type": "integer", "minimum": 0} for name in COUNTER_NAMES},
+                },
+                "required": ["object", *COUNTER_NAMES],
+            },
+        },
+    },
+    "required": ["object", "by", "since", "until", "data"],
+}

@@ -1,81 +1,12 @@
-"""The error answers of the OpenAPI document: the codes of each status, with an example message for each."""
+"""The errors that routes document: the codes of each status, with an example message for each."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from antiphon.api.openapi_parts import Schema, header_refs, ref
-from antiphon.errors import STATUS_OF_TYPE
+from antiphon.api.operation import ErrorCodes
 
-ErrorCodes = dict[int, dict[str, str]]  # an example message by status and code
-
-
-def error_responses(*tables: ErrorCodes) -> dict[str, Schema]:
-    """The error answers, with an example of every code."""
-    codes: ErrorCodes = {}
-    for table in tables:
-        for status, messages in table.items():
-            codes[status] = codes.get(status, {}) | messages
-    return {str(status): _error(status, codes[status]) for status in sorted(codes)}
-
-
-def _error(status: int, codes: dict[str, str]) -> Schema:
-    examples = {
-        code: {
-            "value": {
-                "error": {"type": _type_of(status, code), "code": code, "message": message, "param": PARAMS.get(code)}
-            }
-        }
-        for code, message in codes.items()
-    }
-    return {
-        "description": f"{TITLES[status]}: " + ", ".join(f"`{code}`" for code in codes),
-        "headers": header_refs("x-request-id", *HEADERS_OF_STATUS.get(status, ())),
-        "content": {"application/json": {"schema": ref("ErrorBody"), "examples": examples}},
-    }
-
-
-def _type_of(status: int, code: str) -> str:
-    if code in MODEL_ERRORS:
-        return "model_error"
-    types = {number: type for type, number in STATUS_OF_TYPE.items() if type != "model_error"}
-    return types.get(status, "invalid_request" if status < 500 else "server_error")
-
-
-HEADERS_OF_STATUS: Final[dict[int, tuple[str, ...]]] = {
-    405: ("Allow",),
-    426: ("Upgrade",),
-    429: ("Retry-After",),
-    503: ("Retry-After",),
-}
-TITLES: Final[dict[int, str]] = {
-    400: "Invalid request",
-    401: "Missing or invalid key",
-    403: "Host or origin not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    413: "Request too large",
-    415: "Unsupported media type",
-    426: "Upgrade required",
-    429: "Too many requests",
-    431: "Headers too large",
-    500: "Fault of the gateway or of the model",
-    502: "Fault of the upstream server",
-    503: "Temporarily unavailable",
-    504: "Timeout of the upstream server",
-}
-PARAMS: Final = {
-    "invalid_value": "temperature",
-    "missing_field": "input[0].content",
-    "unsupported_parameter": "background",
-    "context_length_exceeded": "input",
-    "previous_response_not_found": "previous_response_id",
-    "orphan_tool_output": "input[2].call_id",
-    "invalid_compaction": "input[0].encrypted_content",
-    "model_not_found": "model",
-    "lossy_translation": "tools[0]",
-}
-# The codes of each status, with an example message.
+# The errors of every endpoint; a public one has no authentication errors.
 COMMON_ERRORS: Final[ErrorCodes] = {
     400: {"invalid_value": 'temperature: expected a number, got "hot"'},
     403: {
@@ -99,7 +30,7 @@ CONVERSATION_ERRORS: Final[ErrorCodes] = {
     503: STORAGE_ERRORS,
 }
 MODEL_ERRORS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
-CREATE_ERRORS: Final[ErrorCodes] = {
+TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
         "json_too_deep": "the body is nested too deeply",
@@ -132,8 +63,21 @@ CREATE_ERRORS: Final[ErrorCodes] = {
 # For endpoints that store a body and call no upstream.
 BODY_ERRORS: Final[ErrorCodes] = {
     400: {
-        code: CREATE_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")
+        code: TURN_ERRORS[400][code] for code in ("invalid_json", "json_too_deep", "invalid_unicode", "missing_field")
     },
-    413: CREATE_ERRORS[413],
-    415: CREATE_ERRORS[415],
+    413: TURN_ERRORS[413],
+    415: TURN_ERRORS[415],
+}
+# For endpoints that prepare a turn and do not run it.
+COUNT_ERRORS: Final[ErrorCodes] = {status: TURN_ERRORS[status] for status in (400, 404, 413, 415)}
+# The Messages API has its own status for an overloaded server.
+MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
+    **TURN_ERRORS,
+    503: STORAGE_ERRORS,
+    529: {"overloaded": TURN_ERRORS[503]["overloaded"]},
+}
+MODEL_NOT_FOUND_ERRORS: Final[ErrorCodes] = {404: TURN_ERRORS[404]}
+USAGE_ERRORS: Final[ErrorCodes] = {
+    404: {"not_found": "this gateway stores nothing"},
+    503: {"storage_unavailable": "the usage cannot be read from the store"},
 }

@@ -1,0 +1,174 @@
+"""The operations in client dialects other than the hub's. Their bodies and errors are documented by their vendors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.api.count_tokens import count_tokens
+from antiphon.api.create_turn import create_turn
+from antiphon.api.documented_errors import COUNT_ERRORS, MESSAGES_TURN_ERRORS, MODEL_NOT_FOUND_ERRORS, TURN_ERRORS
+from antiphon.api.models import get_model, list_models
+from antiphon.api.operation import (
+    LOSSES,
+    Answer,
+    Endpoint,
+    ErrorCodes,
+    Operation,
+    Parameter,
+    Schema,
+    json_answer,
+    path_parameter,
+    ref,
+)
+from antiphon.api.vscode import count_editor_tokens, list_editor_models
+
+ALT: Final = Parameter(
+    "alt",
+    "query",
+    "`sse`: the answer is server-sent events. Default: one JSON array, sent in pieces.",
+    {"type": "string", "examples": ["sse"]},
+)
+MODEL: Final = path_parameter("model", "The name of a model, which may contain slashes.")
+
+EDITOR_API: Final = "VS Code's language models"
+OBJECT: Final[Schema] = {"type": "object"}  # a body that the vendor of its dialect documents
+TURN_ANSWER: Final = Answer(
+    "The answer, or with `stream: true` its events as they happen.",
+    {"application/json": OBJECT, "text/event-stream": OBJECT},
+    ("Antiphon-Losses",),
+)
+
+
+def _turn(
+    path: str,
+    id: str,
+    api: str,
+    description: str,
+    answer: Answer,
+    parameters: tuple[Parameter, ...] = (LOSSES,),
+    errors: ErrorCodes = TURN_ERRORS,
+) -> Operation:
+    return Operation(
+        "POST",
+        path,
+        create_turn,
+        id=id,
+        summary=f"A turn, in the form of {api}",
+        description=description,
+        parameters=parameters,
+        body=OBJECT,
+        answer=answer,
+        errors=errors,
+        has_vendor_errors=True,
+    )
+
+
+def _count(
+    path: str,
+    id: str,
+    api: str,
+    member: str,
+    endpoint: Endpoint = count_tokens,
+    parameters: tuple[Parameter, ...] = (LOSSES,),
+) -> Operation:
+    """A token count. The answer has the count in `member`."""
+    count: Schema = {"type": "object", "properties": {member: {"type": "integer", "minimum": 0}}, "required": [member]}
+    return Operation(
+        "POST",
+        path,
+        endpoint,
+        id=id,
+        summary=f"Count the tokens of a turn, in the form of {api}",
+        parameters=parameters,
+        body=OBJECT,
+        answer=json_answer("The number of tokens.", count, "Antiphon-Losses", "Antiphon-Estimated"),
+        errors=COUNT_ERRORS,
+        has_vendor_errors=True,
+    )
+
+
+def _model_list(path: str, id: str, api: str, endpoint: Endpoint) -> Operation:
+    return Operation(
+        "GET",
+        path,
+        endpoint,
+        id=id,
+        summary=f"List the available models, in the form of {api}",
+        answer=json_answer("The models.", OBJECT),
+        has_vendor_errors=True,
+    )
+
+
+def _model_operations(prefix: str, get_id: str, id_suffix: str) -> tuple[Operation, ...]:
+    """The operations of paths with a model and an optional action, in one version of the Gemini API."""
+    path = f"{prefix}{{model}}"
+    return (
+        Operation(
+            "GET",
+            path,
+            get_model,
+            id=get_id,
+            summary="Get one available model",
+            parameters=(MODEL,),
+            answer=json_answer("The model, in the form of the client's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            errors=MODEL_NOT_FOUND_ERRORS,
+            has_vendor_errors=True,
+        ),
+        _turn(
+            f"{path}:generateContent",
+            f"generateContent{id_suffix}",
+            "Gemini",
+            "Without streaming.",
+            json_answer("The answer.", OBJECT, "Antiphon-Losses"),
+            parameters=(MODEL, LOSSES),
+        ),
+        _turn(
+            f"{path}:streamGenerateContent",
+            f"streamGenerateContent{id_suffix}",
+            "Gemini",
+            "With streaming.",
+            Answer(
+                "The answer.",
+                {"text/event-stream": OBJECT, "application/json": {"type": "array"}},
+                ("Antiphon-Losses",),
+            ),
+            parameters=(MODEL, LOSSES, ALT),
+        ),
+        _count(f"{path}:countTokens", f"countTokens{id_suffix}", "Gemini", "totalTokens", parameters=(MODEL, LOSSES)),
+    )
+
+
+DIALECT_OPERATIONS: Final = (
+    _turn(
+        "/v1/chat/completions",
+        "createChatCompletion",
+        "Chat Completions",
+        "A turn in the format of Chat Completions. It is stored only if `store` is true.",
+        TURN_ANSWER,
+    ),
+    _turn(
+        "/v1/messages",
+        "createMessage",
+        "Messages",
+        "A turn in the format of Messages. Beta headers are forwarded only to servers of this API.",
+        TURN_ANSWER,
+        errors=MESSAGES_TURN_ERRORS,
+    ),
+    _count("/v1/messages/count_tokens", "countMessageTokens", "Messages", "input_tokens"),
+    _turn(
+        "/v1/vscode/chat",
+        "createEditorTurn",
+        EDITOR_API,
+        "Takes the messages and options of the editor and returns response parts: a stream unless `stream` is false.",
+        Answer(
+            "The response parts, one line each as they are created, or with `stream: false` one JSON object.",
+            {"application/x-ndjson": OBJECT, "application/json": OBJECT},
+            ("Antiphon-Losses",),
+        ),
+    ),
+    _count("/v1/vscode/count_tokens", "countEditorTokens", EDITOR_API, "count", count_editor_tokens),
+    _model_list("/v1/vscode/models", "listEditorModels", EDITOR_API, list_editor_models),
+    _model_list("/v1beta/models", "listGeminiModels", "Gemini", list_models),
+    *_model_operations("/v1/models/", "getModel", "V1"),
+    *_model_operations("/v1beta/models/", "getGeminiModel", ""),
+)
