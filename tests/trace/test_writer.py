@@ -224,6 +224,21 @@ def record_one(traces: TraceWriter, id: str) -> None:
     trace.finish()
 
 
+@pytest.fixture
+def thread_errors(monkeypatch: pytest.MonkeyPatch) -> list[BaseException | None]:
+    """The exceptions that ended threads."""
+    errors: list[BaseException | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: errors.append(arguments.exc_value))
+    return errors
+
+
+def close_and_join_threads(traces: TraceWriter) -> None:
+    traces.close()
+    for thread in threading.enumerate():
+        if thread.name == "antiphon-trace":
+            thread.join(60)
+
+
 def until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
     while not condition():
@@ -249,8 +264,26 @@ def test_unwritable_folder_is_logged_once_and_recovers(tmp_path: Path, caplog: p
     assert healed == f"traces are written to {blocked} again"
 
 
-def test_internal_error_does_not_end_the_writer_or_log_content(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_internal_error_in_one_trace_is_reported_and_does_not_end_the_writer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, thread_errors: list[BaseException | None]
+) -> None:
+    traces = TraceWriter(TraceConfig(dir=str(tmp_path)))
+    record_one(traces, "req_1")
+    trace = traces.start_trace("req_2")
+    ask(trace)
+    trace.record_note("tokens", object())  # type: ignore[arg-type]
+    trace.finish()
+    record_one(traces, "req_3")
+    close_and_join_threads(traces)
+    assert {summary.id for summary in list_traces(tmp_path)} == {"req_1", "req_3"}
+    assert list(tmp_path.glob(".*")) == []
+    assert [type(error) for error in thread_errors] == [AttributeError]
+    assert traces.dropped_traces == 1
+    assert caplog.records == []
+
+
+def test_internal_error_in_a_sweep_is_reported_and_does_not_end_the_writer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, thread_errors: list[BaseException | None]
 ) -> None:
     def now() -> float:
         if threading.current_thread().name == "antiphon-trace":
@@ -260,11 +293,10 @@ def test_internal_error_does_not_end_the_writer_or_log_content(
     traces = TraceWriter(TraceConfig(dir=str(tmp_path)), now=now)
     record_one(traces, "req_1")
     record_one(traces, "req_2")
-    traces.close()
+    close_and_join_threads(traces)
     assert len(list_traces(tmp_path)) == 2
-    assert [record.getMessage() for record in caplog.records] == [
-        f"traces cannot be removed from {tmp_path}: RuntimeError; requests are not affected"
-    ]
+    assert {str(error) for error in thread_errors} == {"with a prompt in it"}
+    assert caplog.records == []
     assert traces.dropped_traces == 0
 
 

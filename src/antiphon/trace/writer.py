@@ -1,6 +1,7 @@
 """Records requests. A `Trace` only appends to a list; a thread redacts keys, writes files and removes old ones.
 
-Tracing never fails a request: data beyond the limits is omitted and counted, and write errors are logged once.
+Tracing never fails a request: data beyond the limits is omitted and counted, and write errors are logged once. An
+internal error ends the thread, which Python reports with its traceback; a new thread continues with the next trace.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class TraceWriter:
         self._condition = threading.Condition()
         self._sweep_interval = sweep_interval
         self._writer = _FileWriter(config, tuple(secrets), now)
-        self._thread = threading.Thread(target=self._run_writer, name="antiphon-trace", daemon=True)
-        self._thread.start()
+        self._is_finished = threading.Event()
+        self._start_thread(self._sweep_and_write_traces)
 
     def start_trace(self, id: str) -> Trace:
         return Trace(id, self._now(), self._clock, self._enqueue_trace)
@@ -75,7 +76,7 @@ class TraceWriter:
         with self._condition:
             self._is_closing = True
             self._condition.notify()
-        self._thread.join(CLOSE_TIMEOUT)
+        self._is_finished.wait(CLOSE_TIMEOUT)
 
     def _enqueue_trace(self, trace: FinishedTrace) -> None:
         with self._condition:
@@ -90,8 +91,27 @@ class TraceWriter:
             self._queued_bytes += trace.size
             self._condition.notify()
 
-    def _run_writer(self) -> None:
+    def _start_thread(self, task: Callable[[], None]) -> None:
+        threading.Thread(target=self._run_thread, args=(task,), name="antiphon-trace", daemon=True).start()
+
+    # In the thread
+
+    def _run_thread(self, task: Callable[[], None]) -> None:
+        has_failed = True
+        try:
+            task()
+            has_failed = False
+        finally:
+            if has_failed:
+                self._start_thread(self._write_traces)
+        self._is_finished.set()
+
+    def _sweep_and_write_traces(self) -> None:
         self._writer.remove_old_traces()
+        self._write_traces()
+
+    def _write_traces(self) -> None:
+        """Writes traces until `close`."""
         while True:
             with self._condition:
                 self._condition.wait_for(lambda: self._queue or self._is_closing, timeout=self._sweep_interval)
@@ -100,8 +120,15 @@ class TraceWriter:
                     return
             if trace is None:
                 self._writer.remove_old_traces()
-                continue
+            else:
+                self._write_trace(trace)
+                self._writer.sweep_if_due()
+
+    def _write_trace(self, trace: FinishedTrace) -> None:
+        is_written = False
+        try:
             is_written = self._writer.write_trace(trace)
+        finally:
             with self._condition:
                 self._queue.popleft()
                 self._queued_bytes -= trace.size
@@ -221,7 +248,7 @@ class Trace:
 
 
 class _FileWriter:
-    """Writes files in the writer thread. Catches all errors and logs each kind once."""
+    """Writes files in the writer thread. Logs the first error of the disk, and when the disk works again."""
 
     def __init__(self, config: TraceConfig, secrets: tuple[str, ...], now: Callable[[], float]) -> None:
         if config.dir is None:
@@ -240,16 +267,14 @@ class _FileWriter:
             lines = map(encode_record, redact_records(trace, Redactor((*self._secrets, *trace.secrets))))
             self._folder_bytes += write_file(self._folder, trace_file_name(trace.id, trace.time), lines)
 
-        is_written = self._try_action("written to", write_trace_file)
-        self._try_action("removed from", self._sweep_if_due)
-        return is_written
+        return self._try_action("written to", write_trace_file)
+
+    def sweep_if_due(self) -> None:
+        if self._folder_bytes > self._max_bytes or abs(self._now() - self._last_sweep_time) >= SWEEP_INTERVAL:
+            self.remove_old_traces()
 
     def remove_old_traces(self) -> None:
         self._try_action("removed from", self._sweep)
-
-    def _sweep_if_due(self) -> None:
-        if self._folder_bytes > self._max_bytes or abs(self._now() - self._last_sweep_time) >= SWEEP_INTERVAL:
-            self._sweep()
 
     def _sweep(self) -> None:
         self._last_sweep_time = self._now()
@@ -260,14 +285,14 @@ class _FileWriter:
     def _try_action(self, description: str, action: Callable[[], None]) -> bool:
         try:
             action()
-        except Exception as error:  # the next trace may succeed
+        except OSError as error:  # the next trace may succeed
             if description not in self._failing_actions:
                 self._failing_actions.add(description)
                 logger.warning(
                     "traces cannot be %s %s: %s; requests are not affected",
                     description,
                     self._folder,
-                    _safe_message(error),
+                    error.strerror or type(error).__name__,  # `str(error)` has the name of a file
                 )
             return False
         if description in self._failing_actions:
@@ -283,11 +308,6 @@ def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         merged_headers[key] = f"{merged_headers[key]}, {text}" if key in merged_headers else text
     return merged_headers
-
-
-def _safe_message(error: Exception) -> str:
-    """The message of an error without data of the request: only system messages are known to hold no key."""
-    return error.strerror or type(error).__name__ if isinstance(error, OSError) else type(error).__name__
 
 
 RECORD_OVERHEAD_BYTES: Final = 256  # of each record
