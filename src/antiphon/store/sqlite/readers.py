@@ -55,7 +55,7 @@ class ReaderThreads:
             try:
                 db = db or self._connect()
                 result = queued.query(db.cursor())
-            except Exception as error:
+            except Exception as error:  # the caller gets it, unchanged if it is not an error of SQLite
                 _close_connection(db)
                 db, result = None, storage_error(error)
             self._send_result(queued.future, result)

@@ -104,7 +104,8 @@ class WriterThread:
         try:
             outcomes = self._run_transaction(batch)
         except Exception as error:
-            # The callers get the error. The next batch uses a new connection, which recovers from errors of this one.
+            # The callers get the error, unchanged if it is not an error of SQLite. The next batch uses a new connection,
+            # which recovers from errors of this one.
             self._disconnect()
             expiry_time = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
             expired_writes = list(itertools.takewhile(lambda queued: queued.queued_at <= expiry_time, batch))
@@ -185,7 +186,7 @@ def insert_rows(
 def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Sequence[Any]) -> list[Any]:
     try:
         return kind.write_batch(cursor, writes)
-    except Exception:
+    except (apsw.Error, OverflowError, ValueError):  # at least one write has values that SQLite refuses
         if not cursor.connection.in_transaction:
             raise  # SQLite rolled back the whole transaction
         return [_write_alone(cursor, operation) for operation in writes]
@@ -196,7 +197,7 @@ def _write_alone(cursor: apsw.Cursor, operation: WriteOperation[Any]) -> Any:
     cursor.execute("SAVEPOINT alone")
     try:
         outcome = operation(cursor)
-    except Exception as error:
+    except Exception as error:  # the caller of this write gets it
         if not cursor.connection.in_transaction:
             raise
         cursor.execute("ROLLBACK TO alone")
