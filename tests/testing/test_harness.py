@@ -87,6 +87,9 @@ def test_an_error_of_the_test_itself_is_not_hidden_by_one_of_the_script() -> Non
     ask(server, PATH, body())
     raised = KeyError("of the test")
     server.__exit__(KeyError, raised, None)  # does not raise: the other error goes on by itself
+    assert raised.__notes__ == [
+        "the script of the server failed too: ScriptEnded('the script has 0 replies, and one more request came')"
+    ]
 
 
 def test_a_script_that_raises_midway_ends_the_connection_and_fails_the_test() -> None:
@@ -97,6 +100,20 @@ def test_a_script_that_raises_midway_ends_the_connection_and_fails_the_test() ->
     server = ChatServer([RawReply(steps=steps())]).start()
     with pytest.raises(ConnectionResetError):
         ask(server, PATH, body())
+    with pytest.raises(ValueError, match="in the script"):
+        server.__exit__(None, None, None)
+
+
+def test_script_that_raises_at_once_is_an_error_for_the_client_and_for_the_test() -> None:
+    def script(_: ReceivedRequest) -> Reply:
+        raise ValueError("in the script")
+
+    server = ChatServer(script).start()
+    answer = ask(server, PATH, body())
+    assert (answer.status, answer.headers["connection"]) == (500, "close")
+    assert "in the script" in answer.json["error"]["message"]
+    server.wait_closed()
+    assert (server.in_flight, server.abandoned) == (0, 0)
     with pytest.raises(ValueError, match="in the script"):
         server.__exit__(None, None, None)
 

@@ -73,7 +73,7 @@ class FakeServer:
         self._connections: set[_Connection] = set()
         self._in_flight = 0
         self._abandoned = 0
-        self._failures: list[Exception] = []
+        self._failures: list[BaseException] = []
         self._thread: threading.Thread | None = None
         self._listening = threading.Event()
         self._loop: asyncio.AbstractEventLoop
@@ -92,7 +92,8 @@ class FakeServer:
         return self
 
     def stop(self) -> None:
-        """End every connection and the thread. May be called twice."""
+        """End every connection and the thread. May be called twice. Only the end of a `with` block raises exceptions of
+        the script."""
         if self._thread is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
@@ -104,8 +105,11 @@ class FakeServer:
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-        if raised is None and self._failures:
+        if not self._failures:
+            return
+        if raised is None:
             raise self._failures[0]
+        raised.add_note(f"the script of the server failed too: {self._failures[0]!r}")
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
@@ -210,14 +214,14 @@ class FakeServer:
             self._in_flight -= 1
             self._changed.notify_all()
 
-    def on_script_error(self, failure: Exception) -> None:
-        """Keep an exception of the test's own code; it is raised when the server stops."""
+    def on_script_error(self, failure: BaseException) -> None:
+        """Keep an exception of the script for the thread of the test."""
         self._failures.append(failure)
 
     def steps_for(self, received: ReceivedRequest) -> Iterable[Step]:
         """Return the steps of the answer to this request."""
         return self._steps_of(
-            self._behavior.answer_other_path(received) or self._refused(received) or self._scripted(received), received
+            self._behavior.answer_other_path(received) or self._refused(received) or self._next(received), received
         )
 
     def _refused(self, received: ReceivedRequest) -> PlainReply | None:
@@ -225,13 +229,6 @@ class FakeServer:
         if refusal is not None:
             self.refusals.append(refusal)
         return refusal
-
-    def _scripted(self, received: ReceivedRequest) -> Reply:
-        try:
-            return self._next(received)
-        except Exception as failure:
-            self.on_script_error(failure)
-            return error(500, f"the script failed: {failure!r}", type="server_error")
 
     def _next(self, received: ReceivedRequest) -> Reply:
         if self._script is None:
@@ -271,6 +268,7 @@ class _Connection(asyncio.Protocol):
         self._requests: deque[ReceivedRequest] = deque()
         self._unanswered = 0
         self._answering: asyncio.Task[None] | None = None
+        self._has_begun_answer = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._dropped = False  # whether the server ended the connection
@@ -339,6 +337,7 @@ class _Connection(asyncio.Protocol):
         self._server.on_request(received)
         if self._answering is None:
             self._answering = asyncio.get_running_loop().create_task(self._answer())
+            self._answering.add_done_callback(self._on_answering_ended)
 
     def _begin(self) -> None:
         self._url = b""
@@ -350,23 +349,34 @@ class _Connection(asyncio.Protocol):
     async def _answer(self) -> None:
         while self._requests and not self._dropped:
             received = self._requests.popleft()
-            try:
-                for step in self._server.steps_for(received):
-                    await self._take(step)
-                    if self._dropped:
-                        break
-            except Exception as failure:
-                self._server.on_script_error(failure)
-                self._reset()
+            self._has_begun_answer = False
+            for step in self._server.steps_for(received):
+                await self._take(step)
+                if self._dropped:
+                    break
             self._unanswered -= 1
             self._server.on_answered()
             if received.headers.get("connection", "").lower() == "close":
                 self._close()
         self._answering = None
 
+    def _on_answering_ended(self, task: asyncio.Task[None]) -> None:
+        """End the connection after an exception of the script, with an error if the client has no answer yet."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is None:
+            return
+        self._server.on_script_error(failure)
+        if self._has_begun_answer:
+            self._reset()
+        else:
+            reply = error(500, f"the script failed: {failure!r}", type="server_error", headers={"connection": "close"})
+            self._transport.write(_plain(reply))
+            self._close()
+
     async def _take(self, step: Step) -> None:
         match step:
             case bytes():
+                self._has_begun_answer = True
                 self._transport.write(step)
                 # Yield to the event loop even without a wait, so that an endless script can be stopped.
                 await asyncio.sleep(0)

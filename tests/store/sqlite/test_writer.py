@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
-from antiphon.store.sqlite.file import connect, prepare_file
+from antiphon.store.sqlite.file import connect, fetch, prepare_file
 from antiphon.store.sqlite.writer import BatchedWrite, WriterThread
 
 
@@ -27,8 +27,8 @@ def run_with_writer(path: Path, scenario: Callable[[WriterThread], Awaitable[Non
 
 
 def count_tables(cursor: apsw.Cursor) -> int:
-    (row,) = cursor.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('first', 'second')").fetchall()
-    return int(row[0])
+    ((count,),) = fetch(cursor, "SELECT count(*) FROM sqlite_schema WHERE name IN ('first', 'second')")
+    return int(count)
 
 
 class BrokenBatch(BatchedWrite):
