@@ -396,5 +396,5 @@ def test_job_can_be_cancelled_before_its_first_step_and_after_deletion(tmp_path:
             work = Work(
                 owner="alice", id="resp_gone", request=b"{}", attempt=1, next_event=0, is_cancelled=is_cancelled
             )
-            asyncio.run_coroutine_threadsafe(run(work), runner._looking.get_loop()).result(20)
+            asyncio.run_coroutine_threadsafe(run(work), runner._claim_task.get_loop()).result(20)
         assert not lab.upstream.received

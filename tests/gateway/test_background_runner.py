@@ -386,7 +386,7 @@ def test_cancel_during_storage_leaves_one_end(tmp_path: Path, store: str, method
 
 
 def call(lab: Lab, do: Any) -> None:
-    lab.gateway.services.background._looking.get_loop().call_soon_threadsafe(do)  # type: ignore[union-attr]
+    lab.gateway.services.background._claim_task.get_loop().call_soon_threadsafe(do)  # type: ignore[union-attr]
 
 
 def is_held(lab: Lab, id: str) -> bool:
@@ -477,7 +477,7 @@ def test_retention_keeps_queued_responses(lab: Lab) -> None:
     gate = lab.block(RUNNING)
     id = lab.begin()
     store = lab.gateway.services.store
-    loop = lab.gateway.services.background._looking.get_loop()  # type: ignore[union-attr]
+    loop = lab.gateway.services.background._claim_task.get_loop()  # type: ignore[union-attr]
     assert store is not None
     while asyncio.run_coroutine_threadsafe(store.prune(before=2**40, keep=None), loop).result(20):
         pass

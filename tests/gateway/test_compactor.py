@@ -19,7 +19,7 @@ from antiphon.gateway.compactor import (
     MAX_ATTEMPTS,
     MAX_SUMMARY_TOKENS,
     MIN_SUMMARY_TOKENS,
-    PROMPT,
+    SUMMARY_INSTRUCTIONS,
     ZERO_USAGE,
     CompactionResult,
     Compactor,
@@ -62,11 +62,11 @@ def compact(
     request: Request,
     *answered: ScriptedAnswer | ApiError,
     dialect: str = "chat",
-    context: int | None = None,
+    context_size: int | None = None,
     threshold: int | None = None,
 ) -> tuple[CompactionResult, list[Any], list[str]]:
     """The compaction, the requests that the upstream received, and the losses."""
-    compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context=context, stamps=stamps())
+    compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context_size=context_size, stamps=stamps())
     transport, losses = ScriptedTransport(*answered), Losses()
     made = asyncio.run(compactor.compact(request, input_items(request), transport, losses, threshold=threshold))
     return made, [msgspec.json.decode(each.body) for each in transport.asked], [str(loss) for loss in losses]
@@ -93,7 +93,7 @@ def test_compactor_seals_the_summary_of_an_ordinary_turn() -> None:
     assert (made.usage.input_tokens, made.usage.output_tokens, losses) == (90, 9, [])
     assert (sent["model"], sent["stream"]) == ("m", True)
     assert [message["role"] for message in sent["messages"]] == ["system", "user"]
-    assert sent["messages"][0]["content"] == PROMPT
+    assert sent["messages"][0]["content"] == SUMMARY_INSTRUCTIONS
     text = sent["messages"][1]["content"]
     for words in (
         "You are kind.",
@@ -126,7 +126,7 @@ def test_compactor_accepts_streams_and_other_dialects() -> None:
         asked(says("user")), ScriptedAnswer([msgspec.json.encode(body)], JSON), dialect="responses"
     )
     assert made.contents.summary == "Notes."
-    assert (sent["store"], sent["instructions"]) == (False, PROMPT)
+    assert (sent["store"], sent["instructions"]) == (False, SUMMARY_INSTRUCTIONS)
 
 
 def test_content_missing_from_a_summary_is_a_loss() -> None:
@@ -152,9 +152,9 @@ def test_compactor_retries_an_overlong_transcript_with_less() -> None:
 
 def test_compactor_fits_the_transcript_to_a_known_context() -> None:
     request = asked(*(says("user", f"{at} " + "word " * 500) for at in range(40)))
-    _, (sent,), losses = compact(request, answers("Notes."), context=4096)
+    _, (sent,), losses = compact(request, answers("Notes."), context_size=4096)
     assert 1024 in sent.values()
-    assert estimate_text(sent["messages"][1]["content"]) + estimate_text(PROMPT) + 1024 <= 4096
+    assert estimate_text(sent["messages"][1]["content"]) + estimate_text(SUMMARY_INSTRUCTIONS) + 1024 <= 4096
     assert len(losses) == 1
 
 
@@ -197,7 +197,7 @@ def test_compactor_without_a_key_makes_no_upstream_call() -> None:
         raise ApiError("no key", code="unsupported_parameter")
 
     transport = ScriptedTransport()
-    compactor = Compactor(seal=Seal(no_key), owner="alice", target=target(), context=None, stamps=stamps())
+    compactor = Compactor(seal=Seal(no_key), owner="alice", target=target(), context_size=None, stamps=stamps())
     with pytest.raises(ApiError, match="no key"):
         asyncio.run(compactor.compact(asked(says("user")), [], transport, Losses()))
     assert transport.asked == []

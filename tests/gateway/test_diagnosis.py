@@ -61,5 +61,5 @@ def test_refusal_of_reasoning_is_not_diagnosed() -> None:
 
 
 def test_very_long_body_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "MAX_EXPLAINED", 10)
+    monkeypatch.setattr(turn_module, "MAX_DIAGNOSED_BYTES", 10)
     assert refused("Unknown role.") == "Unknown role."

@@ -53,7 +53,9 @@ def turn(
 ) -> ManagedTurn:
     request = asked(*items)
     place = target(dialect)
-    compactor = Compactor(seal=SEAL, owner="alice", target=place, context=None, stamps=stamps()) if compacts else None
+    compactor = (
+        Compactor(seal=SEAL, owner="alice", target=place, context_size=None, stamps=stamps()) if compacts else None
+    )
     plan = ContextPlan(request=request, sealed_items=input_items(request), compactor=compactor, **settings)
     return ManagedTurn(prepare_request(request, place.plan_translation()), place, stamps(), None, trace, None, plan)
 
@@ -137,7 +139,7 @@ def test_input_too_long_after_compaction_is_truncated() -> None:
         *(says("user", f"{at} {LONG}") for at in range(20)),
         says("user", "Go on."),
     ]
-    made = turn(*long, compacts=True, truncates=True, context=1000)
+    made = turn(*long, compacts=True, truncates=True, context_size=1000)
     transport = ScriptedTransport(answers("Notes."), answers("Hello."))
     asyncio.run(made.send_request(transport))
     messages = msgspec.json.decode(transport.asked[1].body)["messages"]

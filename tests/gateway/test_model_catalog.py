@@ -95,7 +95,7 @@ def test_model_list_request_follows_the_dialect() -> None:
         ScriptedAnswer([b"<html>"], {}),
         ScriptedAnswer([b"[]"], {}),
         ScriptedAnswer([b"[" * 100_000], {}),
-        ScriptedAnswer([b" " * (model_catalog.MAX_LIST + 1), b"more"], {}),
+        ScriptedAnswer([b" " * (model_catalog.MAX_LIST_BYTES + 1), b"more"], {}),
         ScriptedAnswer([b"{", UpstreamFault("cut")], JSON),
     ],
 )

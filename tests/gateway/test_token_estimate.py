@@ -13,9 +13,9 @@ from antiphon.dialects import responses
 from antiphon.gateway.token_estimate import (
     FILE_TOKENS,
     IMAGE_TOKENS,
-    MOST_VALUES,
-    SLICE,
-    SLICES,
+    MAX_VALUES,
+    SAMPLE_CHARACTERS,
+    SAMPLES,
     SMALL_IMAGE_TOKENS,
     VIDEO_TOKENS,
     estimate_items,
@@ -181,12 +181,12 @@ def test_estimate_of_large_json_is_taken_from_its_text() -> None:
     """Faults: tools of many megabytes are estimated from their text, with about the same result."""
     tool = {"type": "function", "name": "f", "parameters": object_of(2000)}
     few, many = read(input="", tools=[tool] * 3), read(input="", tools=[tool] * 300)
-    assert calls_of(lambda: estimate_request(many)) < 20 * MOST_VALUES
+    assert calls_of(lambda: estimate_request(many)) < 20 * MAX_VALUES
     assert 0.8 * 100 * estimate_request(few) < estimate_request(many) < 1.2 * 100 * estimate_request(few)
 
 
 def test_last_piece_of_a_long_text_is_looked_at() -> None:
     """The pieces start at equal distances, the first at the start of the text and the last so that it ends with it."""
-    length = SLICE + 600 * (SLICES - 1)
-    blank = " " * (length - SLICE)
-    assert estimate_text(blank + "." * SLICE) > estimate_text(blank + " " * SLICE)
+    length = SAMPLE_CHARACTERS + 600 * (SAMPLES - 1)
+    blank = " " * (length - SAMPLE_CHARACTERS)
+    assert estimate_text(blank + "." * SAMPLE_CHARACTERS) > estimate_text(blank + " " * SAMPLE_CHARACTERS)

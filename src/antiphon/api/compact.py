@@ -60,8 +60,10 @@ async def _compact(
             "input: there is nothing to compact: expected a conversation, or previous_response_id", param="input"
         )
     services.seal.check_keys()
-    context = await services.models.context_size(target)
-    compactor = Compactor(seal=services.seal, owner=owner, target=target, context=context, stamps=services.stamps)
+    context_size = await services.models.context_size(target)
+    compactor = Compactor(
+        seal=services.seal, owner=owner, target=target, context_size=context_size, stamps=services.stamps
+    )
     compaction = await compactor.compact(resolved.request, resolved.sealed_items, services.transport, losses)
     usage = compaction_usage(compaction, losses)
     log_entry.response_id = services.stamps.new_id("resp")

@@ -228,18 +228,21 @@ class BackgroundJob:
             error
         )
         lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)
-        self._event_log.number = len(past_events.events)
+        self._event_log.next_number = len(past_events.events)
         self._event_log.add([line for event in events[len(past_events.events) :] if (line := lines.feed(event))])
         response = lines.response
         assert response is not None
-        ended = replace(
+        ended_record = replace(
             record,
             status=response.status,
             head=codec.encode(replace(response, output=[])),
             output=codec.encode(response.output),
         )
         return Ending(
-            response=response, record=ended, item_ids=_ids_in(ended.input) + _ids_in(ended.output), call_ids=[]
+            response=response,
+            record=ended_record,
+            item_ids=_ids_of_items(ended_record.input) + _ids_of_items(ended_record.output),
+            call_ids=[],
         )
 
 
@@ -268,7 +271,7 @@ class JobRecorder:
         return Ending(
             response=response,
             record=record,
-            item_ids=_ids_in(record.input) + _ids_in(record.output),
+            item_ids=_ids_of_items(record.input) + _ids_of_items(record.output),
             call_ids=call_ids,
             addition=self._recorder.make_addition(record),
         )
@@ -283,18 +286,18 @@ class EventLineWriter:
         self.is_cancelled = is_cancelled
         self._queued = queued
         self.response: Response | None = None  # a failed or cancelled response, as written
-        self._left_out = 0
+        self._omitted_events = 0
 
     def feed(self, event: StreamEvent) -> bytes:
         if isinstance(event, ErrorEvent) and self.is_cancelled:
-            self._left_out = 1
+            self._omitted_events = 1
             return b""
         if type(event) is ResponseCreated or type(event) is ResponseQueued:
             event = replace(event, response=self._queued)
         elif isinstance(event, ResponseFailed):
             if self.is_cancelled:
                 response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
-                event = replace(event, sequence_number=event.sequence_number - self._left_out, response=response)
+                event = replace(event, sequence_number=event.sequence_number - self._omitted_events, response=response)
             self.response = event.response
         return encode_event_line(event)
 
@@ -305,29 +308,31 @@ class EventLineWriter:
 class EventLog:
     """Buffers the events of a response and writes them to the store."""
 
-    def __init__(self, store: Store, runner: str, id: str, flush_interval: float, lose: Callable[[], None]) -> None:
-        self.number = 0  # of the next event to write
+    def __init__(
+        self, store: Store, runner: str, id: str, flush_interval: float, on_lease_lost: Callable[[], None]
+    ) -> None:
+        self.next_number = 0  # of the next event to write
         self._store = store
         self._runner = runner
         self._id = id
         self._flush_interval = flush_interval
-        self._lose = lose
+        self._on_lease_lost = on_lease_lost
         self._pending_lines: list[bytes] = []
         self._pending_bytes = 0
         self._written = asyncio.Event()
-        self._news = asyncio.Event()
+        self._has_pending_lines = asyncio.Event()
         self._lock = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
 
     @property
     def count(self) -> int:
         """The number of all events, written or not."""
-        return self.number + len(self._pending_lines)
+        return self.next_number + len(self._pending_lines)
 
     def add(self, lines: list[bytes]) -> None:
         self._pending_lines += lines
         self._pending_bytes += sum(map(len, lines))
-        self._news.set()
+        self._has_pending_lines.set()
 
     async def wait_for_room(self) -> None:
         """Waits while the buffer is full, so that the upstream is read no faster than events are stored. Always yields
@@ -340,7 +345,7 @@ class EventLog:
     async def has_events(self) -> bool:
         """Whether any event was stored, so that a reader may have received it."""
         async with self._lock:
-            return self.number > 0
+            return self.next_number > 0
 
     def start_writing(self) -> None:
         self._writer = asyncio.get_running_loop().create_task(self._keep_writing())
@@ -353,26 +358,28 @@ class EventLog:
     async def _keep_writing(self) -> None:
         """Writes collected events periodically, `flush_interval` after the first. Retries what could not be written."""
         while True:
-            await self._news.wait()
+            await self._has_pending_lines.wait()
             await asyncio.sleep(self._flush_interval)
-            self._news.clear()
+            self._has_pending_lines.clear()
             if not await asyncio.shield(self._write()):
-                await asyncio.sleep(AGAIN)
-                self._news.set()
+                await asyncio.sleep(RETRY_DELAY)
+                self._has_pending_lines.set()
 
     async def _write(self) -> bool:
         """Writes the buffer; False if it must be retried."""
         async with self._lock:
             lines = list(self._pending_lines)
             try:
-                if not await self._store.append(self._runner, self._id, self.number, lines, ResponseStatus.IN_PROGRESS):
-                    self._lose()
+                if not await self._store.append(
+                    self._runner, self._id, self.next_number, lines, ResponseStatus.IN_PROGRESS
+                ):
+                    self._on_lease_lost()
                     return True
             except StorageUnavailable:
                 return False
             del self._pending_lines[: len(lines)]
             self._pending_bytes -= sum(map(len, lines))
-            self.number += len(lines)
+            self.next_number += len(lines)
             self._written.set()
             return True
 
@@ -388,12 +395,12 @@ class EventLog:
                         ending.record,
                         ending.item_ids,
                         ending.call_ids,
-                        self.number,
+                        self.next_number,
                         self._pending_lines,
                         addition=ending.addition,
                     )
                 except StorageUnavailable:
-                    await asyncio.sleep(AGAIN)
+                    await asyncio.sleep(RETRY_DELAY)
 
 
 def cancelled_error() -> ApiError:
@@ -401,7 +408,7 @@ def cancelled_error() -> ApiError:
     return ApiError("the response was cancelled", code=CANCELLED)
 
 
-def _ids_in(items: bytes) -> list[str]:
+def _ids_of_items(items: bytes) -> list[str]:
     ids = [item.get("id") for item in msgspec.json.decode(items, type=list[dict[str, Any]])]
     return [id for id in ids if isinstance(id, str) and id]
 
@@ -415,4 +422,4 @@ def encode_event_line(event: StreamEvent) -> bytes:
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024  # bytes of events in the buffer
-AGAIN: Final = 1.0  # seconds between attempts while the storage is unavailable
+RETRY_DELAY: Final = 1.0  # seconds between attempts while the storage is unavailable

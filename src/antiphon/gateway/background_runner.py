@@ -34,17 +34,17 @@ class BackgroundRunner:
     def __init__(self, services: GatewayContext, store: Store, limit: int, timings: BackgroundTimings) -> None:
         self.runner = new_id("run")
         self.waiting_jobs = 0  # of all processes, at the last count
-        self._counted = -math.inf
+        self._counted_at = -math.inf
         self._services = services
         self._store = store
         self._limit = limit
         self._timings = timings
         self._running: dict[str, BackgroundJob] = {}
-        self._there_is_work = asyncio.Event()
+        self._wake_event = asyncio.Event()
         self._is_stopping = False
         loop = asyncio.get_running_loop()
-        self._looking = loop.create_task(self._look_for_work())
-        self._beating = loop.create_task(self._stay_alive())
+        self._claim_task = loop.create_task(self._claim_continuously())
+        self._lease_task = loop.create_task(self._renew_leases())
 
     @property
     def running_jobs(self) -> int:
@@ -52,7 +52,7 @@ class BackgroundRunner:
 
     def wake(self) -> None:
         """Queries the store for work at once."""
-        self._there_is_work.set()
+        self._wake_event.set()
 
     def cancel(self, id: str) -> None:
         """Cancels a response if it runs in this process."""
@@ -74,8 +74,8 @@ class BackgroundRunner:
         """Claims no more work, waits up to `grace` seconds for running work, then ends or releases it."""
         self.stop_claiming()
         # A claim in progress must be recorded.
-        await asyncio.wait([self._looking], timeout=CLOSE_TIMEOUT)
-        self._looking.cancel()
+        await asyncio.wait([self._claim_task], timeout=CLOSE_TIMEOUT)
+        self._claim_task.cancel()
         jobs = list(self._running.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=grace)
@@ -84,15 +84,15 @@ class BackgroundRunner:
             await asyncio.wait([job.task for job in jobs], timeout=CLOSE_TIMEOUT)
         for job in jobs:
             job.task.cancel()
-        self._beating.cancel()
+        self._lease_task.cancel()
 
-    async def _look_for_work(self) -> None:
+    async def _claim_continuously(self) -> None:
         while not self._is_stopping:
-            self._there_is_work.clear()
+            self._wake_event.clear()
             change_counter = self._store.change_counter
             try:
-                await self._take()
-                await self._count()
+                await self._claim_work()
+                await self._update_queue_metric()
                 await self._wait_for_work(change_counter)
             except StorageUnavailable as error:
                 self._services.logger.event("cannot claim background work", level="warning", why=error.message)
@@ -101,44 +101,44 @@ class BackgroundRunner:
     async def _wait_for_work(self, change_counter: int) -> None:
         """Waits for `wake`, for work that another process has queued, or for the next poll."""
         loop = asyncio.get_running_loop()
-        waits: list[asyncio.Task[object]] = [loop.create_task(self._there_is_work.wait())]
+        waiting_tasks: list[asyncio.Task[object]] = [loop.create_task(self._wake_event.wait())]
         if self._store.pushes_changes:
             change = self._store.wait_for_change(None, self._timings.poll_interval, change_counter)
-            waits.append(loop.create_task(change))
+            waiting_tasks.append(loop.create_task(change))
         try:
-            await asyncio.wait(waits, timeout=self._timings.poll_interval, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting_tasks, timeout=self._timings.poll_interval, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
-        for wait in waits:
-            if wait.done() and not wait.cancelled():
-                wait.result()
+            for waiting_task in waiting_tasks:
+                waiting_task.cancel()
+        for waiting_task in waiting_tasks:
+            if waiting_task.done() and not waiting_task.cancelled():
+                waiting_task.result()
 
-    async def _take(self) -> None:
-        room = self._limit - len(self._running)
-        if room <= 0:
+    async def _claim_work(self) -> None:
+        free_slots = self._limit - len(self._running)
+        if free_slots <= 0:
             return
-        for work in await self._store.claim(self.runner, self._timings.lease, room):
+        for work in await self._store.claim(self.runner, self._timings.lease, free_slots):
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
             job = BackgroundJob(self._services, self._store, self.runner, work, self._timings.flush_interval)
             self._running[work.id] = job
-            job.task.add_done_callback(lambda task, id=work.id: self._is_over(id, task))  # type: ignore[misc]
+            job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]
 
-    async def _count(self) -> None:
+    async def _update_queue_metric(self) -> None:
         """Counts the queue from time to time, for the metrics."""
         now = asyncio.get_running_loop().time()
-        if now - self._counted >= self._timings.lease / 3:
-            self._counted = now
+        if now - self._counted_at >= self._timings.lease / 3:
+            self._counted_at = now
             self.waiting_jobs = (await self._store.queue_stats()).waiting
 
-    def _is_over(self, id: str, task: asyncio.Task[None]) -> None:
+    def _on_job_done(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._services.logger.fault("background work failed inside the gateway", error, response_id=id)
         self.wake()
 
-    async def _stay_alive(self) -> None:
+    async def _renew_leases(self) -> None:
         """Renews the leases of running work; cancels work that was cancelled, stops work whose lease is lost."""
         while True:
             await asyncio.sleep(self._timings.heartbeat)

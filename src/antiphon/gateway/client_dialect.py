@@ -47,7 +47,7 @@ def dialect_at_path(path: str) -> ClientDialect:
 
 def is_turn_path(path: str) -> bool:
     """Whether requests to a path are turns."""
-    return path in TURNS or path.endswith(ASKING)
+    return path in TURNS or path.endswith(TURN_SUFFIXES)
 
 
 def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Request, Losses]:
@@ -62,15 +62,15 @@ def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Req
 
 
 def _client_dialect(
-    name: ClientDialectName, half: Any, *, id_header: bytes = b"", has_key_in_query: bool = False
+    name: ClientDialectName, package: Any, *, id_header: bytes = b"", has_key_in_query: bool = False
 ) -> ClientDialect:
     """The client half of a dialect package. The names are the same in every package; a test checks this."""
     return ClientDialect(
         name=name,
-        request_to_hub=half.request_to_hub,
-        events_from_hub=half.EventsFromHub,
-        response_from_hub=half.response_from_hub,
-        error_from_hub=half.error_from_hub,
+        request_to_hub=package.request_to_hub,
+        events_from_hub=package.EventsFromHub,
+        response_from_hub=package.response_from_hub,
+        error_from_hub=package.error_from_hub,
         id_header=id_header,
         has_key_in_query=has_key_in_query,
     )
@@ -86,7 +86,7 @@ CLIENT_DIALECTS: Final[dict[ClientDialectName, ClientDialect]] = {
 HUB_DIALECT: Final = CLIENT_DIALECTS["responses"]
 STREAMING: Final = "streamGenerateContent"
 ACTIONS: Final = frozenset({"generateContent", STREAMING, "countTokens"})
-ASKING: Final = (":generateContent", f":{STREAMING}")
+TURN_SUFFIXES: Final = (":generateContent", f":{STREAMING}")
 TURNS: Final = frozenset({"/v1/responses", "/v1/chat/completions", "/v1/messages", "/v1/vscode/chat"})
 PREFIXES: Final[tuple[tuple[str, ClientDialectName], ...]] = (
     ("/v1/chat/", "chat"),

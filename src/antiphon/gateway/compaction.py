@@ -76,10 +76,12 @@ class CompactionOpener(Struct, frozen=True, kw_only=True):
         if not has_seal_mark(item.encrypted_content):
             if self.keeps_foreign:
                 return None
-            raise _invalid(path, "it was not created by this gateway, and the requested model cannot read it")
+            raise _invalid_compaction(
+                path, "it was not created by this gateway, and the requested model cannot read it"
+            )
         content = self.seal.decrypt(self.owner, item.encrypted_content)
         if content is None:
-            raise _invalid(path, "it is damaged, or was not created by this gateway for this key")
+            raise _invalid_compaction(path, "it is damaged, or was not created by this gateway for this key")
         return content
 
 
@@ -89,55 +91,65 @@ def open_compactions(
     """The conversation with its compactions replaced by their contents. Opens the newest first, since items that it
     covers need no opening. Drops triggers that were answered. Counts contents against the budget before decoding them.
     """
-    front: list[list[ItemParam]] = []
-    behind: list[list[ItemParam]] = []
-    rest = [(place, item) for place, item in enumerate(items) if type(item) is not CompactionTrigger]
-    prints: dict[int, bytes] = {}
-    at = len(rest)
-    while (at := at - 1) >= 0:
-        place, item = rest[at]
+    permanent_groups: list[list[ItemParam]] = []
+    later_groups: list[list[ItemParam]] = []
+    indexed_items = [(index, item) for index, item in enumerate(items) if type(item) is not CompactionTrigger]
+    fingerprints: dict[int, bytes] = {}
+    position = len(indexed_items)
+    while (position := position - 1) >= 0:
+        index, item = indexed_items[position]
         if not isinstance(item, CompactionParam):
             continue
         contents = opener.contents_cache.get(item.encrypted_content)
         if contents is None:
-            content, path = opener.open(item, path_of(place)), path_of(place)
+            content, path = opener.open(item, path_of(index)), path_of(index)
             if content is None:
                 continue
             if not budget.take(len(content), path, "the compaction"):
                 # Drop everything older; if that is not enough, drop the compaction too.
-                newer = [other for _, other in rest[at + 1 :]] + [other for part in behind for other in part]
-                budget.restart(len(codec.encode(newer)))
-                rest, at = rest[at:], 0
+                newer_items = [other_item for _, other_item in indexed_items[position + 1 :]] + [
+                    other_item for part in later_groups for other_item in part
+                ]
+                budget.restart(len(codec.encode(newer_items)))
+                indexed_items, position = indexed_items[position:], 0
                 if not budget.take(len(content), path, "the compaction"):
                     budget.drop(path, "the compaction, and everything before it")
-                    rest = rest[1:]
+                    indexed_items = indexed_items[1:]
                     break
                 budget.drop(path, "everything before the compaction")
-            contents = opener.contents_cache[item.encrypted_content] = _decoded(content)
-        for earlier, other in rest[:at]:
-            prints[earlier] = prints.get(earlier) or fingerprint(other)
-        behind.append(
-            [summary_message(contents.summary), *contents.verbatim_items, *(other for _, other in rest[at + 1 :])]
+            contents = opener.contents_cache[item.encrypted_content] = _decode_contents(content)
+        for earlier_index, other_item in indexed_items[:position]:
+            fingerprints[earlier_index] = fingerprints.get(earlier_index) or fingerprint(other_item)
+        later_groups.append(
+            [
+                summary_message(contents.summary),
+                *contents.verbatim_items,
+                *(other_item for _, other_item in indexed_items[position + 1 :]),
+            ]
         )
-        front.append(contents.permanent_items)
-        gone = contents.covered_fingerprints | {fingerprint(item)}
-        rest = [each for each in rest[:at] if prints[each[0]] not in gone and not isinstance(each[1], ReasoningParam)]
-        at = len(rest)
-    window = [item for part in reversed(front) for item in part]
-    window += [item for _, item in rest]
-    return window + [item for part in reversed(behind) for item in part]
+        permanent_groups.append(contents.permanent_items)
+        covered = contents.covered_fingerprints | {fingerprint(item)}
+        indexed_items = [
+            entry
+            for entry in indexed_items[:position]
+            if fingerprints[entry[0]] not in covered and not isinstance(entry[1], ReasoningParam)
+        ]
+        position = len(indexed_items)
+    conversation = [item for part in reversed(permanent_groups) for item in part]
+    conversation += [item for _, item in indexed_items]
+    return conversation + [item for part in reversed(later_groups) for item in part]
 
 
-def select_verbatim_items(items: list[ItemParam], room: int) -> tuple[list[ItemParam], list[ItemParam]]:
-    """The permanent items of a conversation, and the items to keep verbatim in about `room` tokens: half for earlier
-    user messages, half for the newest steps. The last user message and calls without outputs are always kept."""
+def select_verbatim_items(items: list[ItemParam], token_limit: int) -> tuple[list[ItemParam], list[ItemParam]]:
+    """The permanent items of a conversation, and the items to keep verbatim in about `token_limit` tokens: half for
+    earlier user messages, half for the newest steps. The last user message and calls without outputs are always kept."""
     permanent_by_fingerprint = {fingerprint(item): item for item in items if is_permanent(item)}
     turn_items = [item for item in items if not is_permanent(item) and not is_summary(item)]
-    last = last_user_index(turn_items)
-    begin = 0 if last is None else last + 1
-    verbatim = _newest_words([item for item in turn_items[:begin] if is_user_message(item)], room // 2) + _newest_steps(
-        turn_items, begin, room // 2
-    )
+    last_user_message_index = last_user_index(turn_items)
+    start_index = 0 if last_user_message_index is None else last_user_message_index + 1
+    verbatim = _newest_user_messages(
+        [item for item in turn_items[:start_index] if is_user_message(item)], token_limit // 2
+    ) + _newest_steps(turn_items, start_index, token_limit // 2)
     permanent = list(permanent_by_fingerprint.values())
     if len(codec.encode([*permanent, *verbatim])) > MAX_VERBATIM_BYTES:
         permanent, verbatim = list(map(_without_media, permanent)), list(map(_without_media, verbatim))
@@ -151,7 +163,7 @@ def fingerprint(item: ItemParam) -> bytes:
             identity: Any = [
                 "message",
                 item.role,
-                item.content if isinstance(item.content, str) else _parts(item.content),
+                item.content if isinstance(item.content, str) else _canonical_content(item.content),
             ]
         case _ if isinstance(item, CALLS):
             identity = ["call", item.call_id]
@@ -160,32 +172,37 @@ def fingerprint(item: ItemParam) -> bytes:
         case CompactionParam():
             identity = ["compaction", item.encrypted_content]
         case Unknown():
-            identity = [item.kind, {name: raw for name, raw in item.raw_members().items() if name not in BOOKKEEPING}]
+            identity = [
+                item.kind,
+                {name: raw for name, raw in item.raw_members().items() if name not in SERVER_ASSIGNED_MEMBERS},
+            ]
         case _:
-            identity = replace(item, **{name: UNSET for name in BOOKKEEPING if name in item.__struct_fields__})
-    return sha256(codec.encode(identity)).digest()[:PRINT]
+            identity = replace(
+                item, **{name: UNSET for name in SERVER_ASSIGNED_MEMBERS if name in item.__struct_fields__}
+            )
+    return sha256(codec.encode(identity)).digest()[:FINGERPRINT_BYTES]
 
 
-def _newest_words(user_messages: list[ItemParam], room: int) -> list[ItemParam]:
+def _newest_user_messages(user_messages: list[ItemParam], token_limit: int) -> list[ItemParam]:
     newest: list[ItemParam] = []
     for item in reversed(user_messages):
-        room -= estimate_items([item])
-        if room < 0 and newest:
+        token_limit -= estimate_items([item])
+        if token_limit < 0 and newest:
             break
         newest.insert(0, item)
     return newest
 
 
-def _newest_steps(items: list[ItemParam], begin: int, room: int) -> list[ItemParam]:
-    places: set[int] = set()
+def _newest_steps(items: list[ItemParam], start_index: int, token_limit: int) -> list[ItemParam]:
+    kept_indexes: set[int] = set()
     is_full = False
     for step in reversed(split_steps(items)):
-        tokens = estimate_items(items[place] for place in step.indexes)
-        is_full = is_full or step.indexes[0] < begin or tokens > room
+        tokens = estimate_items(items[index] for index in step.indexes)
+        is_full = is_full or step.indexes[0] < start_index or tokens > token_limit
         if not is_full or step.open_calls:
-            places.update(step.indexes)
-            room -= tokens
-    return [item for place, item in enumerate(items) if place in places]
+            kept_indexes.update(step.indexes)
+            token_limit -= tokens
+    return [item for index, item in enumerate(items) if index in kept_indexes]
 
 
 def _without_media(item: ItemParam) -> ItemParam:
@@ -193,48 +210,52 @@ def _without_media(item: ItemParam) -> ItemParam:
     for name in ("content", "output"):
         parts = getattr(item, name, None)
         if isinstance(parts, list) and any(isinstance(part, MEDIA) for part in parts):
-            replaced = [InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts]
-            return replace(item, **{name: replaced})
+            replaced_parts = [
+                InputText(text=placeholder_for(part)) if isinstance(part, MEDIA) else part for part in parts
+            ]
+            return replace(item, **{name: replaced_parts})
     return item
 
 
-def _parts(content: list[Any]) -> Any:
+def _canonical_content(content: list[Any]) -> Any:
     """Content in one canonical form: text parts as strings, a single text as a string."""
-    texts = [_text_of(part) for part in content]
+    texts = [_canonical_part(part) for part in content]
     return texts[0] if len(texts) == 1 else texts
 
 
-def _text_of(part: Any) -> Any:
+def _canonical_part(part: Any) -> Any:
     if isinstance(part, Refusal):
         return part.refusal
     text = getattr(part, "text", None)
     return text if isinstance(text, str) else part
 
 
-def _decoded(content: bytes) -> CompactionContents:
-    sealed = msgspec.json.decode(content, type=_Sealed)
+def _decode_contents(content: bytes) -> CompactionContents:
+    sealed = msgspec.json.decode(content, type=_SealedContents)
     covered = b64decode(sealed.covered)
     return CompactionContents(
         summary=sealed.summary,
         permanent_items=codec.decode_stored(sealed.permanent, list[ItemParam]),
         verbatim_items=codec.decode_stored(sealed.verbatim, list[ItemParam]),
-        covered_fingerprints=frozenset(covered[at : at + PRINT] for at in range(0, len(covered), PRINT)),
+        covered_fingerprints=frozenset(
+            covered[position : position + FINGERPRINT_BYTES] for position in range(0, len(covered), FINGERPRINT_BYTES)
+        ),
     )
 
 
-class _Sealed(Struct, frozen=True):
+class _SealedContents(Struct, frozen=True):
     summary: str
     permanent: Raw = field(name="standing")
     verbatim: Raw = field(name="kept")
     covered: str
 
 
-def _invalid(path: str, why: str) -> ClientFault:
-    return ClientFault(f"{path}: this compaction cannot be used: {why}", code="invalid_compaction", param=path)
+def _invalid_compaction(path: str, reason: str) -> ClientFault:
+    return ClientFault(f"{path}: this compaction cannot be used: {reason}", code="invalid_compaction", param=path)
 
 
-BOOKKEEPING: Final = ("id", "status", "created_by")
+SERVER_ASSIGNED_MEMBERS: Final = ("id", "status", "created_by")
 MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
-PRINT: Final = 8
+FINGERPRINT_BYTES: Final = 8
 # The sealed form is a third larger, and may have ten million characters.
 MAX_VERBATIM_BYTES: Final = 4 * 1024 * 1024

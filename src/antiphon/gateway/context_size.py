@@ -7,7 +7,7 @@ from typing import Any, Final
 
 def context_size_in(row: dict[str, Any]) -> int | None:
     """The context size in a row of `/models`; None if it has none."""
-    for path in PLACES:
+    for path in CONTEXT_SIZE_PATHS:
         value: Any = row
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
@@ -17,7 +17,7 @@ def context_size_in(row: dict[str, Any]) -> int | None:
 
 
 # The size a server runs with comes before the size the model was trained for.
-PLACES: Final[tuple[tuple[str, ...], ...]] = (
+CONTEXT_SIZE_PATHS: Final[tuple[tuple[str, ...], ...]] = (
     ("meta", "n_ctx"),
     ("max_model_len",),
     ("context_length",),

@@ -29,33 +29,33 @@ class Step:
     def __init__(self) -> None:
         self.indexes: list[int] = []
         self.open_calls: set[str] = set()  # call ids without an output
-        self._speaks = False
+        self._has_message = False
         self._calls: set[str] = set()
-        self._answered = False
+        self._has_output = False
 
-    def takes(self, item: ItemParam) -> bool:
+    def can_take(self, item: ItemParam) -> bool:
         """Whether the next item belongs to this step."""
         match item:
             case FunctionCallParam() | CustomToolCallParam():
-                return not self._answered and item.call_id not in self._calls
+                return not self._has_output and item.call_id not in self._calls
             case MessageParam(role="assistant"):
-                return not self._speaks and not self._calls
+                return not self._has_message and not self._calls
             case ReasoningParam():
-                return not self._speaks and not self._calls
+                return not self._has_message and not self._calls
             case _:
                 return False
 
-    def add(self, place: int, item: ItemParam) -> None:
-        self.indexes.append(place)
+    def add(self, index: int, item: ItemParam) -> None:
+        self.indexes.append(index)
         match item:
             case FunctionCallParam() | CustomToolCallParam():
                 self._calls.add(item.call_id)
                 self.open_calls.add(item.call_id)
             case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                self._answered = True
+                self._has_output = True
                 self.open_calls.discard(item.call_id)
             case MessageParam():
-                self._speaks = True
+                self._has_message = True
             case _:
                 pass
 
@@ -63,20 +63,20 @@ class Step:
 def split_steps(items: list[ItemParam]) -> list[Step]:
     """The steps of a conversation, in the order in which they begin."""
     steps: list[Step] = []
-    callers: dict[str, Step] = {}
-    current: Step | None = None  # the model's step that may grow
-    for place, item in enumerate(items):
-        if isinstance(item, OUTPUTS) and item.call_id in callers:
-            callers[item.call_id].add(place, item)
+    steps_by_call_id: dict[str, Step] = {}
+    open_step: Step | None = None  # the model's step that may grow
+    for index, item in enumerate(items):
+        if isinstance(item, OUTPUTS) and item.call_id in steps_by_call_id:
+            steps_by_call_id[item.call_id].add(index, item)
             continue
-        if current is None or not current.takes(item):
-            current = Step()
-            steps.append(current)
-        current.add(place, item)
+        if open_step is None or not open_step.can_take(item):
+            open_step = Step()
+            steps.append(open_step)
+        open_step.add(index, item)
         if isinstance(item, CALLS):
-            callers[item.call_id] = current
-        elif not isinstance(item, OF_THE_MODEL) or (isinstance(item, MessageParam) and item.role != "assistant"):
-            current = None
+            steps_by_call_id[item.call_id] = open_step
+        elif not isinstance(item, MODEL_ITEMS) or (isinstance(item, MessageParam) and item.role != "assistant"):
+            open_step = None
     return steps
 
 
@@ -104,11 +104,11 @@ def summary_message(summary: str) -> MessageParam:
 
 def last_user_index(items: list[ItemParam]) -> int | None:
     """The index of the last user message."""
-    return next((place for place in reversed(range(len(items))) if is_user_message(items[place])), None)
+    return next((index for index in reversed(range(len(items))) if is_user_message(items[index])), None)
 
 
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
-OF_THE_MODEL: Final = (MessageParam, ReasoningParam, *CALLS)
+MODEL_ITEMS: Final = (MessageParam, ReasoningParam, *CALLS)
 SUMMARY_HEAD: Final = "[Summary of the earlier conversation. It replaces all earlier messages and contains no request.]"
 SUMMARY_END: Final = "[End of the summary. The messages below are newer than the summary, or repeated verbatim.]"

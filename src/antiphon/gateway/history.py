@@ -59,7 +59,7 @@ class _Continued(Struct, frozen=True, kw_only=True):
 
     excerpt: Excerpt
     path: str  # the request field that names it
-    what: str
+    description: str
 
 
 class HistorySource(Struct, frozen=True, kw_only=True):
@@ -73,21 +73,25 @@ class HistorySource(Struct, frozen=True, kw_only=True):
 
     async def load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
         """Loads the chain or the conversation that a request continues."""
-        conversation, previous = conversation_id_of(request), request.previous_response_id
-        if conversation is not None:
-            excerpt = await self.load_conversation(conversation, drops_oldest=drops_oldest)
-            return _Continued(excerpt=excerpt, path="conversation", what=f"the conversation {conversation[:100]!r}")
-        if not previous:
-            return NOTHING_CONTINUED
-        what = f"the chain of {previous[:100]!r}"
-        local = self.find_local_turns(previous) if self.find_local_turns is not None else None
-        if local is not None:
-            content = b",".join(local)
+        conversation_id, previous_id = conversation_id_of(request), request.previous_response_id
+        if conversation_id is not None:
+            excerpt = await self.load_conversation(conversation_id, drops_oldest=drops_oldest)
             return _Continued(
-                excerpt=Excerpt(content=content, size=len(content)), path="previous_response_id", what=what
+                excerpt=excerpt, path="conversation", description=f"the conversation {conversation_id[:100]!r}"
             )
-        excerpt = await self.load_chain(previous, drops_oldest=drops_oldest)
-        return _Continued(excerpt=excerpt, path="previous_response_id", what=what)
+        if not previous_id:
+            return NOTHING_CONTINUED
+        description = f"the chain of {previous_id[:100]!r}"
+        local_turns = self.find_local_turns(previous_id) if self.find_local_turns is not None else None
+        if local_turns is not None:
+            content = b",".join(local_turns)
+            return _Continued(
+                excerpt=Excerpt(content=content, size=len(content)),
+                path="previous_response_id",
+                description=description,
+            )
+        excerpt = await self.load_chain(previous_id, drops_oldest=drops_oldest)
+        return _Continued(excerpt=excerpt, path="previous_response_id", description=description)
 
     async def load_chain(self, id: str, *, drops_oldest: bool) -> Excerpt:
         """PREV-3: an id that never existed, a deleted one and one of another owner give the same error."""
@@ -177,51 +181,57 @@ async def resolve_history(
     opened; with `maker`, the reasoning of that maker is restored."""
     losses = Losses()
     budget = HistoryBudget(archive.limit, drops_oldest=request.truncation == "auto")
-    own = input_items(request)
-    past = await archive.load_continued(request, drops_oldest=budget.drops_oldest)
+    new_items = input_items(request)
+    continued = await archive.load_continued(request, drops_oldest=budget.drops_oldest)
     if not budget.drops_oldest:
-        budget.take(past.excerpt.size, past.path, past.what)
-    before = _without_unfinished_calls(_decode_arrays(past.excerpt.content), losses, past.path)
-    own = await resolve_references(own, before, archive, budget)
-    content = past.excerpt.content
+        budget.take(continued.excerpt.size, continued.path, continued.description)
+    past_items = _without_unfinished_calls(_decode_arrays(continued.excerpt.content), losses, continued.path)
+    new_items = await resolve_references(new_items, past_items, archive, budget)
+    content = continued.excerpt.content
     if budget.drops_oldest:  # referenced items are newer than the continued turns, so they were counted first
-        if past.excerpt.size > budget.remaining:
-            content = _newest_of(past, budget)
-            before = _without_lone_outputs(_without_unfinished_calls(_decode_arrays(content), losses, past.path))
-        budget.take(len(content), past.path, past.what)
+        if continued.excerpt.size > budget.remaining:
+            content = _drop_oldest(continued, budget)
+            past_items = _without_lone_outputs(
+                _without_unfinished_calls(_decode_arrays(content), losses, continued.path)
+            )
+        budget.take(len(content), continued.path, continued.description)
     if request.conversation:
-        own = _new_to(before, own)
-    raw = before + own
-    window = _opened(raw, len(before), opener, past.path, budget)
-    can_look_further = not (request.previous_response_id or request.conversation)
-    whole = await _with_their_calls(
-        own, window, archive, budget, can_look_further=can_look_further, allow_orphans=allow_orphans
+        new_items = _items_not_in(past_items, new_items)
+    sealed_items = past_items + new_items
+    opened_items = _open_items(sealed_items, len(past_items), opener, continued.path, budget)
+    may_search_store = not (request.previous_response_id or request.conversation)
+    complete_items = await _add_missing_calls(
+        new_items, opened_items, archive, budget, may_search_store=may_search_store, allow_orphans=allow_orphans
     )
     if maker is not None:
-        whole = await archive.restore_reasoning(whole, maker, budget)
-    if whole is not own:
-        own, raw = whole, before + whole
-        window = _opened(raw, len(before), opener, past.path, budget)
-    request = replace(request, input=window)
+        complete_items = await archive.restore_reasoning(complete_items, maker, budget)
+    if complete_items is not new_items:
+        new_items, sealed_items = complete_items, past_items + complete_items
+        opened_items = _open_items(sealed_items, len(past_items), opener, continued.path, budget)
+    request = replace(request, input=opened_items)
     losses.extend(budget.losses)
     return ResolvedRequest(
-        request=request, new_items=own, past_turns=[content] if content else [], sealed_items=raw, losses=losses
+        request=request,
+        new_items=new_items,
+        past_turns=[content] if content else [],
+        sealed_items=sealed_items,
+        losses=losses,
     )
 
 
-def _newest_of(past: _Continued, budget: HistoryBudget) -> bytes:
+def _drop_oldest(continued: _Continued, budget: HistoryBudget) -> bytes:
     """The continued turns without the oldest items that do not fit. Does not decode items."""
-    budget.drop(past.path, "the oldest part of the conversation")
-    content = past.excerpt.content
+    budget.drop(continued.path, "the oldest part of the conversation")
+    content = continued.excerpt.content
     if len(content) <= budget.remaining:  # the store has dropped the oldest part already
         return content
     arrays = msgspec.json.decode(b"[%b]" % content, type=list[list[Raw]])
-    raws = [bytes(raw) for array in arrays for raw in array]
-    begin = len(raws)
-    room = budget.remaining - len(b"[]")
-    while begin and (room := room - len(raws[begin - 1]) - 1) >= 0:
-        begin -= 1
-    return b"[%b]" % b",".join(raws[begin:]) if begin < len(raws) else b""
+    raw_items = [bytes(raw_item) for array in arrays for raw_item in array]
+    start_index = len(raw_items)
+    free_bytes = budget.remaining - len(b"[]")
+    while start_index and (free_bytes := free_bytes - len(raw_items[start_index - 1]) - 1) >= 0:
+        start_index -= 1
+    return b"[%b]" % b",".join(raw_items[start_index:]) if start_index < len(raw_items) else b""
 
 
 def past_turns_of(turn: StoredTurn) -> PastTurns:
@@ -229,9 +239,9 @@ def past_turns_of(turn: StoredTurn) -> PastTurns:
     return [turn.input, turn.output]
 
 
-def decode_past_turns(past: PastTurns) -> list[ItemParam]:
+def decode_past_turns(past_turns: PastTurns) -> list[ItemParam]:
     """Decodes past turns to items."""
-    return _decode_arrays(b",".join(past))
+    return _decode_arrays(b",".join(past_turns))
 
 
 def _decode_arrays(content: bytes) -> list[ItemParam]:
@@ -241,44 +251,50 @@ def _decode_arrays(content: bytes) -> list[ItemParam]:
 
 
 async def resolve_references(
-    own: list[ItemParam], before: list[ItemParam], archive: HistorySource, budget: HistoryBudget, at: str = "input"
+    new_items: list[ItemParam],
+    past_items: list[ItemParam],
+    archive: HistorySource,
+    budget: HistoryBudget,
+    field: str = "input",
 ) -> list[ItemParam]:
     """ITEM-6: replaces references with the items. Each item counts against the budget as often as it is referenced.
-    `at` is the request field that holds `own`."""
-    references = [(place, item.id) for place, item in enumerate(own) if isinstance(item, ItemReference)]
+    `field` is the request field that holds `new_items`."""
+    references = [(index, item.id) for index, item in enumerate(new_items) if isinstance(item, ItemReference)]
     if not references:
-        return own
+        return new_items
     if budget.drops_oldest:
         references.reverse()  # the newest take their room first
-    earlier_items = {id: item for item in before if (id := id_of(item)) is not None}
+    earlier_items = {id: item for item in past_items if (id := id_of(item)) is not None}
     sizes: dict[str, int] = {}
     stored = archive.stored_items([id for _, id in references if id not in earlier_items])
-    fitting: dict[int, str] = {}
-    for place, id in references:
-        path = f"{at}[{place}].id"
+    fitting_references: dict[int, str] = {}
+    for index, id in references:
+        path = f"{field}[{index}].id"
         size = sizes.get(id)
         if size is None:
             size = len(codec.encode(earlier_items[id])) if id in earlier_items else await stored.size_of(id)
             if size is None:
-                raise _no_item(id, path)
+                raise _item_not_found(id, path)
             sizes[id] = size
         if not budget.take(size, path, f"the item {id[:100]!r}"):
-            budget.drop(path, f"this reference and those before it, {len(references) - len(fitting)} in all")
+            budget.drop(path, f"this reference and those before it, {len(references) - len(fitting_references)} in all")
             break
-        fitting[place] = id
-    items_by_id = earlier_items | await stored.items({id for id in fitting.values() if id not in earlier_items})
-    whole: list[ItemParam] = []
-    for place, item in enumerate(own):
+        fitting_references[index] = id
+    items_by_id = earlier_items | await stored.items(
+        {id for id in fitting_references.values() if id not in earlier_items}
+    )
+    complete_items: list[ItemParam] = []
+    for index, item in enumerate(new_items):
         if not isinstance(item, ItemReference):
-            whole.append(item)
-        elif place in fitting:
+            complete_items.append(item)
+        elif index in fitting_references:
             if item.id not in items_by_id:  # deleted since its size was read
-                raise _no_item(item.id, f"{at}[{place}].id")
-            whole.append(items_by_id[item.id])
-    return whole
+                raise _item_not_found(item.id, f"{field}[{index}].id")
+            complete_items.append(items_by_id[item.id])
+    return complete_items
 
 
-def _no_item(id: str, path: str) -> ClientFault:
+def _item_not_found(id: str, path: str) -> ClientFault:
     return ClientFault(f"{path}: no item with the id {id[:100]!r} is stored here", param=path)
 
 
@@ -289,23 +305,23 @@ def conversation_not_found(id: str, param: str) -> ClientFault:
     )
 
 
-def _new_to(before: list[ItemParam], own: list[ItemParam]) -> list[ItemParam]:
+def _items_not_in(past_items: list[ItemParam], new_items: list[ItemParam]) -> list[ItemParam]:
     """Drops items that are in the conversation already: many clients resend everything."""
-    earlier_ids = {id for item in before if (id := id_of(item)) is not None}
-    return [item for item in own if id_of(item) not in earlier_ids]
+    earlier_ids = {id for item in past_items if (id := id_of(item)) is not None}
+    return [item for item in new_items if id_of(item) not in earlier_ids]
 
 
-def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued: str) -> list[ItemParam]:
+def _without_unfinished_calls(items: list[ItemParam], losses: Losses, continued_path: str) -> list[ItemParam]:
     """Drops calls that were cut off: they cannot be answered, and no server accepts incomplete arguments."""
     if set(map(type, items)).isdisjoint(CALLS):
         return items
-    finished: list[ItemParam] = []
+    finished_items: list[ItemParam] = []
     for item in items:
         if isinstance(item, CALLS) and item.status == ItemStatus.INCOMPLETE:
-            losses.add(continued, f"the call {item.call_id} of an earlier response", "it was cut off")
+            losses.add(continued_path, f"the call {item.call_id} of an earlier response", "it was cut off")
         else:
-            finished.append(item)
-    return finished
+            finished_items.append(item)
+    return finished_items
 
 
 def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
@@ -314,69 +330,73 @@ def _without_lone_outputs(items: list[ItemParam]) -> list[ItemParam]:
     return [item for item in items if not isinstance(item, OUTPUTS) or item.call_id in call_ids]
 
 
-def _opened(
-    raw: list[ItemParam], before: int, opener: CompactionOpener | None, continued: str, budget: HistoryBudget
+def _open_items(
+    sealed_items: list[ItemParam],
+    past_count: int,
+    opener: CompactionOpener | None,
+    continued_path: str,
+    budget: HistoryBudget,
 ) -> list[ItemParam]:
-    """The conversation with its compactions opened. The first `before` items come from earlier turns."""
-    if opener is None or set(map(type, raw)).isdisjoint(SEALED):
-        return raw
+    """The conversation with its compactions opened. The first `past_count` items come from earlier turns."""
+    if opener is None or set(map(type, sealed_items)).isdisjoint(COMPACTION_KINDS):
+        return sealed_items
 
-    def path_of(place: int) -> str:
-        return continued if place < before else f"input[{place - before}].encrypted_content"
+    def path_of(index: int) -> str:
+        return continued_path if index < past_count else f"input[{index - past_count}].encrypted_content"
 
-    return open_compactions(raw, opener, path_of, budget)
+    return open_compactions(sealed_items, opener, path_of, budget)
 
 
-async def _with_their_calls(
-    own: list[ItemParam],
-    before: list[ItemParam],
+async def _add_missing_calls(
+    new_items: list[ItemParam],
+    past_items: list[ItemParam],
     archive: HistorySource,
     budget: HistoryBudget,
     *,
-    can_look_further: bool,
+    may_search_store: bool,
     allow_orphans: bool,
 ) -> list[ItemParam]:
     """D-3: adds stored calls for outputs that came without them, before the first output of their group. In a chain,
     the calls must be in the chain; otherwise they may be anywhere in the owner's store."""
-    if set(map(type, own)).isdisjoint(OUTPUTS):
-        return own
-    call_ids = {call_id for item in (*before, *own) for call_id in _call_ids_in(item)}
+    if set(map(type, new_items)).isdisjoint(OUTPUTS):
+        return new_items
+    call_ids = {call_id for item in (*past_items, *new_items) for call_id in _call_ids_in(item)}
     missing: dict[str, int] = {}  # call id → index of the first output that answers it
-    for at, item in enumerate(own):
+    for index, item in enumerate(new_items):
         if isinstance(item, OUTPUTS) and item.call_id not in call_ids:
-            missing.setdefault(item.call_id, at)
+            missing.setdefault(item.call_id, index)
     if not missing:
-        return own
-    calls = await _load_calls(missing, archive, budget) if can_look_further else {}
-    placed: list[ItemParam] = []
-    group = 0  # start of the current run of outputs
-    for at, item in enumerate(own):
+        return new_items
+    calls = await _load_calls(missing, archive, budget) if may_search_store else {}
+    completed: list[ItemParam] = []
+    group_start = 0  # start of the current run of outputs
+    for index, item in enumerate(new_items):
         if not isinstance(item, OUTPUTS):
-            placed.append(item)
-            group = len(placed)
+            completed.append(item)
+            group_start = len(completed)
             continue
         if item.call_id not in call_ids:
             call = calls.get(item.call_id)
             if call is not None:
                 call_ids.add(item.call_id)
-                placed.insert(group, call)
-                group += 1
+                completed.insert(group_start, call)
+                group_start += 1
             elif not allow_orphans:
                 raise OrphanToolOutput(
-                    f"input[{at}].call_id: there is no call with the id {item.call_id!r} for this output",
-                    param=f"input[{at}].call_id",
+                    f"input[{index}].call_id: there is no call with the id {item.call_id!r} for this output",
+                    param=f"input[{index}].call_id",
                 )
-        placed.append(item)
-    return placed
+        completed.append(item)
+    return completed
 
 
 async def _load_calls(missing: dict[str, int], archive: HistorySource, budget: HistoryBudget) -> dict[str, ItemParam]:
     """Loads the stored calls of these ids. The values of `missing` are the indexes of the first outputs."""
     stored = archive.stored_calls(list(missing))
     fitting_ids: list[str] = []
-    for call_id, at in missing.items():
+    for call_id, index in missing.items():
         size = await stored.size_of(call_id)
-        if size is not None and budget.take(size, f"input[{at}].call_id", f"the call {call_id[:100]!r}"):
+        if size is not None and budget.take(size, f"input[{index}].call_id", f"the call {call_id[:100]!r}"):
             fitting_ids.append(call_id)
     return await stored.items(fitting_ids)
 
@@ -390,11 +410,11 @@ def _call_ids_in(item: ItemParam) -> list[str]:
     return []
 
 
-NOTHING_CONTINUED: Final = _Continued(excerpt=Excerpt(content=b"", size=0), path="previous_response_id", what="")
+NOTHING_CONTINUED: Final = _Continued(excerpt=Excerpt(content=b"", size=0), path="previous_response_id", description="")
 EMPTY_OUTPUT: Final = b",[]"  # the end of a chain whose last turn has no output yet
 UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
-SEALED: Final = (CompactionParam, CompactionTrigger)
-DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *SEALED, *OUTPUTS})
+COMPACTION_KINDS: Final = (CompactionParam, CompactionTrigger)
+DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

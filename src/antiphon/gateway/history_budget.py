@@ -24,26 +24,28 @@ class HistoryBudget:
     def remaining(self) -> int:
         return self._limit - self._used
 
-    def take(self, size: int, path: str, what: str) -> bool:
-        """Counts `what`, which the request names at `path`. If it does not fit, returns False when the oldest items may
-        be dropped, and raises otherwise."""
+    def take(self, size: int, path: str, description: str) -> bool:
+        """Counts the bytes of something that the request names at `path`. If it does not fit, returns False when the
+        oldest items may be dropped, and raises otherwise."""
         if size <= self.remaining:
             self._used += size
             return True
         if self.drops_oldest:
             return False
         raise ClientFault(
-            f"{path}: {what} does not fit: with it the resolved conversation has {self._used + size} bytes of JSON, "
-            f"expected at most {self._limit} (max_body_mib); compact the conversation, refer to fewer items, "
+            f"{path}: {description} does not fit: with it the resolved conversation has {self._used + size} bytes of "
+            f"JSON, expected at most {self._limit} (max_body_mib); compact the conversation, refer to fewer items, "
             "or set truncation to 'auto'",
             code="context_length_exceeded",
             param=path,
         )
 
-    def drop(self, path: str, what: str) -> None:
+    def drop(self, path: str, description: str) -> None:
         """Reports what did not fit."""
         self.losses.add(
-            path, what, f"truncation is auto, and a resolved conversation has at most {self._limit} bytes of JSON"
+            path,
+            description,
+            f"truncation is auto, and a resolved conversation has at most {self._limit} bytes of JSON",
         )
 
     def restart(self, size: int) -> None:

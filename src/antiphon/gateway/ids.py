@@ -19,14 +19,14 @@ class _RandomBits:
     twice."""
 
     def __init__(self) -> None:
-        self._left: list[str] = []
-        os.register_at_fork(after_in_child=self._left.clear)
+        self._remaining: list[str] = []
+        os.register_at_fork(after_in_child=self._remaining.clear)
 
     def take(self) -> str:
-        if not self._left:
-            bits = secrets.token_hex(16 * POOLED)
-            self._left += [bits[at : at + 32] for at in range(0, len(bits), 32)]
-        return self._left.pop()
+        if not self._remaining:
+            bits = secrets.token_hex(16 * POOL_BYTES)
+            self._remaining += [bits[position : position + 32] for position in range(0, len(bits), 32)]
+        return self._remaining.pop()
 
 
 def now() -> int:
@@ -38,5 +38,5 @@ def random_padding(length: int) -> str:
     return secrets.token_urlsafe(64)[: 16 - length % 16 + secrets.randbelow(16)]
 
 
-POOLED: Final = 128
+POOL_BYTES: Final = 128
 _random_bits: Final = _RandomBits()

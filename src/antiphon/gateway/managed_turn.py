@@ -57,7 +57,7 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
     threshold: int | None = None
     only_compacts: bool = False
     truncates: bool = False
-    context: int | None = None
+    context_size: int | None = None
 
 
 class ManagedTurn(UpstreamTurn):
@@ -89,22 +89,22 @@ class ManagedTurn(UpstreamTurn):
                 request, plan.sealed_items, transport, self.losses, threshold=plan.threshold
             )
             self._compaction = compaction
-            self._note("compacted")
+            self._record_note("compacted")
             if plan.only_compacts:
                 return EmptyResponse()
             request = replace(request, input=compaction.contents.items())
-            if plan.truncates and plan.context is not None:
-                request = truncate_request(request, input_token_limit(plan.context, request), self.losses)
+            if plan.truncates and plan.context_size is not None:
+                request = truncate_request(request, input_token_limit(plan.context_size, request), self.losses)
             self._prepare(request)
         try:
             return await super().send_request(transport)
         except ClientFault as error:
             if not plan.truncates or error.code != "context_length_exceeded":
                 raise
-            shorter = truncate_request(request, estimate_request(request) * AGAIN // 100, self.losses)
+            shorter = truncate_request(request, estimate_request(request) * RETRY_PERCENT // 100, self.losses)
             if shorter is request:
                 raise
-        self._note("shortened")
+        self._record_note("shortened")
         self._prepare(shorter)
         return await super().send_request(transport)
 
@@ -123,7 +123,7 @@ class ManagedTurn(UpstreamTurn):
         if compaction is None:
             return super()._read_whole(body)
         if body:
-            return _behind(super()._read_whole(body), compaction)
+            return _add_compaction(super()._read_whole(body), compaction)
         usage = compaction_usage(compaction, self.losses)
         now = self._stamps.now()
         return replace(
@@ -142,7 +142,7 @@ class ManagedTurn(UpstreamTurn):
         if self._trace is not None:
             self._trace.record_hub_request(codec.encode(request))
 
-    def _note(self, what: str) -> None:
+    def _record_note(self, what: str) -> None:
         if self._trace is not None:
             self._trace.record_note("conversation", what)
 
@@ -173,20 +173,20 @@ class PrefixedStreamReader(StreamReader):
         self._has_sent_item = False
 
     def feed_runs(self, data: bytes) -> list[StreamEvent | TextRun]:
-        return self._moved(super().feed_runs(data))
+        return self._shift_events(super().feed_runs(data))
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
-        return self._moved(super().finish(error))
+        return self._shift_events(super().finish(error))
 
-    def _moved(self, events: Sequence[EventT]) -> list[EventT]:
+    def _shift_events(self, events: Sequence[EventT]) -> list[EventT]:
         compaction = self._get_compaction()
         return (
             list(events)
             if compaction is None
-            else [moved for event in events for moved in self._move(event, compaction)]
+            else [shifted_event for event in events for shifted_event in self._shift_event(event, compaction)]
         )
 
-    def _move(self, event: EventT, compaction: CompactionResult) -> Iterable[EventT]:
+    def _shift_event(self, event: EventT, compaction: CompactionResult) -> Iterable[EventT]:
         if isinstance(event, ResponseCreated | ResponseQueued):
             return (event,)
         if isinstance(event, ResponseInProgress):
@@ -201,21 +201,21 @@ class PrefixedStreamReader(StreamReader):
             )
         changes: dict[str, Any] = {"sequence_number": event.sequence_number + BEFORE}
         if isinstance(event, UnknownEvent):
-            changes["raw"] = _renumbered(event)
+            changes["raw"] = _renumber_event(event)
         elif isinstance(event, TerminalEvent):
-            changes["response"] = _behind(event.response, compaction)
+            changes["response"] = _add_compaction(event.response, compaction)
         elif hasattr(event, "output_index"):
             changes["output_index"] = event.output_index + 1
         return (replace(event, **changes),)
 
 
-def _behind(response: Response, compaction: CompactionResult) -> Response:
+def _add_compaction(response: Response, compaction: CompactionResult) -> Response:
     return replace(
         response, output=[compaction.item, *response.output], usage=add_usage(compaction.usage, response.usage)
     )
 
 
-def _renumbered(event: UnknownEvent) -> Raw:
+def _renumber_event(event: UnknownEvent) -> Raw:
     members: dict[str, Any] = event.raw_members() | {"sequence_number": event.sequence_number + BEFORE}
     if "output_index" in members:
         index = msgspec.json.decode(members["output_index"])
@@ -224,4 +224,4 @@ def _renumbered(event: UnknownEvent) -> Raw:
 
 
 BEFORE: Final = 2  # events of the compaction item
-AGAIN: Final = 60  # per cent of the estimate of the input that was too long
+RETRY_PERCENT: Final = 60  # per cent of the estimate of the input that was too long

@@ -23,8 +23,8 @@ from antiphon.upstream.transport import Transport
 
 LIST_LIFETIME: Final = 60.0  # seconds for which an upstream's list is cached
 LIST_TIMEOUT: Final = 5.0  # seconds
-MAX_LIST: Final = 4 * 1024 * 1024
-Listed = dict[str, int | None]  # an upstream's model names → context size, if listed
+MAX_LIST_BYTES: Final = 4 * 1024 * 1024
+ContextSizes = dict[str, int | None]  # an upstream's model names → context size, if listed
 
 
 class Model(Struct, frozen=True, kw_only=True):
@@ -48,12 +48,12 @@ class ModelCatalog:
         self._routes = routes
         self._transport = transport
         self._clock = clock
-        self._lists: dict[str, tuple[float, Listed]] = {}
+        self._cached_lists: dict[str, tuple[float, ContextSizes]] = {}
 
     async def list_models(self) -> ModelList:
-        listed = await asyncio.gather(*(self._names(upstream) for upstream in self._routes.upstreams))
+        name_lists = await asyncio.gather(*(self._model_names(upstream) for upstream in self._routes.upstreams))
         models: dict[str, Model] = {}
-        for upstream, names in zip(self._routes.upstreams, listed, strict=True):
+        for upstream, names in zip(self._routes.upstreams, name_lists, strict=True):
             for name in names:  # the first upstream that serves a model gets its requests
                 models.setdefault(name, Model(id=name, owned_by=upstream.name))
         return ModelList(data=list(models.values()))
@@ -64,24 +64,28 @@ class ModelCatalog:
         configured = target.upstream.config.context_size(target.model)
         if configured is not None:
             return configured
-        listed = await self._cached_list(target.upstream)
-        return next(iter(listed.values())) if len(listed) == 1 else listed.get(target.model)
+        context_sizes = await self._get_list(target.upstream)
+        return next(iter(context_sizes.values())) if len(context_sizes) == 1 else context_sizes.get(target.model)
 
-    async def _names(self, upstream: Upstream) -> list[str]:
+    async def _model_names(self, upstream: Upstream) -> list[str]:
         names = upstream.config.listed_models()
         if upstream.config.has_patterns:
-            theirs = await self._cached_list(upstream)
-            names += [name for own in theirs if (name := _client_name(upstream.config, own)) is not None]
+            upstream_names = await self._get_list(upstream)
+            names += [
+                name
+                for upstream_name in upstream_names
+                if (name := _client_name(upstream.config, upstream_name)) is not None
+            ]
         return names
 
-    async def _cached_list(self, upstream: Upstream) -> Listed:
-        entry = self._lists.get(upstream.name)
+    async def _get_list(self, upstream: Upstream) -> ContextSizes:
+        entry = self._cached_lists.get(upstream.name)
         if entry is None or self._clock() - entry[0] > LIST_LIFETIME:
-            entry = self._lists[upstream.name] = (self._clock(), await self._fetch_list(upstream))
+            entry = self._cached_lists[upstream.name] = (self._clock(), await self._fetch_list(upstream))
         return entry[1]
 
-    async def _fetch_list(self, upstream: Upstream) -> Listed:
-        limits = replace(
+    async def _fetch_list(self, upstream: Upstream) -> ContextSizes:
+        timeouts = replace(
             upstream.timeouts,
             connect=min(LIST_TIMEOUT, upstream.timeouts.connect),
             first_byte=LIST_TIMEOUT,
@@ -89,25 +93,25 @@ class ModelCatalog:
         )
         try:
             answer = await self._transport.send(
-                "GET", upstream.base_url + upstream.server_dialect.models_path, upstream.headers, b"", limits
+                "GET", upstream.base_url + upstream.server_dialect.models_path, upstream.headers, b"", timeouts
             )
             body = bytearray()
             async for piece in answer.pieces():
                 body += piece
-                if len(body) > MAX_LIST:
+                if len(body) > MAX_LIST_BYTES:
                     answer.abort()
                     return {}
         except ApiError:
             return {}
-        return _listed_in(bytes(body)) if answer.status == 200 else {}
+        return _parse_list(bytes(body)) if answer.status == 200 else {}
 
 
-def _client_name(config: UpstreamConfig, own: str) -> str | None:
+def _client_name(config: UpstreamConfig, upstream_name: str) -> str | None:
     """The client-side name of a model that the upstream lists; None if no pattern matches."""
     for rule in config.models:
         client_pattern, upstream_pattern = (rule, rule) if isinstance(rule, str) else (rule.from_, rule.to)
         name = (
-            upstream_model_name(ModelRule(from_=upstream_pattern, to=client_pattern), own)
+            upstream_model_name(ModelRule(from_=upstream_pattern, to=client_pattern), upstream_name)
             if is_pattern(client_pattern) and is_pattern(upstream_pattern)
             else None
         )
@@ -116,7 +120,7 @@ def _client_name(config: UpstreamConfig, own: str) -> str | None:
     return None
 
 
-def _listed_in(body: bytes) -> Listed:
+def _parse_list(body: bytes) -> ContextSizes:
     try:
         match decode_json(body):
             case {"data": list() as rows}:
@@ -125,7 +129,7 @@ def _listed_in(body: bytes) -> Listed:
                 return {
                     name.removeprefix("models/"): context_size_in(row)
                     for row in rows
-                    if (name := _name_of_answerer(row))
+                    if (name := _generating_model_name(row))
                 }
             case _:
                 return {}
@@ -133,7 +137,7 @@ def _listed_in(body: bytes) -> Listed:
         return {}
 
 
-def _name_of_answerer(row: Any) -> str:
+def _generating_model_name(row: Any) -> str:
     """The name of a model that can generate content; some servers list other models too."""
     match row:
         case {"name": str() as name, "supportedGenerationMethods": list() as actions}:

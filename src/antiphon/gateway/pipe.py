@@ -68,12 +68,12 @@ class Pipe:
         self._reader = reader
         self._policy = policy
         self._from_hub = from_hub
-        self._before = losses
+        self._event_losses = losses
         self._reports_losses = reports_losses
         self._holds_terminal_event = holds_terminal_event
         self._separator = separator  # put between events for a client that reads them one by one
         self._pending_end: TerminalEvent | None = None
-        self._shift = 0
+        self._number_shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar() if on_violation else None
         self._text_run: TextRunFromHub | None = getattr(from_hub, "text_run", None) if on_violation is None else None
@@ -100,7 +100,7 @@ class Pipe:
         """Writes a failure in place of the terminal event that was held back (STR-8)."""
         assert self._pending_end is not None
         number, response = self._pending_end.sequence_number, self._pending_end.response
-        failed = replace(
+        has_failed = replace(
             response,
             status=ResponseStatus.FAILED,
             completed_at=None,
@@ -109,10 +109,10 @@ class Pipe:
         )
         out: list[bytes] = []
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
-        self._judge(event)
+        self._check_grammar(event)
         out.append(self._from_hub.feed(event))
-        self._pending_end, self.response = None, failed
-        self._write_end(ResponseFailed(sequence_number=number + 1, response=failed), out)
+        self._pending_end, self.response = None, has_failed
+        self._write_end(ResponseFailed(sequence_number=number + 1, response=has_failed), out)
         return self.join(out)
 
     @property
@@ -129,7 +129,7 @@ class Pipe:
     def losses(self) -> Losses:
         """All losses so far, of the request and of the response."""
         losses = Losses()
-        for part in (self._before, self._reader.losses, self._policy.losses, self._from_hub.losses):
+        for part in (self._event_losses, self._reader.losses, self._policy.losses, self._from_hub.losses):
             losses.extend(part)
         return losses
 
@@ -163,12 +163,12 @@ class Pipe:
                 )
 
     def _write_event(self, event: StreamEvent, out: list[bytes]) -> None:
-        if self._reports_losses and not self._shift and (_is_end(event) or type(event) is ErrorEvent):
+        if self._reports_losses and not self._number_shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
-        if self._shift:
-            event = replace(event, sequence_number=event.sequence_number + self._shift)
+        if self._number_shift:
+            event = replace(event, sequence_number=event.sequence_number + self._number_shift)
         if not _is_end(event):
-            self._judge(event)
+            self._check_grammar(event)
             out.append(self._from_hub.feed(event))
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
@@ -178,7 +178,7 @@ class Pipe:
             self._write_end(event, out)
 
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
-        self._judge(event)
+        self._check_grammar(event)
         out.append(self._from_hub.feed(event))
         out.append(self._from_hub.finish())
 
@@ -193,20 +193,22 @@ class Pipe:
         other event (STR-5)."""
         losses = list(self.losses)
         if losses:
-            self._shift = 1
-            raw = Raw(msgspec.json.encode({"type": LOSSES_EVENT, "sequence_number": number, "losses": losses}))
-            event = UnknownEvent(kind=LOSSES_EVENT, raw=raw, sequence_number=number)
-            self._judge(event)
+            self._number_shift = 1
+            encoded_event = Raw(
+                msgspec.json.encode({"type": LOSSES_EVENT, "sequence_number": number, "losses": losses})
+            )
+            event = UnknownEvent(kind=LOSSES_EVENT, raw=encoded_event, sequence_number=number)
+            self._check_grammar(event)
             out.append(self._from_hub.feed(event))
 
-    def _judge(self, event: StreamEvent) -> None:
+    def _check_grammar(self, event: StreamEvent) -> None:
         if self._grammar is not None and self._on_violation is not None:
             for violation in self._grammar.feed(event):
                 self._on_violation(violation)
 
 
 def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
-    return type(event) in ENDS  # six times as fast as `isinstance` when the answer is no
+    return type(event) in TERMINAL_EVENT_TYPES  # six times as fast as `isinstance` when the answer is no
 
 
-ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
+TERMINAL_EVENT_TYPES: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

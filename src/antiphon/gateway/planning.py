@@ -24,9 +24,13 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.stamps import Stamps
 
 
-def needs_context_plan(request: Request, own: list[ItemParam] | None) -> bool:
-    """Whether a request asks for compaction or truncation. `own` are its new items, if its history was resolved."""
-    return bool(request.context_management) or request.truncation == "auto" or (own is not None and _has_trigger(own))
+def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> bool:
+    """Whether a request asks for compaction or truncation. `new_items` are known if its history was resolved."""
+    return (
+        bool(request.context_management)
+        or request.truncation == "auto"
+        or (new_items is not None and _has_trigger(new_items))
+    )
 
 
 class ContextPlanner(Struct, frozen=True, kw_only=True):
@@ -37,66 +41,76 @@ class ContextPlanner(Struct, frozen=True, kw_only=True):
     stamps: Stamps
 
     async def make_plan(
-        self, request: Request, raw: list[ItemParam], own: list[ItemParam], target: Target, owner: str, losses: Losses
+        self,
+        request: Request,
+        sealed_items: list[ItemParam],
+        new_items: list[ItemParam],
+        target: Target,
+        owner: str,
+        losses: Losses,
     ) -> ContextPlan:
-        """The plan for a request with its whole conversation, compactions opened; `raw` is the same with compactions
-        sealed."""
-        only_compacts = _is_triggered(own)
+        """The plan for a request with its whole conversation, compactions opened; `sealed_items` is the same with
+        compactions sealed."""
+        only_compacts = _ends_with_trigger(new_items)
         if only_compacts:
             if not input_items(request):
                 raise MissingField("input: there are no items before the compaction_trigger to compact", param="input")
             self.seal.check_keys()
-        context = await self.models.context_size(target)
-        threshold = None if only_compacts else _threshold(request, context, losses)
+        context_size = await self.models.context_size(target)
+        threshold = None if only_compacts else _compaction_threshold(request, context_size, losses)
         truncates = request.truncation == "auto"
         compactor = None
-        if only_compacts or (threshold is not None and _is_worth_it(request, context, threshold)):
+        if only_compacts or (threshold is not None and _shortens_clearly(request, context_size, threshold)):
             self.seal.check_keys()
-            compactor = Compactor(seal=self.seal, owner=owner, target=target, context=context, stamps=self.stamps)
-        elif truncates and context is not None:
-            request = truncate_request(request, input_token_limit(context, request), losses)
+            compactor = Compactor(
+                seal=self.seal, owner=owner, target=target, context_size=context_size, stamps=self.stamps
+            )
+        elif truncates and context_size is not None:
+            request = truncate_request(request, input_token_limit(context_size, request), losses)
         return ContextPlan(
             request=request,
-            sealed_items=raw,
+            sealed_items=sealed_items,
             compactor=compactor,
             threshold=threshold,
             only_compacts=only_compacts,
             truncates=truncates,
-            context=context,
+            context_size=context_size,
         )
 
 
-def _has_trigger(own: list[ItemParam]) -> bool:
-    return any(type(item) is CompactionTrigger for item in own)
+def _has_trigger(new_items: list[ItemParam]) -> bool:
+    return any(type(item) is CompactionTrigger for item in new_items)
 
 
-def _is_triggered(own: list[ItemParam]) -> bool:
+def _ends_with_trigger(new_items: list[ItemParam]) -> bool:
     """Whether the request asks for a compaction only."""
-    if not _has_trigger(own):
+    if not _has_trigger(new_items):
         return False
-    place = next(place for place, item in enumerate(own) if type(item) is CompactionTrigger)
-    if place != len(own) - 1:
+    index = next(index for index, item in enumerate(new_items) if type(item) is CompactionTrigger)
+    if index != len(new_items) - 1:
         raise InvalidValue(
-            f"input[{place}]: a compaction_trigger must be the last item of the input",
-            param=f"input[{place}]",
+            f"input[{index}]: a compaction_trigger must be the last item of the input",
+            param=f"input[{index}]",
         )
     return True
 
 
-def _threshold(request: Request, context: int | None, losses: Losses) -> int | None:
+def _compaction_threshold(request: Request, context_size: int | None, losses: Losses) -> int | None:
     """The number of tokens above which the conversation is compacted; None for never."""
-    lowest: int | None = None
-    for place, entry in enumerate(request.context_management or ()):
-        path = f"context_management[{place}]"
+    lowest_threshold: int | None = None
+    for index, entry in enumerate(request.context_management or ()):
+        path = f"context_management[{index}]"
         kind = entry.get("type")
         if kind != "compaction":
-            raise UnsupportedParameter(f"{path}.type: expected 'compaction', got {_shown(kind)}", param=f"{path}.type")
+            raise UnsupportedParameter(
+                f"{path}.type: expected 'compaction', got {_abbreviate(kind)}", param=f"{path}.type"
+            )
         threshold = entry.get("compact_threshold")
         if threshold is None:
-            threshold = context * FULL // 100 if context is not None else None
+            threshold = context_size * DEFAULT_THRESHOLD_PERCENT // 100 if context_size is not None else None
         elif isinstance(threshold, bool) or not isinstance(threshold, int) or threshold < 1:
             raise ClientFault(
-                f"{path}.compact_threshold: expected a number of tokens of at least 1, got {_shown(threshold)}",
+                f"{path}.compact_threshold: expected a number of tokens of at least 1, got {_abbreviate(threshold)}",
                 param=f"{path}.compact_threshold",
             )
         if threshold is None:
@@ -104,22 +118,22 @@ def _threshold(request: Request, context: int | None, losses: Losses) -> int | N
                 path, "automatic compaction", "neither compact_threshold nor the context size of the model is known"
             )
         else:
-            lowest = threshold if lowest is None else min(lowest, threshold)
-    return lowest
+            lowest_threshold = threshold if lowest_threshold is None else min(lowest_threshold, threshold)
+    return lowest_threshold
 
 
-def _is_worth_it(request: Request, context: int | None, threshold: int) -> bool:
+def _shortens_clearly(request: Request, context_size: int | None, threshold: int) -> bool:
     """Whether the conversation exceeds the threshold and a compaction would shorten it clearly: most of it may be kept
     verbatim."""
     if estimate_request(request) <= threshold:
         return False
     items = input_items(request)
-    permanent, verbatim = select_verbatim_items(items, verbatim_token_limit(context, threshold))
+    permanent, verbatim = select_verbatim_items(items, verbatim_token_limit(context_size, threshold))
     return estimate_items(items) - estimate_items([*permanent, *verbatim]) > max(MIN_SUMMARY_TOKENS, threshold // 8)
 
 
-def _shown(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     return repr(value)[:50]
 
 
-FULL: Final = 80  # default threshold, per cent of the context size
+DEFAULT_THRESHOLD_PERCENT: Final = 80  # default threshold, per cent of the context size

@@ -38,33 +38,33 @@ class ResponseRecorder:
         self,
         store: Store | None,
         owner: str,
-        own: list[ItemParam],
+        new_items: list[ItemParam],
         stamps: Stamps,
-        joined: JoinedConversation | None = None,
+        conversation: JoinedConversation | None = None,
     ) -> None:
         self.has_started = False  # a response is recorded once
         self._store = store  # None: the response is not stored
         self._owner = owner
         self._stamps = stamps
-        self._joined = joined
-        self._input, self._item_ids = input_with_ids(own, stamps)
+        self._conversation = conversation
+        self._input, self._item_ids = input_with_ids(new_items, stamps)
 
     async def save(self, response: Response) -> StoredTurn:
         """Stores the response, or raises `StorageUnavailable`. Without a store, the turn is only encoded."""
         self.has_started = True
-        if self._store is None and self._joined is None:
+        if self._store is None and self._conversation is None:
             return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
         record, item_ids, call_ids = self.make_record(response)
-        added = self.make_addition(record)
+        addition = self.make_addition(record)
         try:
-            await self._save(record, item_ids, call_ids, added)
+            await self._save(record, item_ids, call_ids, addition)
         except asyncio.CancelledError:
             # The client disconnected, or the server stops. Whether the first write was committed is unknown, so write
             # again: saving is idempotent.
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            await self._save(record, item_ids, call_ids, added)
+            await self._save(record, item_ids, call_ids, addition)
         return StoredTurn(id=record.id, input=record.input, output=record.output)
 
     def make_record(self, response: Response) -> tuple[ResponseRecord, list[str], list[str]]:
@@ -83,19 +83,19 @@ class ResponseRecorder:
 
     def make_addition(self, record: ResponseRecord) -> ConversationAddition | None:
         """The entries for the conversation of the turn; None if it has none or the turn failed."""
-        return make_addition(self._joined.id, record, self._stamps) if self._joined is not None else None
+        return make_addition(self._conversation.id, record, self._stamps) if self._conversation is not None else None
 
     async def _save(
-        self, record: ResponseRecord, item_ids: list[str], call_ids: list[str], added: ConversationAddition | None
+        self, record: ResponseRecord, item_ids: list[str], call_ids: list[str], addition: ConversationAddition | None
     ) -> None:
         """Stores the response and its conversation entries atomically."""
         if self._store is None:
-            if self._joined is not None and added is not None:
-                await self._joined.store.add_entries(self._owner, added.conversation_id, added.entries)
-        elif added is None:
+            if self._conversation is not None and addition is not None:
+                await self._conversation.store.add_entries(self._owner, addition.conversation_id, addition.entries)
+        elif addition is None:
             await self._store.save(self._owner, record, item_ids, call_ids)
         else:
-            await self._store.save(self._owner, record, item_ids, call_ids, addition=added)
+            await self._store.save(self._owner, record, item_ids, call_ids, addition=addition)
 
 
 def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[str]]:

@@ -24,7 +24,7 @@ class RememberedRefusals(Struct, frozen=True):
 
     refused: tuple[RefusedPart, ...]
     wire: Wire
-    until: float
+    expires_at: float
 
 
 class RefusalMemory:
@@ -39,7 +39,7 @@ class RefusalMemory:
     def find(self, model: str) -> RememberedRefusals | None:
         """The refusals of a model; None if there are none or they have expired."""
         entry = self._by_model.get(model)
-        if entry is None or self._now() < entry.until:
+        if entry is None or self._now() < entry.expires_at:
             return entry
         del self._by_model[model]
         return None
@@ -48,9 +48,9 @@ class RefusalMemory:
         """Remembers that the upstream accepted a request for this model without `refused`, written with `wire`."""
         if len(model) > MAX_MODEL_NAME:
             return
-        before = self.find(model)
+        remembered = self.find(model)
         self._by_model.pop(model, None)
         if len(self._by_model) >= MAX_MODELS:
             del self._by_model[next(iter(self._by_model))]
-        earlier = tuple(each for each in before.refused if each != refused) if before is not None else ()
-        self._by_model[model] = RememberedRefusals((*earlier, refused), wire, self._now() + LIFETIME)
+        earlier_parts = tuple(part for part in remembered.refused if part != refused) if remembered is not None else ()
+        self._by_model[model] = RememberedRefusals((*earlier_parts, refused), wire, self._now() + LIFETIME)

@@ -97,7 +97,7 @@ class RecordedResponse:
 
 
 async def _replay(record: RecordedTrace) -> ReplayResult:
-    client, head = _complete(record)
+    client, head = _require_replayable(record)
     dialect = dialect_at_path(client.path)
     losses = Losses()
     turn: UpstreamTurn | None = None
@@ -105,16 +105,16 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
     try:
         request, request_losses = request_at_path(client.path, dialect, client.body.raw)
         losses.extend(request_losses)
-        body, turn = _turn(_with_history(request, record), record)
-        status, answer = 200, await _answer(turn, record, client, dialect, losses)
+        body, turn = _make_turn(_add_history(request, record), record)
+        status, answer = 200, await _replay_answer(turn, record, client, dialect, losses)
     except ApiError as error:
         status, answer = dialect.error_from_hub(error)
     if turn is not None:
         losses.extend(turn.losses)
-    sent = record.upstream_request
+    upstream_request = record.upstream_request
     recorded_answer = b"".join(piece.data.raw for piece in record.client_pieces)
-    then, now, is_cut_short = (
-        _comparable(recorded_answer, answer) if _is_stream(head) else (recorded_answer, answer, False)
+    recorded_text, replayed_text, is_cut_short = (
+        _align_streams(recorded_answer, answer) if _is_stream(head) else (recorded_answer, answer, False)
     )
     return ReplayResult(
         upstream_body=body,
@@ -122,15 +122,17 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
         answer=answer,
         losses=losses,
         differences=[
-            *_differences("the request to the upstream", sent.body.raw if sent else b"", body or b""),
+            *_differences(
+                "the request to the upstream", upstream_request.body.raw if upstream_request else b"", body or b""
+            ),
             *_differences("the status", b"%d" % head.status, b"%d" % status),
-            *_differences("the answer", _without_chance(then), _without_chance(now)),
+            *_differences("the answer", _without_random_values(recorded_text), _without_random_values(replayed_text)),
         ],
         is_cut_short=is_cut_short,
     )
 
 
-def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
+def _require_replayable(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
     """The recorded client request and response head; raises if the trace cannot be replayed."""
     client, head = record.client_request, record.client_head
     if client is None:
@@ -151,7 +153,7 @@ def _complete(record: RecordedTrace) -> tuple[ClientRequest, ClientHead]:
     return client, head
 
 
-def _with_history(request: Request, record: RecordedTrace) -> Request:
+def _add_history(request: Request, record: RecordedTrace) -> Request:
     """The request with its history, which the trace holds in the hub request."""
     if is_self_contained(request) and request.truncation != "auto":
         return request
@@ -161,19 +163,19 @@ def _with_history(request: Request, record: RecordedTrace) -> Request:
     return codec.decode_request(hub.body.raw)
 
 
-def _turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]:
+def _make_turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]:
     """The body for the upstream, and the turn."""
     route = record.route
     if route is None:
         raise NotReplayable(f"{record.id}: no upstream was chosen, so nothing was translated")
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
-    target = _target(route, str(record.notes.get(OMISSIONS_NOTE) or ""))
+    target = _make_target(route, str(record.notes.get(OMISSIONS_NOTE) or ""))
     prepared = prepare_request(request, target.plan_translation(is_stored=bool(record.notes.get("kept"))))
     return prepared.body, UpstreamTurn(prepared, target, stamps, _padding)
 
 
-def _target(route: Route, left_out: str) -> Target:
+def _make_target(route: Route, omitted_parts: str) -> Target:
     """The recorded upstream, with the parts that it was known to refuse."""
     profile = load_profile(route.profile)
     upstream = Upstream(
@@ -185,7 +187,7 @@ def _target(route: Route, left_out: str) -> Target:
         timeouts=Timeouts(),
     )
     target = Target(upstream=upstream, model=route.model)
-    for part in left_out.split():
+    for part in omitted_parts.split():
         leave_out = upstream.server_dialect.wire_after_refusal
         plan = target.plan_translation()
         wire = leave_out(plan.wire, route.model, cast(RefusedPart, part)) if leave_out is not None else None
@@ -194,40 +196,40 @@ def _target(route: Route, left_out: str) -> Target:
     return target
 
 
-async def _answer(
+async def _replay_answer(
     turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
 ) -> bytes:
     """The response body; errors before its first byte are raised."""
     if record.upstream_request is None:
         raise NotReplayable(f"{record.id}: no request was sent to an upstream, so there is no response to translate")
     if turn.prepared.request.stream:
-        return await _stream(turn, record, client, dialect, losses)
+        return await _replay_stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
     body, response_losses = dialect.response_from_hub(response, turn.prepared.request)
     losses.extend(response_losses)
     return body
 
 
-async def _stream(
+async def _replay_stream(
     turn: UpstreamTurn, record: RecordedTrace, client: ClientRequest, dialect: ClientDialect, losses: Losses
 ) -> bytes:
-    extensions = [word.strip() for word in client.headers.get("antiphon-extensions", "").lower().split(",")]
+    extensions = [extension.strip() for extension in client.headers.get("antiphon-extensions", "").lower().split(",")]
     pipe = turn.make_pipe(
         _writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in extensions
     )
     # Whether the 200 was sent before a failure depended on timing; the recorded head has the answer.
     has_started = record.client_head is not None and record.client_head.status == 200
-    out: list[bytes] = []
+    written: list[bytes] = []
     try:
-        await _pump(turn, await turn.send_request(RecordedResponse(record)), pipe, out)
+        await _feed_answer(turn, await turn.send_request(RecordedResponse(record)), pipe, written)
     except ApiError as error:
         if not has_started:
             raise
-        out.append(pipe.finish(error))
+        written.append(pipe.finish(error))
     if pipe.error is not None and not has_started:
         raise pipe.error
     losses.extend(pipe.losses)
-    return b"".join(out)
+    return b"".join(written)
 
 
 def _writer(turn: UpstreamTurn, record: RecordedTrace, dialect: ClientDialect) -> EventsFromHub:
@@ -243,15 +245,15 @@ def _style_in(record: RecordedTrace) -> EventStyle:
     return next((style for style in EVENT_STYLES if style == record.notes.get("style")), "default")
 
 
-async def _pump(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, out: list[bytes]) -> None:
+async def _feed_answer(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, written: list[bytes]) -> None:
     if is_json(answer):
-        out.append(pipe.write_events(await turn.read_response_as_events(answer)))
+        written.append(pipe.write_events(await turn.read_response_as_events(answer)))
         return
     async for piece in answer.pieces():
-        out.append(pipe.feed(piece))
+        written.append(pipe.feed(piece))
         if pipe.has_ended:
             return
-    out.append(pipe.finish())
+    written.append(pipe.finish())
 
 
 def _fault_in(record: RecordedTrace) -> UpstreamFault | None:
@@ -272,21 +274,32 @@ def _padding(length: int) -> str:
     return "-" * (length % 16 + 1)
 
 
-def _comparable(recorded: bytes, replayed: bytes) -> tuple[bytes, bytes, bool]:
+def _align_streams(recorded: bytes, replayed: bytes) -> tuple[bytes, bytes, bool]:
     """Both streams as lines, one per event, and whether the recorded one has no end. If so, the other is cut to its
     length."""
-    then, now = _frames(recorded), _frames(replayed)
-    is_cut_short = not then or then[-1].split(b" ", 1)[0] not in LAST_EVENTS
-    return b"\n".join(then), b"\n".join(now[: len(then)] if is_cut_short else now), is_cut_short
+    recorded_text, replayed_text = _frames(recorded), _frames(replayed)
+    is_cut_short = not recorded_text or recorded_text[-1].split(b" ", 1)[0] not in LAST_EVENTS
+    return (
+        b"\n".join(recorded_text),
+        b"\n".join(replayed_text[: len(recorded_text)] if is_cut_short else replayed_text),
+        is_cut_short,
+    )
 
 
 def _differences(what: str, recorded: bytes, replayed: bytes) -> list[Difference]:
     if recorded == replayed:
         return []
-    same = next((place for place, (then, now) in enumerate(zip(recorded, replayed, strict=False)) if then != now), None)
-    start = max(0, (min(len(recorded), len(replayed)) if same is None else same) - BEFORE)
+    first_difference = next(
+        (
+            index
+            for index, (recorded_text, replayed_text) in enumerate(zip(recorded, replayed, strict=False))
+            if recorded_text != replayed_text
+        ),
+        None,
+    )
+    start = max(0, (min(len(recorded), len(replayed)) if first_difference is None else first_difference) - EXCERPT_LEAD)
     return [
-        Difference(what, *(side[start : start + EXCERPT].decode("utf-8", "replace") for side in (recorded, replayed)))
+        Difference(what, *(text[start : start + EXCERPT].decode("utf-8", "replace") for text in (recorded, replayed)))
     ]
 
 
@@ -295,14 +308,14 @@ def _frames(stream: bytes) -> list[bytes]:
     return [frame.event.encode() + b" " + frame.data for frame in [*decoder.feed(stream), *decoder.finish()]]
 
 
-def _without_chance(data: bytes) -> bytes:
+def _without_random_values(data: bytes) -> bytes:
     """`data` with ids numbered in order of appearance, and without times and padding."""
     numbers: dict[bytes, bytes] = {}
     data = OWN_ID.sub(lambda match: numbers.setdefault(match[0], b"%b_%d" % (match[1], len(numbers))), data)
     return PADDING.sub(b"", TIME.sub(rb"\g<1>0", data))
 
 
-BEFORE: Final = 60
+EXCERPT_LEAD: Final = 60
 EXCERPT: Final = 300
 # Names of the last event of a stream, in any dialect; `[DONE]` has no name.
 LAST_EVENTS: Final = {b"", b"response.completed", b"response.failed", b"response.incomplete", b"message_stop", b"error"}

@@ -37,8 +37,8 @@ class MissingReasoning(NamedTuple):
 def find_missing_reasoning(items: list[ItemParam]) -> MissingReasoning:
     """The reasoning that a history lacks: the sealed form of reasoning items, and reasoning before calls."""
     missing = MissingReasoning([], [])
-    for is_the_models, turn in _turns(items):
-        if is_the_models and not any(map(_is_sealed, turn)):
+    for is_model_turn, turn in _turns(items):
+        if is_model_turn and not any(map(_is_sealed, turn)):
             missing.item_ids.extend(item.id for item in turn if type(item) is ReasoningParam and item.id)
             missing.call_ids.extend(item.call_id for item in turn if _is_call(item))
     return missing
@@ -46,14 +46,14 @@ def find_missing_reasoning(items: list[ItemParam]) -> MissingReasoning:
 
 def restore_reasoning(items: list[ItemParam], outputs: list[list[ItemParam]], maker: str) -> list[ItemParam]:
     """The history with the reasoning found in `outputs`; the same list if there is none."""
-    earlier = _EarlierOutputs(outputs, maker)
-    whole: list[ItemParam] = []
+    stored_outputs = _EarlierOutputs(outputs, maker)
+    complete_items: list[ItemParam] = []
     has_changed = False
-    for is_the_models, turn in _turns(items):
-        restored = earlier.restored(turn) if is_the_models and not any(map(_is_sealed, turn)) else None
-        has_changed = has_changed or restored is not None
-        whole += restored or turn
-    return whole if has_changed else items
+    for is_model_turn, turn in _turns(items):
+        restored_turn = stored_outputs.restore_turn(turn) if is_model_turn and not any(map(_is_sealed, turn)) else None
+        has_changed = has_changed or restored_turn is not None
+        complete_items += restored_turn or turn
+    return complete_items if has_changed else items
 
 
 class _EarlierOutputs:
@@ -61,44 +61,63 @@ class _EarlierOutputs:
 
     def __init__(self, outputs: list[list[ItemParam]], maker: str) -> None:
         self._maker = maker
-        self._thoughts = {item.id: item for output in outputs for item in output if self._is_own(item) and item.id}
+        self._reasoning_by_id = {
+            item.id: item for output in outputs for item in output if self._is_by_maker(item) and item.id
+        }
         self._calls = {
-            item.call_id: (output, at) for output in outputs for at, item in enumerate(output) if _is_call(item)
+            item.call_id: (output, call_index)
+            for output in outputs
+            for call_index, item in enumerate(output)
+            if _is_call(item)
         }
 
-    def restored(self, turn: list[ItemParam]) -> list[ItemParam] | None:
+    def restore_turn(self, turn: list[ItemParam]) -> list[ItemParam] | None:
         """A model turn with its reasoning; None if none is stored."""
-        completed = [self._completed(item) for item in turn]
-        if any(map(_is_sealed, completed)):
-            return completed
-        bare = [item for item in turn if type(item) is not ReasoningParam]  # the stored items have its plain text
-        before: dict[int, list[ItemParam]] = {}
-        for at, item in enumerate(bare):
+        completed_items = [self._add_sealed_form(item) for item in turn]
+        if any(map(_is_sealed, completed_items)):
+            return completed_items
+        # The stored items have the plain text of the reasoning.
+        items_without_reasoning = [item for item in turn if type(item) is not ReasoningParam]
+        reasoning_by_index: dict[int, list[ItemParam]] = {}
+        for call_index, item in enumerate(items_without_reasoning):
             if _is_call(item):
-                for place, thought in self._led_to(item, bare, at):
-                    before.setdefault(place, []).append(thought)
-        return [each for at, item in enumerate(bare) for each in (*before.get(at, ()), item)] if before else None
+                for index, reasoning in self._find_reasoning_before(item, items_without_reasoning, call_index):
+                    reasoning_by_index.setdefault(index, []).append(reasoning)
+        return (
+            [
+                restored_item
+                for call_index, item in enumerate(items_without_reasoning)
+                for restored_item in (*reasoning_by_index.get(call_index, ()), item)
+            ]
+            if reasoning_by_index
+            else None
+        )
 
-    def _completed(self, item: ItemParam) -> ItemParam:
+    def _add_sealed_form(self, item: ItemParam) -> ItemParam:
         """Adds the stored sealed form to a reasoning item."""
-        thought = self._thoughts.get(item.id or "") if type(item) is ReasoningParam else None
-        return replace(item, encrypted_content=thought.encrypted_content) if thought is not None else item
+        reasoning = self._reasoning_by_id.get(item.id or "") if type(item) is ReasoningParam else None
+        return replace(item, encrypted_content=reasoning.encrypted_content) if reasoning is not None else item
 
-    def _led_to(self, call: Call, turn: list[ItemParam], at: int) -> Iterator[tuple[int, ReasoningParam]]:
+    def _find_reasoning_before(
+        self, call: Call, turn: list[ItemParam], call_index: int
+    ) -> Iterator[tuple[int, ReasoningParam]]:
         """The reasoning items between the previous call and this one, each with its index in the turn: before the
         messages that it led to."""
-        output, end = self._calls.get(call.call_id, (NOTHING, 0))
-        if not output or output[end].name != call.name:  # type: ignore[union-attr]  # what stands there is a call
+        output, stored_index = self._calls.get(call.call_id, (NO_ITEMS, 0))
+        if not output or output[stored_index].name != call.name:  # type: ignore[union-attr]  # it is a call
             return
-        begin = max((place + 1 for place in range(end) if _is_call(output[place])), default=0)
-        for place in range(begin, end):
-            thought = output[place]
-            if self._is_own(thought):
-                words = sum(type(item) is MessageParam for item in output[place:end])
-                first = next((back for back in range(words) if not _is_message(turn, at - 1 - back)), words)
-                yield at - first, thought
+        start_index = max((index + 1 for index in range(stored_index) if _is_call(output[index])), default=0)
+        for index in range(start_index, stored_index):
+            reasoning = output[index]
+            if self._is_by_maker(reasoning):
+                message_count = sum(type(item) is MessageParam for item in output[index:stored_index])
+                messages_before = next(
+                    (distance for distance in range(message_count) if not _is_message(turn, call_index - 1 - distance)),
+                    message_count,
+                )
+                yield call_index - messages_before, reasoning
 
-    def _is_own(self, item: ItemParam) -> TypeGuard[ReasoningParam]:
+    def _is_by_maker(self, item: ItemParam) -> TypeGuard[ReasoningParam]:
         if type(item) is not ReasoningParam or not item.encrypted_content:
             return False
         envelope = unseal_reasoning(item.encrypted_content)
@@ -107,10 +126,10 @@ class _EarlierOutputs:
 
 def _turns(items: list[ItemParam]) -> Iterator[tuple[bool, list[ItemParam]]]:
     """Runs of consecutive items, and whether the model produced them."""
-    return ((is_the_models, list(turn)) for is_the_models, turn in groupby(items, _is_the_models))
+    return ((is_model_turn, list(turn)) for is_model_turn, turn in groupby(items, _is_model_item))
 
 
-def _is_the_models(item: ItemParam) -> bool:
+def _is_model_item(item: ItemParam) -> bool:
     # Runs for every item of a history; `isinstance` is ten times as slow.
     return item.role == "assistant" if type(item) is MessageParam else type(item) not in OUTPUTS
 
@@ -123,10 +142,10 @@ def _is_call(item: ItemParam) -> TypeGuard[Call]:
     return type(item) in CALLS
 
 
-def _is_message(items: list[ItemParam], place: int) -> bool:
-    return place >= 0 and type(items[place]) is MessageParam
+def _is_message(items: list[ItemParam], index: int) -> bool:
+    return index >= 0 and type(items[index]) is MessageParam
 
 
-NOTHING: Final[list[ItemParam]] = []
+NO_ITEMS: Final[list[ItemParam]] = []
 CALLS: Final[frozenset[type]] = frozenset((FunctionCallParam, CustomToolCallParam))
 OUTPUTS: Final[frozenset[type]] = frozenset((FunctionCallOutputParam, CustomToolCallOutputParam))

@@ -20,7 +20,7 @@ from antiphon.profiles import Profile, load_profile
 from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
 AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
-A_DAY: Final = 86_400.0  # seconds; an agent may work for long
+SECONDS_PER_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
 
 
@@ -50,7 +50,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
 
     def redact_key(self, body: bytes) -> bytes:
         """A server's body with our key removed, in case the server repeats it (ERR-5)."""
-        return body.replace(self.key.encode(), b"[key]") if len(self.key) >= SHORTEST_KEY else body
+        return body.replace(self.key.encode(), b"[key]") if len(self.key) >= MIN_REDACTED_KEY_LENGTH else body
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,9 @@ class Routes:
     """The upstreams of a configuration, and the cached targets of models."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
-        self.upstreams = [_upstream(config, each, environ, addresses) for each in config.upstreams]
+        self.upstreams = [
+            _make_upstream(config, upstream_config, environ, addresses) for upstream_config in config.upstreams
+        ]
         self._targets: dict[str, Target] = {}
 
     def find(self, model: object) -> Target:
@@ -93,7 +95,7 @@ class Routes:
                     self._targets[model] = target
                 return target
         raise ClientFault(
-            f"no upstream serves the model {_shown(model)}; expected a model such as {self._examples()} "
+            f"no upstream serves the model {_abbreviate(model)}; expected a model such as {self._examples()} "
             "(GET /v1/models lists all)",
             type="not_found",
             code="model_not_found",
@@ -109,35 +111,38 @@ class Routes:
         return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
-def _upstream(
-    config: Config, each: UpstreamConfig, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]
+def _make_upstream(
+    config: Config,
+    upstream_config: UpstreamConfig,
+    environ: Mapping[str, str],
+    addresses: Mapping[str, UpstreamAddress],
 ) -> Upstream:
-    place = addresses.get(each.name) or _place(each, environ)
-    profile = load_profile(each.profile_name)
+    address = addresses.get(upstream_config.name) or _configured_address(upstream_config, environ)
+    profile = load_profile(upstream_config.profile_name)
     headers = {"content-type": "application/json", "user-agent": USER_AGENT, **profile.headers}
-    if place.key:
-        headers[profile.key_header] = f"Bearer {place.key}" if profile.key_header == "authorization" else place.key
+    if address.key:
+        headers[profile.key_header] = f"Bearer {address.key}" if profile.key_header == "authorization" else address.key
     return Upstream(
-        config=each,
+        config=upstream_config,
         profile=profile,
         server_dialect=SERVER_DIALECTS[profile.dialect],
-        base_url=place.base_url.rstrip("/"),
+        base_url=address.base_url.rstrip("/"),
         headers=headers,
-        timeouts=each.timeouts or place.timeouts or config.timeouts,
-        key=place.key or "",
+        timeouts=upstream_config.timeouts or address.timeouts or config.timeouts,
+        key=address.key or "",
     )
 
 
-def _place(each: UpstreamConfig, environ: Mapping[str, str]) -> UpstreamAddress:
-    if each.agent:
-        return UpstreamAddress(base_url=AGENT_SCHEME + each.agent, timeouts=Timeouts(total=A_DAY))
-    return UpstreamAddress(base_url=each.base_url, key=each.api_key(environ))
+def _configured_address(upstream_config: UpstreamConfig, environ: Mapping[str, str]) -> UpstreamAddress:
+    if upstream_config.agent:
+        return UpstreamAddress(base_url=AGENT_SCHEME + upstream_config.agent, timeouts=Timeouts(total=SECONDS_PER_DAY))
+    return UpstreamAddress(base_url=upstream_config.base_url, key=upstream_config.api_key(environ))
 
 
-def _shown(model: str) -> str:
+def _abbreviate(model: str) -> str:
     return repr(model if len(model) <= 100 else model[:100] + "…")
 
 
 MAX_CACHED_TARGETS: Final = 1024
 MAX_CACHED_NAME: Final = 256
-SHORTEST_KEY: Final = 8  # shorter keys are not redacted: they may be ordinary words
+MIN_REDACTED_KEY_LENGTH: Final = 8  # shorter keys are not redacted: they may be ordinary words

@@ -34,9 +34,9 @@ class Seal:
 
     def encrypt(self, owner: str, content: bytes) -> str:
         """Encrypts `content` to text that only requests of this owner can decrypt."""
-        id, cipher = next(iter(self._ready().items()))
-        nonce = secrets.token_bytes(NONCE)
-        sealed = id + nonce + cipher.encrypt(nonce, content, _bound_to(id, owner))
+        id, cipher = next(iter(self._load_ciphers().items()))
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        sealed = id + nonce + cipher.encrypt(nonce, content, _associated_data(id, owner))
         return SEAL_MARK + urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def decrypt(self, owner: str, sealed: str) -> bytes | None:
@@ -45,36 +45,40 @@ class Seal:
 
         text = sealed.removeprefix(SEAL_MARK)
         try:
-            data = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            sealed_bytes = b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError:
             return None
-        id, nonce, rest = data[:KEY_ID], data[KEY_ID : KEY_ID + NONCE], data[KEY_ID + NONCE :]
+        id, nonce, ciphertext = (
+            sealed_bytes[:KEY_ID_BYTES],
+            sealed_bytes[KEY_ID_BYTES : KEY_ID_BYTES + NONCE_BYTES],
+            sealed_bytes[KEY_ID_BYTES + NONCE_BYTES :],
+        )
         try:
-            cipher = self._ready().get(id)
+            cipher = self._load_ciphers().get(id)
         except UnsupportedParameter:  # without keys, nothing was sealed here
             return None
-        if cipher is None or not sealed.startswith(SEAL_MARK) or len(rest) < TAG:
+        if cipher is None or not sealed.startswith(SEAL_MARK) or len(ciphertext) < TAG_BYTES:
             return None
         try:
-            return cipher.decrypt(nonce, rest, _bound_to(id, owner))
+            return cipher.decrypt(nonce, ciphertext, _associated_data(id, owner))
         except InvalidTag:
             return None
 
     def check_keys(self) -> None:
         """Raises if this gateway cannot seal, before any work is done."""
-        self._ready()
+        self._load_ciphers()
 
-    def _ready(self) -> dict[bytes, AESGCM]:
+    def _load_ciphers(self) -> dict[bytes, AESGCM]:
         if not self._ciphers:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            self._ciphers = {_id_of(key): AESGCM(key) for key in self._keys()}
+            self._ciphers = {_key_id(key): AESGCM(key) for key in self._keys()}
         return self._ciphers
 
 
 def has_seal_mark(content: str) -> bool:
     """Whether the content has the mark of an Antiphon seal. The mark alone proves nothing."""
-    return ANY_MARK.match(content) is not None
+    return ANY_SEAL_MARK.match(content) is not None
 
 
 def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
@@ -86,63 +90,63 @@ def find_sealing_keys(config: Config, environ: Mapping[str, str]) -> KeySource:
     if file is not None:
         return lambda: [load_or_create_key(file.with_name(file.name + KEY_FILE_SUFFIX))]
     if config.store.url == "off" and config.server.workers == 1:
-        return lambda: [secrets.token_bytes(KEY)]
-    return _no_key
+        return lambda: [secrets.token_bytes(KEY_BYTES)]
+    return _raise_no_key
 
 
 def load_or_create_key(file: Path) -> bytes:
     """The key in a file. Creates the file if it does not exist; safe with concurrent processes."""
     try:
         if not file.exists():
-            _make(file)
+            _create_key_file(file)
         key = bytes.fromhex(file.read_text(encoding="ascii").strip())
     except OSError as error:
-        raise _unusable(f"{file} cannot be read or created ({error.strerror})") from error
+        raise _key_file_error(f"{file} cannot be read or created ({error.strerror})") from error
     except ValueError:
         key = b""
-    if len(key) != KEY:
-        raise _unusable(f"{file} contains no valid key: expected {2 * KEY} hex digits")
+    if len(key) != KEY_BYTES:
+        raise _key_file_error(f"{file} contains no valid key: expected {2 * KEY_BYTES} hex digits")
     return key
 
 
-def _make(file: Path) -> None:
+def _create_key_file(file: Path) -> None:
     """Writes a temporary file and links it: readers see the whole key, and of concurrent writers the first one wins."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
-    with open(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as written:
-        written.write(secrets.token_hex(KEY) + "\n")
-        written.flush()
-        os.fsync(written.fileno())
+    temporary_file = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+    with open(os.open(temporary_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="ascii") as key_file:
+        key_file.write(secrets.token_hex(KEY_BYTES) + "\n")
+        key_file.flush()
+        os.fsync(key_file.fileno())
     try:
-        os.link(aside, file)
+        os.link(temporary_file, file)
     except FileExistsError:
         pass
     finally:
-        aside.unlink()
+        temporary_file.unlink()
 
 
-def _no_key() -> Sequence[bytes]:
+def _raise_no_key() -> Sequence[bytes]:
     raise UnsupportedParameter(
         "this gateway cannot compact: it has no key to seal compactions; set keys_env in [compaction]"
     )
 
 
-def _unusable(problem: str) -> ConfigError:
+def _key_file_error(problem: str) -> ConfigError:
     return ConfigError(f"{problem}; repair it, or set keys_env in [compaction]")
 
 
-def _id_of(key: bytes) -> bytes:
-    return sha256(b"antiphon: which key\0" + key).digest()[:KEY_ID]
+def _key_id(key: bytes) -> bytes:
+    return sha256(b"antiphon: which key\0" + key).digest()[:KEY_ID_BYTES]
 
 
-def _bound_to(id: bytes, owner: str) -> bytes:
+def _associated_data(id: bytes, owner: str) -> bytes:
     return SEAL_MARK.encode() + id + owner.encode("utf-8", "surrogatepass")
 
 
 SEAL_MARK: Final = "antiphon1."  # a later form has another number
-ANY_MARK: Final = re.compile(r"antiphon\d+\.")
-KEY: Final = 32
-KEY_ID: Final = 4
-NONCE: Final = 12
-TAG: Final = 16
+ANY_SEAL_MARK: Final = re.compile(r"antiphon\d+\.")
+KEY_BYTES: Final = 32
+KEY_ID_BYTES: Final = 4
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
 KEY_FILE_SUFFIX: Final = "-compaction.key"

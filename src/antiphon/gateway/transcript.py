@@ -42,55 +42,62 @@ class Transcript(NamedTuple):
     media_parts: int  # parts replaced by placeholders
 
 
-def make_transcript(instructions: str | None, items: list[ItemParam], room: int | None) -> Transcript:
-    """The transcript in at most `room` tokens. Permanent items are not in it: they are kept verbatim."""
-    shown = [item for item in items if not is_permanent(item)]
-    media = sum(map(_media_in, shown))
-    head = [f"[instructions to the assistant, still in force]\n{_cut(instructions, BRIEF)}"] if instructions else []
+def make_transcript(instructions: str | None, items: list[ItemParam], token_limit: int | None) -> Transcript:
+    """The transcript in at most `token_limit` tokens. Permanent items are not in it: they are kept verbatim."""
+    transcript_items = [item for item in items if not is_permanent(item)]
+    media_parts = sum(map(_count_media, transcript_items))
+    instruction_blocks = (
+        [f"[instructions to the assistant, still in force]\n{_cut_middle(instructions, SHORT_ITEM_LIMIT)}"]
+        if instructions
+        else []
+    )
     blocks: list[str] = []
-    for longest in LONGEST:
-        blocks = [block for item in shown if (block := _format_item(item, longest))]
-        if room is None or _tokens([*head, *blocks]) <= room:
-            return Transcript("\n\n".join([*head, *blocks]), 0, media)
-    left_out = 0
-    assert room is not None  # with None, the first attempt fits
-    while len(blocks) > 1 and _tokens([*head, *blocks]) > room:
-        gone = max(1, len(blocks) // 8)  # in batches: each check takes time linear in the text
-        left_out += gone
-        del blocks[:gone]
-    note = [f"[{left_out} older items omitted: they do not fit]"] if left_out else []
-    return Transcript("\n\n".join([*head, *note, *blocks]), left_out, media)
+    for max_characters in ITEM_LIMITS:
+        blocks = [block for item in transcript_items if (block := _format_item(item, max_characters))]
+        if token_limit is None or _count_tokens([*instruction_blocks, *blocks]) <= token_limit:
+            return Transcript("\n\n".join([*instruction_blocks, *blocks]), 0, media_parts)
+    omitted_items = 0
+    assert token_limit is not None  # with None, the first attempt fits
+    while len(blocks) > 1 and _count_tokens([*instruction_blocks, *blocks]) > token_limit:
+        batch_size = max(1, len(blocks) // 8)  # in batches: each check takes time linear in the text
+        omitted_items += batch_size
+        del blocks[:batch_size]
+    omission_blocks = [f"[{omitted_items} older items omitted: they do not fit]"] if omitted_items else []
+    return Transcript("\n\n".join([*instruction_blocks, *omission_blocks, *blocks]), omitted_items, media_parts)
 
 
-def _tokens(blocks: list[str]) -> int:
+def _count_tokens(blocks: list[str]) -> int:
     return sum(estimate_text(block) + 1 for block in blocks)
 
 
-def _format_item(item: ItemParam, longest: int) -> str:
+def _format_item(item: ItemParam, max_characters: int) -> str:
     match item:
         case MessageParam():
-            who = "summary of the earlier conversation" if is_summary(item) else item.role
-            return f"[{who}]\n{_cut(_words(item.content), longest)}"
-        case FunctionCallParam():
-            return f"[tool call of the assistant: {item.name}, id {item.call_id}]\n{_cut(item.arguments, longest)}"
-        case CustomToolCallParam():
-            return f"[tool call of the assistant: {item.name}, id {item.call_id}]\n{_cut(item.input, longest)}"
+            author = "summary of the earlier conversation" if is_summary(item) else item.role
+            return _format_block(author, _text_of_content(item.content), max_characters)
+        case FunctionCallParam(arguments=text) | CustomToolCallParam(input=text):
+            return _format_block(f"tool call of the assistant: {item.name}, id {item.call_id}", text, max_characters)
         case FunctionCallOutputParam() | CustomToolCallOutputParam():
-            return f"[result of tool call {item.call_id}]\n{_cut(_words(mark_failure_in_text(item).output), longest)}"
+            output = _text_of_content(mark_failure_in_text(item).output)
+            return _format_block(f"result of tool call {item.call_id}", output, max_characters)
         case ReasoningParam():
-            thoughts = _words([*item.summary, *(item.content or ())])
-            return f"[reasoning of the assistant]\n{_cut(thoughts, BRIEF)}" if thoughts else ""
+            reasoning = _text_of_content([*item.summary, *(item.content or ())])
+            return _format_block("reasoning of the assistant", reasoning, SHORT_ITEM_LIMIT) if reasoning else ""
         case CompactionParam() | CompactionTrigger():  # of another server; cannot be read
             return ""
         case _:
-            return f"[{type_of(item)}]\n{_cut(codec.encode(item).decode(), BRIEF)}"
+            return _format_block(type_of(item), codec.encode(item).decode(), SHORT_ITEM_LIMIT)
 
 
-def _words(content: str | list[Any]) -> str:
-    return content if isinstance(content, str) else "\n".join(map(_part, content))
+def _format_block(title: str, text: str, max_characters: int) -> str:
+    return f"[{title}]\n{_cut_middle(text, max_characters)}"
 
 
-def _part(part: Any) -> str:
+def _text_of_content(content: str | list[Any]) -> str:
+    return content if isinstance(content, str) else "\n".join(map(_text_of_part, content))
+
+
+def _text_of_part(part: Any) -> str:
     match part:
         case InputText() | OutputTextParam() | Text() | SummaryText() | ReasoningText():
             return part.text
@@ -102,19 +109,19 @@ def _part(part: Any) -> str:
             return placeholder_for(part)
 
 
-def _media_in(item: ItemParam) -> int:
+def _count_media(item: ItemParam) -> int:
     content = getattr(item, "content", None) or getattr(item, "output", None)
-    return sum(not isinstance(part, WORDS) for part in content) if isinstance(content, list) else 0
+    return sum(not isinstance(part, TEXT_PARTS) for part in content) if isinstance(content, list) else 0
 
 
-def _cut(text: str, longest: int) -> str:
+def _cut_middle(text: str, max_characters: int) -> str:
     """The beginning and the end of a long text: the beginning says what it is, the end has the result."""
-    if len(text) <= longest:
+    if len(text) <= max_characters:
         return text
-    start, end = longest * 2 // 3, longest // 3
+    start, end = max_characters * 2 // 3, max_characters // 3
     return f"{text[:start]}\n[… {len(text) - start - end} characters omitted …]\n{text[-end:]}"
 
 
-WORDS: Final = (InputText, OutputTextParam, Text, SummaryText, ReasoningText, Refusal, ToolUse, ToolResult)
-LONGEST: Final = (16_000, 4_000, 1_000)  # characters of one item; the first limit that fits is used
-BRIEF: Final = 2_000
+TEXT_PARTS: Final = (InputText, OutputTextParam, Text, SummaryText, ReasoningText, Refusal, ToolUse, ToolResult)
+ITEM_LIMITS: Final = (16_000, 4_000, 1_000)  # characters of one item; the first limit that fits is used
+SHORT_ITEM_LIMIT: Final = 2_000

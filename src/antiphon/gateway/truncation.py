@@ -16,59 +16,59 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-def truncate_request(request: Request, room: int, losses: Losses) -> Request:
-    """The request with the fewest dropped steps that fit into `room` tokens; the same object if it fits or nothing can
-    be dropped."""
-    excess = estimate_request(request) - room
+def truncate_request(request: Request, token_limit: int, losses: Losses) -> Request:
+    """The request with the fewest dropped steps that fit into `token_limit` tokens; the same object if it fits or
+    nothing can be dropped."""
+    excess = estimate_request(request) - token_limit
     if excess <= 0:
         return request
     items = input_items(request)
-    dropped: set[int] = set()
-    for places in _droppable(items):
-        dropped.update(places)
-        excess -= estimate_items(items[place] for place in places)
+    dropped_indexes: set[int] = set()
+    for indexes in _droppable_steps(items):
+        dropped_indexes.update(indexes)
+        excess -= estimate_items(items[index] for index in indexes)
         if excess <= 0:
             break
-    if not dropped:
+    if not dropped_indexes:
         return request
-    for first, last in _runs(dropped):
-        what = (
+    for first, last in _runs(dropped_indexes):
+        description = (
             f"{last - first + 1} of the oldest items, from input[{first}] to input[{last}]"
             if last > first
             else "an old item"
         )
-        losses.add(f"input[{first}]", what, f"truncation is auto, and only about {room} tokens fit")
-    return replace(request, input=[item for place, item in enumerate(items) if place not in dropped])
+        losses.add(f"input[{first}]", description, f"truncation is auto, and only about {token_limit} tokens fit")
+    return replace(request, input=[item for index, item in enumerate(items) if index not in dropped_indexes])
 
 
-def input_token_limit(context: int, request: Request) -> int:
+def input_token_limit(context_size: int, request: Request) -> int:
     """The tokens available for the input if the answer is to fit too."""
-    answer = request.max_output_tokens or min(ANSWER, context // 4)
-    return max(context - answer, context // 4)
+    answer_tokens = request.max_output_tokens or min(DEFAULT_ANSWER_TOKENS, context_size // 4)
+    return max(context_size - answer_tokens, context_size // 4)
 
 
-def _droppable(items: list[ItemParam]) -> list[list[int]]:
+def _droppable_steps(items: list[ItemParam]) -> list[list[int]]:
     """The steps that may be dropped, the oldest first, each as item indexes."""
-    last_user = last_user_index(items)
+    last_user_message_index = last_user_index(items)
     steps = split_steps(items)
     return [
         step.indexes
         for step in steps[:-1]
         if not step.open_calls
-        and last_user not in step.indexes
-        and not any(is_permanent(items[place]) or is_summary(items[place]) for place in step.indexes)
+        and last_user_message_index not in step.indexes
+        and not any(is_permanent(items[index]) or is_summary(items[index]) for index in step.indexes)
     ]
 
 
-def _runs(places: set[int]) -> list[tuple[int, int]]:
+def _runs(indexes: set[int]) -> list[tuple[int, int]]:
     """Runs of consecutive indexes, each as first and last."""
     runs: list[tuple[int, int]] = []
-    for place in sorted(places):
-        if runs and runs[-1][1] == place - 1:
-            runs[-1] = (runs[-1][0], place)
+    for index in sorted(indexes):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1] = (runs[-1][0], index)
         else:
-            runs.append((place, place))
+            runs.append((index, index))
     return runs
 
 
-ANSWER = 1024  # tokens reserved for the answer if the request sets no limit
+DEFAULT_ANSWER_TOKENS = 1024  # tokens reserved for the answer if the request sets no limit

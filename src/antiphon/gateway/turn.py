@@ -32,8 +32,8 @@ from antiphon.trace.writer import Trace
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
 
-MAX_ERROR: Final = 256 * 1024  # bytes of an error body that are read
-MAX_EXPLAINED: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
+MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
+MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
 OMISSIONS_NOTE: Final = "left_out"  # the name of a trace note
 
 
@@ -114,15 +114,15 @@ class UpstreamTurn:
         if self._trace is not None:
             self._trace.record_upstream_head(answer.status, answer.headers)
         if answer.status != 200:
-            raise await self._refusal(answer, body)
+            raise await self._read_error(answer, body)
         if is_compressed(answer) or is_html(answer):
             answer.abort()
-            what = (
+            problem = (
                 "a compressed answer, which was not requested"
                 if is_compressed(answer)
                 else "an HTML page instead of an answer"
             )
-            raise UpstreamFault(f"the upstream sent {what}", code="upstream_invalid_response")
+            raise UpstreamFault(f"the upstream sent {problem}", code="upstream_invalid_response")
         return answer
 
     def abort(self) -> None:
@@ -181,47 +181,47 @@ class UpstreamTurn:
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of a response that was not streamed although a stream was requested."""
-        waited = self.initial_response.status == ResponseStatus.QUEUED
-        return replay(self._read_whole(await self.read_body(answer)), was_queued=waited)
+        was_queued = self.initial_response.status == ResponseStatus.QUEUED
+        return replay(self._read_whole(await self.read_body(answer)), was_queued=was_queued)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit
         take_body: Callable[[], bytes | None] | None = (
             getattr(answer, "take_body", None) if self._trace is None else None
         )
-        whole = take_body() if take_body is not None else None  # most bodies arrive together with the head
-        if whole is None:
-            whole = await self._gather(answer, limit)
-        if len(whole) > limit:
+        body = take_body() if take_body is not None else None  # most bodies arrive together with the head
+        if body is None:
+            body = await self._read_pieces(answer, limit)
+        if len(body) > limit:
             answer.abort()
             raise UpstreamFault(
                 f"the upstream's answer is too large: expected at most {limit} bytes", code="upstream_invalid_response"
             )
-        return whole
+        return body
 
-    async def _gather(self, answer: UpstreamResponse, limit: int) -> bytes:
+    async def _read_pieces(self, answer: UpstreamResponse, limit: int) -> bytes:
         """Reads a body in pieces; stops soon after `limit`."""
         pieces: list[bytes] = []
-        room = limit
+        free_bytes = limit
 
-        def keep(piece: bytes) -> bool:
-            nonlocal room
+        def take_piece(piece: bytes) -> bool:
+            nonlocal free_bytes
             pieces.append(piece)
-            room -= len(piece)
-            return room >= 0
+            free_bytes -= len(piece)
+            return free_bytes >= 0
 
-        await self.body_flow(answer)(keep)
+        await self.body_flow(answer)(take_piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def body_pieces(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
         """The pieces of a body, recorded by the trace if there is one."""
-        return answer.pieces() if self._trace is None else self._traced(answer, self._trace)
+        return answer.pieces() if self._trace is None else self._record_pieces(answer, self._trace)
 
     def body_flow(self, answer: UpstreamResponse) -> Flow:
         """The same as a flow for a sink; faster if there is no trace."""
-        return flow_of(answer) if self._trace is None else flow_of_pieces(self._traced(answer, self._trace))
+        return flow_of(answer) if self._trace is None else flow_of_pieces(self._record_pieces(answer, self._trace))
 
-    async def _traced(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
+    async def _record_pieces(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
         try:
             async for piece in answer.pieces():
                 trace.record_upstream_piece(piece)
@@ -261,28 +261,28 @@ class UpstreamTurn:
 
     async def _stream_as_whole(self, answer: UpstreamResponse) -> Response:
         reader = self.make_reader()
-        last: list[StreamEvent | TextRun] = []
+        last_events: list[StreamEvent | TextRun] = []
         fault: UpstreamFault | None = None
         try:
             async for piece in self.body_pieces(answer):
-                last = reader.feed_runs(piece)
-                if last and isinstance(last[-1], TerminalEvent):
+                last_events = reader.feed_runs(piece)
+                if last_events and isinstance(last_events[-1], TerminalEvent):
                     break  # the response is complete; ignore the rest of the body
         except UpstreamFault as error:
             # A response that ended before the fault is complete, as it is for a client that streams.
             fault = error.without_traceback()
         # The terminal event holds the whole response, so earlier events are not needed.
-        last = [*last[-1:], *reader.finish(fault)]
+        last_events = [*last_events[-1:], *reader.finish(fault)]
         self.losses.extend(reader.losses)
         if reader.error is not None:
             raise reader.error.without_traceback()
-        end = next(event for event in last if isinstance(event, TerminalEvent))
-        return end.response
+        terminal_event = next(event for event in last_events if isinstance(event, TerminalEvent))
+        return terminal_event.response
 
-    async def _refusal(self, answer: UpstreamResponse, sent: bytes) -> ApiError:
+    async def _read_error(self, answer: UpstreamResponse, request_body: bytes) -> ApiError:
         """ERR-4: the error for a status other than 200. Redirects are errors: they are not followed."""
         try:
-            body = await self.read_body(answer, MAX_ERROR)
+            body = await self.read_body(answer, MAX_ERROR_BYTES)
         except UpstreamFault:
             body = b""  # the status is enough
         if is_compressed(answer):
@@ -292,15 +292,19 @@ class UpstreamTurn:
         upstream = self.target.upstream
         body = upstream.redact_key(body)
         error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
-        self._explain(error, sent, answer.status, body)
+        self._add_diagnosis(error, request_body, answer.status, body)
         return error
 
-    def _explain(self, error: ApiError, sent: bytes, status: int, body: bytes) -> None:
+    def _add_diagnosis(self, error: ApiError, request_body: bytes, status: int, body: bytes) -> None:
         """C-6: appends the diagnosis of a refused request to the server's message, and notes all findings."""
-        if not isinstance(error, ClientFault) or error.code == "context_length_exceeded" or len(sent) > MAX_EXPLAINED:
+        if (
+            not isinstance(error, ClientFault)
+            or error.code == "context_length_exceeded"
+            or len(request_body) > MAX_DIAGNOSED_BYTES
+        ):
             return
         profile = self.target.upstream.profile
-        findings = diagnose(profile.dialect, sent, status, body.decode("utf-8", "replace"), profile)
+        findings = diagnose(profile.dialect, request_body, status, body.decode("utf-8", "replace"), profile)
         if self._trace is not None:
             for finding in findings:
                 self._trace.record_note("diagnosis", str(finding))

@@ -11,7 +11,7 @@ from tests.clients.heavy.test_codex import FREEFORM, WEBSOCKET, call, exec_codex
 from tests.running import running
 
 from antiphon import config, testing
-from antiphon.gateway.compactor import PROMPT
+from antiphon.gateway.compactor import SUMMARY_INSTRUCTIONS
 from antiphon.testing import ChatServer, ReceivedRequest, Reply, turn
 
 pytestmark = pytest.mark.heavy
@@ -28,7 +28,7 @@ def test_codex_compacts_during_a_turn_and_continues(settings: list[str], tmp_pat
     ]
 
     def script(received: ReceivedRequest) -> Reply:
-        is_summary = received.json["messages"][0]["content"] == PROMPT
+        is_summary = received.json["messages"][0]["content"] == SUMMARY_INSTRUCTIONS
         return turn(testing.text(NOTES), testing.usage(50_000, 20)) if is_summary else replies.pop(0)
 
     with ChatServer(script, strict_fields=True) as upstream:
