@@ -19,7 +19,7 @@ from bench import payloads
 
 from antiphon import sse
 from antiphon.dialects import chat, responses
-from antiphon.dialects.chat.answers import Chunk
+from antiphon.dialects.chat.response_wire import Chunk
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request

@@ -13,7 +13,7 @@ from tests.api.stateful import ALICE, BOB, lab
 from antiphon import sse, testing
 from antiphon.api.request_options import requested_style
 from antiphon.config import Config, ServerConfig
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import Scope
 from antiphon.testing import turn

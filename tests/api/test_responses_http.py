@@ -14,7 +14,7 @@ from tests.running import BOUND, Running, one_upstream, read_all, running, until
 
 from antiphon import sse, testing
 from antiphon.config import KeyConfig, ServerConfig, Timeouts
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent

@@ -10,7 +10,7 @@ from tests.gateway.scripted import target
 
 from antiphon import sse
 from antiphon.dialects import responses
-from antiphon.dialects.responses.events_from_hub import MESSAGE_END
+from antiphon.dialects.responses.stream_out import MESSAGE_END
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
 from antiphon.gateway.preparation import prepare_request

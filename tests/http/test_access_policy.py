@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
 

@@ -20,8 +20,7 @@ from tests.running import one_upstream, running
 from antiphon import testing
 from antiphon.api.routes import ROUTES
 from antiphon.config import KeyConfig, UpstreamConfig
-from antiphon.dialects.vscode.request_in import ChoicesIn
-from antiphon.dialects.vscode.response_lines import DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart
+from antiphon.dialects.vscode.wire import ChoicesIn, DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.testing.script import ReceivedRequest
 

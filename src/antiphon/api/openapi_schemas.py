@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.api.operation import Schema, ref
-from antiphon.dialects.responses.events_from_hub import ReasoningTextDelta, ReasoningTextDone
+from antiphon.dialects.responses.stream_out import ReasoningTextDelta, ReasoningTextDone
 from antiphon.protocol import content, events, items, request, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
 

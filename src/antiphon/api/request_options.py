@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.dialects.responses.events_from_hub import EventStyle, SelectableEventStyle
+from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import Scope, first_header
 

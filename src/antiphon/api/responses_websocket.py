@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from antiphon.api.request_options import requested_strictness, requested_style, wants_loss_events
 from antiphon.dialects import responses
-from antiphon.dialects.responses.events_from_hub import MESSAGE_END
+from antiphon.dialects.responses.stream_out import MESSAGE_END
 from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
 from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id

@@ -14,7 +14,7 @@ from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import one_line
 from antiphon.dialects import agent_log, chat, messages, responses
-from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
+from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.producer.stamps import SYSTEM_STAMPS

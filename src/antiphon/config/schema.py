@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 
 from antiphon.config.model_rules import ModelRule, is_pattern, upstream_model_name
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ConfigError
 from antiphon.profiles import Dialect
 

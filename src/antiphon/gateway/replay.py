@@ -18,7 +18,7 @@ from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
 from antiphon.dialects.common.refused_reasoning import RefusedPart
-from antiphon.dialects.responses.events_from_hub import EVENT_STYLES, EventStyle
+from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_dialect import HUB_DIALECT, ClientDialect, dialect_at_path, request_at_path
 from antiphon.gateway.history import is_self_contained

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct
 
 from antiphon.config import Config, is_loopback, key_hash
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import Headers, Scope, header_values
 from antiphon.profiles.client_headers import KEY_HEADERS

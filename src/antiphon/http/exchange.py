@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from antiphon.dialects.responses.events_from_hub import SelectableEventStyle
+from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.gateway.client_dialect import ClientDialect
 from antiphon.gateway.request_log import RequestLog

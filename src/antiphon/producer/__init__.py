@@ -4,7 +4,7 @@
 events; `command_agent` for agents that are a program.
 """
 
-from antiphon.dialects.agent_log.thread_events import (
+from antiphon.dialects.agent_log.wire import (
     AgentMessageItem,
     AgentUsage,
     CommandExecutionItem,

@@ -5,8 +5,8 @@ It does not know where events go: each call names the emitter for its events (B-
 
 from __future__ import annotations
 
-from antiphon.dialects.agent_log.thread_events import ThreadEvent
-from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub
+from antiphon.dialects.agent_log.stream_in import ThreadToHub
+from antiphon.dialects.agent_log.wire import ThreadEvent
 from antiphon.errors import ApiError
 from antiphon.producer.settings import OpenResponsesConfig
 from antiphon.producer.stamps import SYSTEM_STAMPS

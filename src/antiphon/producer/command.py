@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from antiphon.dialects.agent_log.thread_events import decode_thread_event
-from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub, ThreadWire
+from antiphon.dialects.agent_log.stream_in import ThreadToHub
+from antiphon.dialects.agent_log.wire import ThreadWire, decode_thread_event
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.errors import UpstreamFault
 from antiphon.producer.agent import LOG, Agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from antiphon.dialects.agent_log.thread_events import ThreadEvent
+from antiphon.dialects.agent_log.wire import ThreadEvent
 from antiphon.errors import InvalidTransition
 from antiphon.producer.builder import ResponseBuilder
 from antiphon.producer.settings import OpenResponsesConfig, load_settings

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
+from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.errors import ConfigError
 from antiphon.profiles.toml_source import TomlSource
 

@@ -8,7 +8,7 @@ import pytest
 from tests.generate.events import counting_stamps
 
 from antiphon.dialects.agent_log import EventsToHub
-from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
+from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.fold import fold

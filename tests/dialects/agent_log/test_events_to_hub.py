@@ -6,7 +6,7 @@ import msgspec
 from tests.generate.events import counting_stamps
 
 from antiphon.dialects.agent_log import EventsToHub
-from antiphon.dialects.agent_log.thread_to_hub import ThreadWire
+from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of

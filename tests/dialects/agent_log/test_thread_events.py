@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.dialects.agent_log.thread_events import (
+from antiphon.dialects.agent_log.wire import (
     AgentMessageItem,
     AgentUsage,
     CommandExecutionItem,

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.agent_log.thread_events import (
+from antiphon.dialects.agent_log.stream_in import ThreadToHub
+from antiphon.dialects.agent_log.wire import (
     AgentMessageItem,
     AgentUsage,
     CommandExecutionItem,
@@ -26,6 +27,7 @@ from antiphon.dialects.agent_log.thread_events import (
     ThreadEvent,
     ThreadItem,
     ThreadStarted,
+    ThreadWire,
     ToolInvocationItem,
     ToolOutputItem,
     TurnCompleted,
@@ -33,7 +35,6 @@ from antiphon.dialects.agent_log.thread_events import (
     TurnStarted,
     WebSearchItem,
 )
-from antiphon.dialects.agent_log.thread_to_hub import ThreadToHub, ThreadWire
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import encode
 from antiphon.protocol.emitters import EventCollector

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from antiphon.dialects.chat.content_from_hub import ContentFromHub, text_or_parts
+from antiphon.dialects.chat.content_out import ContentFromHub, text_or_parts
 from antiphon.dialects.chat.wire import ChatWire, PartOut
 from antiphon.protocol.content import (
     ContentParam,

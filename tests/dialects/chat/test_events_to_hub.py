@@ -27,7 +27,7 @@ from tests.generate.events import counting_stamps
 
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub
-from antiphon.dialects.chat.answers import Choice, Chunk, Delta, TextChoice, TextChunk, TextDelta
+from antiphon.dialects.chat.response_wire import Choice, Chunk, Delta, TextChoice, TextChunk, TextDelta
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import LogProb, OutputText, TopLogProb, UnknownAnnotation, UrlCitation

@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET, Raw
 from tests.generate.chat_rules import assert_chat_accepts
 
-from antiphon.dialects.chat.request import request_from_hub
+from antiphon.dialects.chat.request_out import request_from_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import InvalidValue, OrphanToolOutput
 from antiphon.protocol.content import (

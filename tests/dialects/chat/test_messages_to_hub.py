@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Raw
 
-from antiphon.dialects.chat.request import request_to_hub
+from antiphon.dialects.chat.request_in import request_to_hub
 from antiphon.errors import ApiError, InvalidValue, MissingField
 from antiphon.protocol.content import (
     ContentParam,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.generate.chat_bodies import wires
 from tests.generate.conversations import requests
 
-from antiphon.dialects.chat.messages_from_hub import general_messages_from_hub
-from antiphon.dialects.chat.plain_history import plain_messages
+from antiphon.dialects.chat.history_out import general_messages_from_hub, plain_messages
 from antiphon.dialects.chat.wire import ChatWire, MessageOut
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import ApiError

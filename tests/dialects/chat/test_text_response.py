@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.generate.chat_bodies import wires
 
-from antiphon.dialects.chat.response import response_by_events
-from antiphon.dialects.chat.text_response import text_response_to_hub
+from antiphon.dialects.chat.stream_in import response_by_events, text_response_to_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request

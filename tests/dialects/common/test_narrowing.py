@@ -22,7 +22,7 @@ from tests.hostile_schemas import (
 
 from antiphon.dialects.common.narrowing import MOST_INLINED, Narrowing, narrow_schema
 from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
-from antiphon.dialects.gemini.tools_from_hub import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
 from antiphon.protocol.losses import MAX_TEXT_LENGTH, Losses
 from antiphon.protocol.nesting import MAX_NESTING

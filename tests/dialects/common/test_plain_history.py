@@ -14,12 +14,12 @@ from tests.generate.conversations import requests
 from antiphon.dialects.common.history import NO_RESULT
 from antiphon.dialects.common.plain_history import plain_text
 from antiphon.dialects.common.tool_names import ToolNames
-from antiphon.dialects.gemini.history_from_hub import general_history_from_hub as general_gemini_history
-from antiphon.dialects.gemini.plain_history import plain_contents
-from antiphon.dialects.gemini.tool_names import GeminiToolNames
+from antiphon.dialects.gemini.history_out import general_history_from_hub as general_gemini_history
+from antiphon.dialects.gemini.history_out import plain_contents
+from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.dialects.messages.history_from_hub import general_history_from_hub as general_messages_history
-from antiphon.dialects.messages.plain_history import plain_messages
+from antiphon.dialects.messages.history_out import general_history_from_hub as general_messages_history
+from antiphon.dialects.messages.history_out import plain_messages
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.content import InputText, OutputTextParam, Refusal

@@ -12,7 +12,7 @@ from tests.dialects.gemini.asking import ask, call, model, result, user
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.gemini import request_from_hub
-from antiphon.dialects.gemini.contents_to_hub import signature_to_hub
+from antiphon.dialects.gemini.history_in import signature_to_hub
 from antiphon.protocol.content import (
     ContentParam,
     InputFileParam,

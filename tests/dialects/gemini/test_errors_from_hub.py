@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.dialects.gemini import error_from_hub, error_to_hub
-from antiphon.dialects.gemini.errors_from_hub import error_frame_data
+from antiphon.dialects.gemini.errors import error_frame_data
 from antiphon.errors import ApiError, InvalidValue, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 

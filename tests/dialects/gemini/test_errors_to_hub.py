@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.dialects.gemini.errors_to_hub import error_in_answer, error_to_hub
+from antiphon.dialects.gemini.errors import error_in_answer, error_to_hub
 from antiphon.errors import ApiError
 
 

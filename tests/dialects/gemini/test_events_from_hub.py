@@ -18,7 +18,7 @@ from tests.generate.events import counting_stamps, lives
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.freeform_tools import wrap_input
 from antiphon.dialects.gemini import EventsFromHub, EventsToHub
-from antiphon.dialects.gemini.plain_history import arguments_as_json_object
+from antiphon.dialects.gemini.history_out import arguments_as_json_object
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import (
     Content,

@@ -12,7 +12,7 @@ from tests.dialects.gemini.sending import contents, judged, lost, send
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.tool_errors import ERROR_MARK
-from antiphon.dialects.gemini.history_from_hub import CONTINUE, EARLIER_MESSAGES_OMITTED
+from antiphon.dialects.gemini.history_out import CONTINUE, EARLIER_MESSAGES_OMITTED
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol import codec
 from antiphon.protocol.content import (

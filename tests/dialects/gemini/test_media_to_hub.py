@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.dialects.gemini.asking import ask, user
 
-from antiphon.dialects.gemini.media_to_hub import standard_base64
+from antiphon.dialects.gemini.content_in import standard_base64
 from antiphon.protocol.content import InputAudio, InputAudioData, InputFileParam, InputImageParam, InputVideo
 from antiphon.protocol.items import MessageParam
 

@@ -13,7 +13,7 @@ from tests.dialects.gemini.asking import ask
 from tests.hostile_schemas import object_of
 
 from antiphon.dialects.common.schema_budget import MAX_NODES
-from antiphon.dialects.gemini.schema_to_hub import schema_to_hub
+from antiphon.dialects.gemini.schemas import schema_to_hub
 from antiphon.errors import InvalidValue
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import JsonSchemaFormatParam

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from antiphon.dialects.messages.request_to_hub import request_to_hub
+from antiphon.dialects.messages.request_in import request_to_hub
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
-from antiphon.dialects.messages.events_from_hub import EventsFromHub
+from antiphon.dialects.messages.stream_out import EventsFromHub
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from antiphon.dialects.messages.errors_from_hub import error_event_data, error_from_hub
+from antiphon.dialects.messages.errors import error_event_data, error_from_hub
 from antiphon.errors import ApiError, ClientFault, InvalidValue, StorageUnavailable, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 

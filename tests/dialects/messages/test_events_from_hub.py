@@ -15,10 +15,9 @@ from tests.generate.events import Life as Written
 from tests.generate.events import counting_stamps, lives, written
 
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.dialects.messages.answers import STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, block_to_item
-from antiphon.dialects.messages.events_from_hub import EventsFromHub
-from antiphon.dialects.messages.events_to_hub import EventsToHub
-from antiphon.dialects.messages.response_from_hub import response_from_hub
+from antiphon.dialects.messages.stream_in import EventsToHub
+from antiphon.dialects.messages.stream_out import EventsFromHub, response_from_hub
+from antiphon.dialects.messages.wire import STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, block_to_item
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import (
     Content,

@@ -14,7 +14,7 @@ from tests.dialects.messages.test_server_recordings import of
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.messages import request_from_hub
-from antiphon.dialects.messages.history_from_hub import outgoing_call_id
+from antiphon.dialects.messages.history_out import outgoing_call_id
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
 from antiphon.protocol import codec

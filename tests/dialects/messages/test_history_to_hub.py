@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET, Raw
 from tests.dialects.messages.client_asking import read
 
-from antiphon.dialects.messages.answers import block_from_item
+from antiphon.dialects.messages.wire import block_from_item
 from antiphon.protocol.content import (
     InputFileParam,
     InputImageParam,

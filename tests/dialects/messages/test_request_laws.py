@@ -12,8 +12,8 @@ from tests.generate.conversations import requests
 
 from antiphon.dialects import chat, responses
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.dialects.messages.request_from_hub import request_from_hub
-from antiphon.dialects.messages.request_to_hub import request_to_hub
+from antiphon.dialects.messages.request_in import request_to_hub
+from antiphon.dialects.messages.request_out import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request

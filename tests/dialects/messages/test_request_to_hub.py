@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 from tests.dialects.messages.client_asking import HELLO, read
 
-from antiphon.dialects.messages.request_to_hub import request_to_hub
+from antiphon.dialects.messages.request_in import request_to_hub
 from antiphon.errors import ApiError, UnsupportedParameter
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam

@@ -10,8 +10,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter
 
-from antiphon.dialects.messages.answers import block_to_item
-from antiphon.dialects.messages.response_from_hub import response_from_hub
+from antiphon.dialects.messages.stream_out import response_from_hub
+from antiphon.dialects.messages.wire import block_to_item
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import UrlCitation
 from antiphon.protocol.response import Response

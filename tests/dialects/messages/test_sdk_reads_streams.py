@@ -13,7 +13,7 @@ from tests.generate.events import Life as Written
 from tests.generate.events import written
 
 from antiphon.dialects.messages import EventsFromHub, error_from_hub, response_from_hub
-from antiphon.dialects.messages.answer_from_hub import is_json_object
+from antiphon.dialects.messages.answer_out import is_json_object
 from antiphon.errors import ApiError, ClientFault, InvalidValue, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import CustomToolCall, FunctionCall

@@ -12,8 +12,7 @@ import pytest
 from tests.dialects.messages.reading import REQUEST, frames_of, read_frames, read_whole, reader
 
 from antiphon.dialects.messages import EventsFromHub
-from antiphon.dialects.messages.answers import CACHE_CREATION_FIELD, STOP_REASON_FIELD, STOP_SEQUENCE_FIELD
-from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.dialects.messages.wire import CACHE_CREATION_FIELD, STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, MessagesWire
 from antiphon.protocol.content import OutputText, UnknownAnnotation, UrlCitation
 from antiphon.protocol.items import Message
 from antiphon.protocol.response import Usage

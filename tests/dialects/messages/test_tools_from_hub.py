@@ -11,7 +11,7 @@ from tests.hostile_schemas import many_forms, object_of
 
 from antiphon.dialects.common.schema_budget import MAX_NODES
 from antiphon.dialects.common.tool_names import ToolNames
-from antiphon.dialects.messages.tools_from_hub import tools_from_hub
+from antiphon.dialects.messages.tools_out import tools_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
 from antiphon.protocol.request import Request

@@ -14,7 +14,7 @@ from tests.generate.events import lives
 
 from antiphon import sse
 from antiphon.dialects.responses import EventsFromHub
-from antiphon.dialects.responses.events_from_hub import EventStyle, Framing
+from antiphon.dialects.responses.stream_out import EventStyle, Framing
 from antiphon.protocol import codec
 from antiphon.protocol.content import LogProb
 from antiphon.protocol.errors import ErrorPayload

@@ -37,7 +37,7 @@ from tests.generate.events import Life, counting_stamps, written
 
 from antiphon import sse
 from antiphon.dialects.responses import EventsFromHub, ResponsesWire, response_to_hub
-from antiphon.dialects.responses.events_from_hub import EventStyle
+from antiphon.dialects.responses.stream_out import EventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import (
     ItemAdded,

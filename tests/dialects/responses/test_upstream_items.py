@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.dialects.responses.upstreams import read_events, stable_fields
 
-from antiphon.dialects.responses.upstream_items import TextKind, UpstreamItem
+from antiphon.dialects.responses.item_tracker import TextKind, UpstreamItem
 from antiphon.protocol.grammar import find_violations
 
 COMPLETED = {"type": "response.completed", "response": {"status": "completed"}}

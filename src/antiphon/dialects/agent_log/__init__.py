@@ -3,6 +3,6 @@
 It has servers only, no clients: `EventsToHub` reads the lines of one turn.
 """
 
-from antiphon.dialects.agent_log.events_to_hub import EventsToHub
+from antiphon.dialects.agent_log.stream_in import EventsToHub
 
 __all__ = ["EventsToHub"]

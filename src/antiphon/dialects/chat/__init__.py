@@ -1,10 +1,10 @@
 """The Chat Completions dialect."""
 
 from antiphon.dialects.chat.errors import error_from_hub, error_to_hub
-from antiphon.dialects.chat.events_from_hub import EventsFromHub
-from antiphon.dialects.chat.events_to_hub import EventsToHub
-from antiphon.dialects.chat.request import request_from_hub, request_to_hub
-from antiphon.dialects.chat.response import response_from_hub, response_to_hub
+from antiphon.dialects.chat.request_in import request_to_hub
+from antiphon.dialects.chat.request_out import request_from_hub
+from antiphon.dialects.chat.stream_in import EventsToHub, response_to_hub
+from antiphon.dialects.chat.stream_out import EventsFromHub, response_from_hub
 
 __all__ = [
     "EventsFromHub",

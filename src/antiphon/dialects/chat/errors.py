@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.dialects.chat.answers import ErrorBodyOut, ErrorOut
+from antiphon.dialects.chat.response_wire import ErrorBodyOut, ErrorOut
 from antiphon.dialects.common.response_errors import error_of_response
 from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, error_text, upstream_error
 from antiphon.errors import ApiError, UpstreamFault

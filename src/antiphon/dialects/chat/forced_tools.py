@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.call_tracker import CallPiece
-from antiphon.dialects.chat.tools import report_tool_loss, tools_from_hub
+from antiphon.dialects.chat.tools_out import report_tool_loss, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter

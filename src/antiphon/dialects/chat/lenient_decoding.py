@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.dialects.chat.answers import Chunk
+from antiphon.dialects.chat.response_wire import Chunk
 from antiphon.dialects.common.surrogates import SURROGATE, SURROGATE_LOSS
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import check_nesting

@@ -1,11 +1,11 @@
 """The shapes of Chat Completions requests, and the differences between servers (`ChatWire`).
 
-The shapes for client requests are strict, so that errors name the wrong field. `answers` has the response shapes.
+The shapes for client requests are strict, so that errors name the wrong field. `response_wire` has the response shapes.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -25,7 +25,13 @@ from antiphon.protocol.content import (
     ToolUse,
     UnknownContent,
 )
-from antiphon.protocol.request import JsonObjectFormat, Metadata, ReasoningEffort, ShortKey, TextFormat
+from antiphon.protocol.request import (
+    JsonObjectFormat,
+    Metadata,
+    ReasoningEffort,
+    ShortKey,
+    TextFormat,
+)
 from antiphon.protocol.tools import (
     GrammarFormat,
     HostedTool,
@@ -38,6 +44,13 @@ from antiphon.protocol.tools import (
     UnknownTool,
     UnknownToolChoice,
 )
+
+#: The prefix of fields that only Chat has, in the `extra` of a hub request.
+PREFIX: Final = "chat:"
+#: In the `extra` of a hub request: the stream options of a Chat client, except obfuscation.
+STREAM_OPTIONS: Final = "chat:stream_options"
+#: The value of the hub's `include` that asks for log probabilities.
+LOGPROBS: Final = "message.output_text.logprobs"
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

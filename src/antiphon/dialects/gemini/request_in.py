@@ -1,126 +1,82 @@
-"""Wire shapes of `generateContent` requests from clients, strict enough to locate an error.
+"""Translates the settings of a gemini client's request to the hub. `history_in` and `tools_in` translate the rest.
 
-The API accepts two spellings of a field (`topP`, `top_p`) and a single object in place of a list. `normalize_spelling`
-converts both before decoding. It does not change the user's own JSON (arguments, results, schemas, labels).
+The model and streaming are in the URL, not in the body; the code that reads the URL sets both. Settings that only this
+dialect has travel as `extra["gemini:name"]` and reach its servers under their own name (REQ-7). The API accepts two
+spellings of a field (`topP`, `top_p`) and a single object in place of a list. `normalize_spelling` converts both before
+decoding. It does not change the user's own JSON (arguments, results, schemas, labels).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.protocol.base import Shape
-from antiphon.protocol.content import Number, Text10M
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, effort_of
+from antiphon.dialects.gemini.history_in import contents_to_hub, instructions_to_hub
+from antiphon.dialects.gemini.schemas import schema_to_hub
+from antiphon.dialects.gemini.tools_in import native_tool_config, tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    TOP_LEVEL_FIELDS,
+    GenerationConfigIn,
+    RequestIn,
+    ThinkingConfigIn,
+    unknown_fields_of,
+)
+from antiphon.errors import UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    ReasoningSummary,
+    Request,
+    TextFormatParam,
+    TextParam,
+)
 
 
-class BlobIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    mime_type: str
-    data: str
-    display_name: str | None | UnsetType = UNSET
-
-
-class FileDataIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    file_uri: str
-    mime_type: str | None | UnsetType = UNSET
-    display_name: str | None | UnsetType = UNSET
-
-
-class FunctionCallIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    args: dict[str, Any] | None | UnsetType = UNSET
-    id: str | None | UnsetType = UNSET
-
-
-class ResultMediaIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """Media in a tool result, beside its object."""
-
-    inline_data: BlobIn | None | UnsetType = UNSET
-    file_data: FileDataIn | None | UnsetType = UNSET
-
-
-class FunctionResponseIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    response: dict[str, Any] | None | UnsetType = UNSET
-    id: str | None | UnsetType = UNSET
-    parts: list[ResultMediaIn] | None | UnsetType = UNSET
-
-
-class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """One of text, media, call or result. A kind that only servers of this dialect know is in `extra`."""
-
-    text: Text10M | None | UnsetType = UNSET
-    thought: bool | None | UnsetType = UNSET
-    thought_signature: str | None | UnsetType = UNSET
-    inline_data: BlobIn | None | UnsetType = UNSET
-    file_data: FileDataIn | None | UnsetType = UNSET
-    function_call: FunctionCallIn | None | UnsetType = UNSET
-    function_response: FunctionResponseIn | None | UnsetType = UNSET
-
-
-class ContentIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    parts: list[PartIn] | None | UnsetType = UNSET
-    role: Literal["user", "model", "function", "system"] | None | UnsetType = UNSET
-
-
-class FunctionDeclarationIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    description: str | None | UnsetType = UNSET
-    parameters: dict[str, Any] | None | UnsetType = UNSET
-    parameters_json_schema: dict[str, Any] | None | UnsetType = UNSET
-
-
-class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """Function declarations. The API's own tools stand beside them, under their names, in `extra`."""
-
-    function_declarations: list[FunctionDeclarationIn] | None | UnsetType = UNSET
-
-
-class FunctionCallingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    mode: str | None | UnsetType = UNSET
-    allowed_function_names: list[str] | None | UnsetType = UNSET
-
-
-class ToolConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    function_calling_config: FunctionCallingConfigIn | None | UnsetType = UNSET
-
-
-class ThinkingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    include_thoughts: bool | None | UnsetType = UNSET
-    thinking_budget: int | None | UnsetType = UNSET
-    thinking_level: str | None | UnsetType = UNSET
-
-
-class GenerationConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """The settings that the hub has fields for. All others are in `extra`."""
-
-    temperature: Number | None | UnsetType = UNSET
-    top_p: Number | None | UnsetType = UNSET
-    candidate_count: int | None | UnsetType = UNSET
-    max_output_tokens: int | None | UnsetType = UNSET
-    presence_penalty: Number | None | UnsetType = UNSET
-    frequency_penalty: Number | None | UnsetType = UNSET
-    response_logprobs: bool | None | UnsetType = UNSET
-    logprobs: int | None | UnsetType = UNSET
-    response_mime_type: str | None | UnsetType = UNSET
-    response_schema: dict[str, Any] | None | UnsetType = UNSET
-    response_json_schema: dict[str, Any] | None | UnsetType = UNSET
-    thinking_config: ThinkingConfigIn | None | UnsetType = UNSET
-
-
-class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """The body of `:generateContent` and `:streamGenerateContent`."""
-
-    contents: list[ContentIn]
-    system_instruction: ContentIn | list[PartIn] | str | None | UnsetType = UNSET
-    tools: list[ToolIn] | None | UnsetType = UNSET
-    tool_config: ToolConfigIn | None | UnsetType = UNSET
-    generation_config: GenerationConfigIn | None | UnsetType = UNSET
-    model: str | None | UnsetType = UNSET  # the URL decides; some clients repeat the model here
-    store: bool | None | UnsetType = UNSET
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """Translate a client's body to a hub request, with the losses."""
+    client_request: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
+    losses = Losses()
+    settings = client_request.generation_config or GenerationConfigIn()
+    if settings.candidate_count and settings.candidate_count > 1:
+        path = "generationConfig.candidateCount"
+        raise UnsupportedParameter(
+            f"{path}: expected 1, got {settings.candidate_count}: a response has one answer", param=path
+        )
+    extra = _native_fields(client_request, losses) | {
+        PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
+    }
+    format = _format(settings, extra)
+    include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
+    request = Request(
+        model=client_request.model.removeprefix("models/") if client_request.model else UNSET,
+        instructions=instructions_to_hub(client_request, losses),
+        input=contents_to_hub(client_request.contents, losses),
+        tools=tools_to_hub(client_request.tools or []),
+        tool_choice=tool_choice_to_hub(client_request),
+        text=TextParam(format=format) if format else UNSET,
+        max_output_tokens=settings.max_output_tokens,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        top_logprobs=settings.logprobs,
+        reasoning=_reasoning(settings.thinking_config, extra),
+        include=include,
+        store=bool(client_request.store),
+        extra=extra or UNSET,
+    )
+    return request, losses
 
 
 def normalize_spelling(body: bytes) -> bytes:
@@ -138,9 +94,58 @@ def to_camel_case(name: str) -> str:
     return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
-def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
-    """The unknown fields of a shape, without nulls."""
-    return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
+def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
+    """The fields beside `generationConfig` that only this dialect has."""
+    config = native_tool_config(client_request)
+    own = {PREFIX + "toolConfig": config} if config is not None else {}
+    for name, raw in unknown_fields_of(client_request).items():
+        if name in TOP_LEVEL_FIELDS:
+            own[PREFIX + name] = raw
+        else:
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
+    return own
+
+
+def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+    """REQ-1. An output format that the hub cannot express (an enum, for example) is sent only to servers of this
+    dialect.
+    """
+    schema = _schema(settings)
+    kind = settings.response_mime_type or ("application/json" if schema else "text/plain")
+    if kind == "text/plain":
+        return UNSET
+    if kind != "application/json":
+        extra[PREFIX + "responseMimeType"] = Raw(codec.encode(kind))
+        if schema:
+            extra[PREFIX + "responseJsonSchema"] = Raw(codec.encode(schema))
+        return UNSET
+    return JsonSchemaFormatParam(name="response", schema=schema) if schema else JsonObjectFormat()
+
+
+def _schema(settings: GenerationConfigIn) -> dict[str, object] | None:
+    if settings.response_json_schema:
+        return schema_to_hub(settings.response_json_schema, "generationConfig.responseJsonSchema")
+    if settings.response_schema:
+        return schema_to_hub(settings.response_schema, "generationConfig.responseSchema")
+    return None
+
+
+def _reasoning(
+    thinking: ThinkingConfigIn | None | UnsetType, extra: dict[str, Raw]
+) -> ReasoningConfigParam | UnsetType:
+    """RSN-4. Thinking settings that the hub's effort does not express exactly also travel unchanged in `extra`."""
+    if not thinking:
+        return UNSET
+    level = (thinking.thinking_level or "").lower()
+    budget = thinking.thinking_budget
+    effort: ReasoningEffort | UnsetType = EFFORTS.get(level, UNSET)
+    if effort is UNSET and isinstance(budget, int) and budget >= 0:
+        effort = effort_of(budget)
+    is_exact = not isinstance(budget, int) or budget == EFFORT_BUDGETS.get(effort or "none")
+    if unknown_fields_of(thinking) or not is_exact or (level and effort is UNSET):
+        extra[PREFIX + "thinkingConfig"] = Raw(codec.encode(thinking))
+    summary: ReasoningSummary | UnsetType = "auto" if thinking.include_thoughts else UNSET
+    return ReasoningConfigParam(effort=effort, summary=summary) if effort or summary else UNSET
 
 
 def _normalize(value: Any) -> Any:
@@ -155,6 +160,8 @@ def _normalize(value: Any) -> Any:
             return value
 
 
+LOGPROBS: Final = "message.output_text.logprobs"
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
 SNAKE_CASE_MEMBER: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
 LIST_MEMBERS: Final = ("contents", "parts", "tools", "functionDeclarations")

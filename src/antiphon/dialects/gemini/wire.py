@@ -1,10 +1,10 @@
-"""Wire shapes of `generateContent` requests to servers, and the options that differ between servers (`GeminiWire`).
+"""Wire shapes of `generateContent` requests, and the options that differ between servers (`GeminiWire`).
 
-The model and streaming are in the URL, never in the body. Fields that only this dialect has travel through the hub as
-`extra["gemini:name"]` with the API's spelling. Those in `TOP_LEVEL_FIELDS` are members of the body, all others of
-`generationConfig`. The dialect's own tools are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`;
-its own parts are unknown parts or items `{"type": "gemini:executableCode", "executableCode": {…}}`. The members beside
-the type are sent.
+Shapes for client requests end in `In` and are strict enough to locate an error. The model and streaming are in the URL,
+never in the body. Fields that only this dialect has travel through the hub as `extra["gemini:name"]` with the API's
+spelling. Those in `TOP_LEVEL_FIELDS` are members of the body, all others of `generationConfig`. The dialect's own tools
+are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`; its own parts are unknown parts or items
+`{"type": "gemini:executableCode", "executableCode": {…}}`. The members beside the type are sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from antiphon.protocol.content import Number
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.request import ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
 
@@ -182,3 +183,114 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     tools: Raw | UnsetType = UNSET  # encoded `ToolOut`s and the dialect's own tools
     tool_config: ToolConfigOut | UnsetType = UNSET
     generation_config: dict[str, Any] | UnsetType = UNSET
+
+
+class BlobIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    mime_type: str
+    data: str
+    display_name: str | None | UnsetType = UNSET
+
+
+class FileDataIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    file_uri: str
+    mime_type: str | None | UnsetType = UNSET
+    display_name: str | None | UnsetType = UNSET
+
+
+class FunctionCallIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    args: dict[str, Any] | None | UnsetType = UNSET
+    id: str | None | UnsetType = UNSET
+
+
+class ResultMediaIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """Media in a tool result, beside its object."""
+
+    inline_data: BlobIn | None | UnsetType = UNSET
+    file_data: FileDataIn | None | UnsetType = UNSET
+
+
+class FunctionResponseIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    response: dict[str, Any] | None | UnsetType = UNSET
+    id: str | None | UnsetType = UNSET
+    parts: list[ResultMediaIn] | None | UnsetType = UNSET
+
+
+class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """One of text, media, call or result. A kind that only servers of this dialect know is in `extra`."""
+
+    text: Text10M | None | UnsetType = UNSET
+    thought: bool | None | UnsetType = UNSET
+    thought_signature: str | None | UnsetType = UNSET
+    inline_data: BlobIn | None | UnsetType = UNSET
+    file_data: FileDataIn | None | UnsetType = UNSET
+    function_call: FunctionCallIn | None | UnsetType = UNSET
+    function_response: FunctionResponseIn | None | UnsetType = UNSET
+
+
+class ContentIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    parts: list[PartIn] | None | UnsetType = UNSET
+    role: Literal["user", "model", "function", "system"] | None | UnsetType = UNSET
+
+
+class FunctionDeclarationIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    name: str
+    description: str | None | UnsetType = UNSET
+    parameters: dict[str, Any] | None | UnsetType = UNSET
+    parameters_json_schema: dict[str, Any] | None | UnsetType = UNSET
+
+
+class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """Function declarations. The API's own tools stand beside them, under their names, in `extra`."""
+
+    function_declarations: list[FunctionDeclarationIn] | None | UnsetType = UNSET
+
+
+class FunctionCallingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    mode: str | None | UnsetType = UNSET
+    allowed_function_names: list[str] | None | UnsetType = UNSET
+
+
+class ToolConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    function_calling_config: FunctionCallingConfigIn | None | UnsetType = UNSET
+
+
+class ThinkingConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    include_thoughts: bool | None | UnsetType = UNSET
+    thinking_budget: int | None | UnsetType = UNSET
+    thinking_level: str | None | UnsetType = UNSET
+
+
+class GenerationConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """The settings that the hub has fields for. All others are in `extra`."""
+
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    candidate_count: int | None | UnsetType = UNSET
+    max_output_tokens: int | None | UnsetType = UNSET
+    presence_penalty: Number | None | UnsetType = UNSET
+    frequency_penalty: Number | None | UnsetType = UNSET
+    response_logprobs: bool | None | UnsetType = UNSET
+    logprobs: int | None | UnsetType = UNSET
+    response_mime_type: str | None | UnsetType = UNSET
+    response_schema: dict[str, Any] | None | UnsetType = UNSET
+    response_json_schema: dict[str, Any] | None | UnsetType = UNSET
+    thinking_config: ThinkingConfigIn | None | UnsetType = UNSET
+
+
+class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
+    """The body of `:generateContent` and `:streamGenerateContent`."""
+
+    contents: list[ContentIn]
+    system_instruction: ContentIn | list[PartIn] | str | None | UnsetType = UNSET
+    tools: list[ToolIn] | None | UnsetType = UNSET
+    tool_config: ToolConfigIn | None | UnsetType = UNSET
+    generation_config: GenerationConfigIn | None | UnsetType = UNSET
+    model: str | None | UnsetType = UNSET  # the URL decides; some clients repeat the model here
+    store: bool | None | UnsetType = UNSET
+
+
+def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
+    """The unknown fields of a shape, without nulls."""
+    return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}

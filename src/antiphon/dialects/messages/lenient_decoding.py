@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from antiphon.dialects.common.surrogates import SURROGATE, SURROGATE_LOSS, SurrogateJoiner
-from antiphon.dialects.messages.answers import DeltaIn
+from antiphon.dialects.messages.response_wire import DeltaIn
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import check_nesting
 

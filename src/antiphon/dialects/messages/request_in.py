@@ -1,183 +1,136 @@
-"""Wire shapes of Messages requests from clients. The codec reports invalid values and keeps unknown fields.
+"""Translates a Messages client's request to the hub.
 
-`cache_control` is a declared field because nearly every block of an agent's request has it; as an unknown field it
-would force a second decoding.
+This module translates the settings; `history_in` and `tools_in` translate the conversation and the tools. Fields that
+only this dialect has travel as `extra["messages:name"]` and reach its servers under their own name (REQ-7).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-from msgspec import UNSET, Meta, UnsetType
-
-from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
-from antiphon.protocol.content import Number, Text10M, UnknownContent
-from antiphon.protocol.tools import JsonSchema
-
-CacheControl = dict[str, Any] | None | UnsetType
-
-
-class Base64SourceIn(Shape, frozen=True, kw_only=True, tag="base64"):
-    media_type: str
-    data: str
-
-
-class UrlSourceIn(Shape, frozen=True, kw_only=True, tag="url"):
-    url: str
-
-
-class FileSourceIn(Shape, frozen=True, kw_only=True, tag="file"):
-    file_id: str
-
-
-class TextSourceIn(Shape, frozen=True, kw_only=True, tag="text"):
-    """A document that is plain text."""
-
-    data: Text10M
-    media_type: str | UnsetType = UNSET
-
-
-class UnknownSource(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """A source that only the server can read (a document made of blocks, for example)."""
-
-
-class TextBlockIn(Shape, frozen=True, kw_only=True, tag="text"):
-    text: Text10M
-    citations: list[dict[str, Any]] | None | UnsetType = UNSET
-    cache_control: CacheControl = UNSET
-
-
-class ImageBlockIn(Shape, frozen=True, kw_only=True, tag="image"):
-    source: Base64SourceIn | UrlSourceIn | FileSourceIn | UnknownSource
-    cache_control: CacheControl = UNSET
-
-
-class DocumentBlockIn(Shape, frozen=True, kw_only=True, tag="document"):
-    source: Base64SourceIn | UrlSourceIn | FileSourceIn | TextSourceIn | UnknownSource
-    title: str | None | UnsetType = UNSET
-    cache_control: CacheControl = UNSET
-
-
-class ThinkingBlockIn(Shape, frozen=True, kw_only=True, tag="thinking"):
-    thinking: Text10M
-    signature: str | None | UnsetType = UNSET
-
-
-class RedactedThinkingBlockIn(Shape, frozen=True, kw_only=True, tag="redacted_thinking"):
-    data: str
-
-
-class ToolUseBlockIn(Shape, frozen=True, kw_only=True, tag="tool_use"):
-    id: Annotated[str, Meta(min_length=1)]
-    name: Annotated[str, Meta(min_length=1)]
-    input: dict[str, Any]
-    cache_control: CacheControl = UNSET
-
-
-PlainBlockIn = TextBlockIn | ImageBlockIn | DocumentBlockIn | UnknownContent
-
-
-class ToolResultBlockIn(Shape, frozen=True, kw_only=True, tag="tool_result"):
-    tool_use_id: Annotated[str, Meta(min_length=1)]
-    content: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
-    is_error: bool | None | UnsetType = UNSET
-    cache_control: CacheControl = UNSET
-
-
-BlockIn = PlainBlockIn | ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn
-
-
-class MessageIn(Shape, frozen=True, kw_only=True):
-    role: Literal["user", "assistant", "system"]
-    content: Text10M | list[BlockIn]
-
-
-class ToolIn(Shape, frozen=True, kw_only=True):
-    """A tool: the client's own, or one that the server knows by its type."""
-
-    type: str | None | UnsetType = UNSET
-    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    description: str | None | UnsetType = UNSET
-    input_schema: JsonSchema | UnsetType = UNSET
-    strict: bool | None | UnsetType = UNSET
-    defer_loading: bool | None | UnsetType = UNSET
-    cache_control: CacheControl = UNSET
-
-
-class AutoChoiceIn(Shape, frozen=True, kw_only=True, tag="auto"):
-    disable_parallel_tool_use: bool | UnsetType = UNSET
-
-
-class AnyChoiceIn(Shape, frozen=True, kw_only=True, tag="any"):
-    disable_parallel_tool_use: bool | UnsetType = UNSET
-
-
-class SpecificToolChoiceIn(Shape, frozen=True, kw_only=True, tag="tool"):
-    name: str
-    disable_parallel_tool_use: bool | UnsetType = UNSET
-
-
-class NoneChoiceIn(Shape, frozen=True, kw_only=True, tag="none"):
-    """No tool may be called."""
-
-
-ToolChoiceIn = AutoChoiceIn | AnyChoiceIn | SpecificToolChoiceIn | NoneChoiceIn
-
-
-class ThinkingEnabledIn(Shape, frozen=True, kw_only=True, tag="enabled"):
-    budget_tokens: int
-    display: str | None | UnsetType = UNSET
-
-
-class ThinkingAdaptiveIn(Shape, frozen=True, kw_only=True, tag="adaptive"):
-    display: str | None | UnsetType = UNSET
-
-
-class ThinkingDisabledIn(Shape, frozen=True, kw_only=True, tag="disabled"):
-    """No thinking."""
-
-
-class UnknownThinking(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """A thinking type that is not known here."""
-
-
-class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
-    schema: JsonSchema
-
-
-class UnknownFormat(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
-    """An output format that is not known here."""
-
-
-class OutputConfigIn(Shape, frozen=True, kw_only=True):
-    effort: str | None | UnsetType = UNSET
-    format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET
-
-
-class MetadataIn(Shape, frozen=True, kw_only=True):
-    user_id: str | None | UnsetType = UNSET
-
-
-class RequestIn(Shape, frozen=True, kw_only=True):
-    """The body of `POST /messages` and of `POST /messages/count_tokens`."""
-
-    messages: Annotated[list[MessageIn], Meta(min_length=1)]
-    model: str | None | UnsetType = UNSET
-    system: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
-    max_tokens: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
-    tools: list[ToolIn] | None | UnsetType = UNSET
-    tool_choice: ToolChoiceIn | None | UnsetType = UNSET
-    thinking: ThinkingEnabledIn | ThinkingAdaptiveIn | ThinkingDisabledIn | UnknownThinking | None | UnsetType = UNSET
-    output_config: OutputConfigIn | None | UnsetType = UNSET
-    output_format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET  # used before `output_config` existed
-    temperature: Number | None | UnsetType = UNSET
-    top_p: Number | None | UnsetType = UNSET
-    metadata: MetadataIn | None | UnsetType = UNSET
-    service_tier: str | None | UnsetType = UNSET
-    stream: bool | None | UnsetType = UNSET
-    # Fields that only this dialect has:
-    stop_sequences: list[str] | None | UnsetType = UNSET
-    top_k: int | None | UnsetType = UNSET
-    context_management: dict[str, Any] | None | UnsetType = UNSET
-    # A conversation that the server stores; not supported here.
-    thread: dict[str, Any] | None | UnsetType = UNSET
+from typing import Any, Final, get_args
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.effort import effort_of
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.history_in import history_to_hub
+from antiphon.dialects.messages.tools_in import parallel_tool_calls_to_hub, tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.messages.wire import (
+    PREFIX,
+    JsonSchemaFormatIn,
+    RequestIn,
+    ThinkingAdaptiveIn,
+    ThinkingDisabledIn,
+    ThinkingEnabledIn,
+    UnknownFormat,
+)
+from antiphon.errors import UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    Request,
+    ServiceTier,
+    TextParam,
+)
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """Translate a client's body to a hub request, with the losses."""
+    client_request: RequestIn = codec.decode_as(body, RequestIn)
+    if isinstance(client_request.thread, dict):
+        raise UnsupportedParameter(
+            "thread: this gateway does not support threads; send the whole conversation instead", param="thread"
+        )
+    losses = Losses()
+    conversation = history_to_hub(client_request.system, client_request.messages, losses)
+    effort = _effort(client_request)
+    format = _format(client_request, losses)
+    tier = TIERS.get(client_request.service_tier or "", UNSET)
+    if client_request.metadata:
+        report_unknown_fields(client_request.metadata, "metadata", losses)
+    request = Request(
+        model=client_request.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=tools_to_hub(client_request.tools) if client_request.tools else UNSET,
+        tool_choice=tool_choice_to_hub(client_request.tool_choice, client_request.tools or [], losses),
+        parallel_tool_calls=parallel_tool_calls_to_hub(client_request.tool_choice),
+        text=TextParam(format=format) if format else UNSET,
+        max_output_tokens=client_request.max_tokens,
+        temperature=client_request.temperature,
+        top_p=client_request.top_p,
+        # RSN-2: the client stores sealed reasoning in its history, whether it asked for thinking or not.
+        include=[ENCRYPTED_IF_ANY],
+        reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
+        user=client_request.metadata.user_id if client_request.metadata else UNSET,
+        service_tier=tier,
+        stream=client_request.stream,
+        store=False,
+        extra=_extra(client_request, effort, tier),
+    )
+    return request, losses
+
+
+def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
+    """RSN-4: the effort as one word. A server of this dialect also gets the original `thinking`."""
+    effort_name = client_request.output_config.effort if client_request.output_config else UNSET
+    effort = EFFORTS.get(effort_name or "", UNSET)
+    match client_request.thinking:
+        case ThinkingDisabledIn():
+            return "none"
+        case ThinkingEnabledIn(budget_tokens=budget):
+            return effort or effort_of(budget)
+        case _:
+            return effort
+
+
+def _format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
+    """REQ-1: the output format, which may be in two places. The server always enforces it."""
+    format = (
+        client_request.output_config.format if client_request.output_config else UNSET
+    ) or client_request.output_format
+    if not isinstance(format, JsonSchemaFormatIn):
+        return UNSET
+    report_unknown_fields(format, "output_config.format", losses)
+    return JsonSchemaFormatParam(
+        name="response", schema=format.schema, strict=True
+    )  # servers of the hub's own API require a name
+
+
+def _remaining_config(client_request: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Any]:
+    """The members of `output_config` that no hub field expresses."""
+    config = client_request.output_config
+    if not config:
+        return {}
+    remaining: dict[str, Any] = {**(config.extra or {})}
+    if config.effort and (config.effort != effort or not isinstance(client_request.thinking, ThinkingAdaptiveIn)):
+        remaining["effort"] = config.effort
+    if isinstance(config.format, UnknownFormat):
+        remaining["format"] = config.format
+    return remaining
+
+
+def _extra(
+    client_request: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType
+) -> dict[str, Raw] | UnsetType:
+    """Fields that only this dialect has, each under its own name."""
+    own: dict[str, Any] = {
+        name: getattr(client_request, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")
+    }
+    if effort and not client_request.thinking:  # in this API an effort alone does not request thinking
+        own["thinking"] = None
+    own["top_k"] = UNSET if client_request.top_k is None else client_request.top_k
+    own["output_config"] = _remaining_config(client_request, effort) or UNSET
+    own["output_format"] = (
+        client_request.output_format if isinstance(client_request.output_format, UnknownFormat) else UNSET
+    )
+    own["service_tier"] = client_request.service_tier if client_request.service_tier and not tier else UNSET
+    carried = {PREFIX + name: Raw(codec.encode(value)) for name, value in own.items() if value is not UNSET}
+    return {**carried, **{PREFIX + name: raw for name, raw in (client_request.extra or {}).items()}} or UNSET
+
+
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
+TIERS: Final[dict[str, ServiceTier]] = {"auto": "auto", "standard_only": "default"}

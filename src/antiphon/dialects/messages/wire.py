@@ -1,22 +1,37 @@
-"""Options that differ between servers of the Messages API (`MessagesWire`), and the wire shapes of requests to them.
+"""Wire shapes of Messages requests, and the options that differ between servers of the Messages API (`MessagesWire`).
 
-Blocks are plain structs without unknown fields. A block with such a field (`cache_control`, for example) is sent as a
+Shapes for client requests end in `In`: the codec reports invalid values and keeps unknown fields. `cache_control` is a
+declared field there, because nearly every block of an agent's request has it; as an unknown field it would force a
+second decoding. Blocks for servers are plain structs without unknown fields. A block with such a field is sent as a
 dict; a block that only this dialect has is sent as its original bytes.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, assert_never
+from typing import Annotated, Any, Final, Literal, assert_never
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common.model_names import WILDCARD, matches_any
 from antiphon.dialects.common.refused_reasoning import RefusedPart
-from antiphon.protocol.content import Number
+from antiphon.protocol import codec
+from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
+from antiphon.protocol.content import Number, Text10M, UnknownContent
+from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.request import ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
 
+PREFIX: Final = "messages:"
+#: In the `extra` of a hub response: the stop sequence that ended it, and a stop reason that the hub cannot express.
+#: Each is a JSON string.
+STOP_SEQUENCE_FIELD: Final = "messages:stop_sequence"
+STOP_REASON_FIELD: Final = "messages:stop_reason"
+#: In the `extra` of the hub's `input_tokens_details`: tokens written to the cache, which the hub's `input_tokens`
+#: includes.
+CACHE_CREATION_FIELD: Final = "cache_creation_input_tokens"
+WEB_CITATION: Final = "web_search_result_location"
+CITATION_SERVER_MEMBERS: Final[tuple[str, ...]] = ("cited_text", "encrypted_index")
 ThinkingType = Literal["adaptive", "enabled", "between_tools", "disabled"]
 
 
@@ -201,3 +216,185 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     service_tier: str | UnsetType = UNSET
     cache_control: dict[str, str] | UnsetType = UNSET
     stream: bool | UnsetType = UNSET
+
+
+CacheControl = dict[str, Any] | None | UnsetType
+
+
+class Base64SourceIn(Shape, frozen=True, kw_only=True, tag="base64"):
+    media_type: str
+    data: str
+
+
+class UrlSourceIn(Shape, frozen=True, kw_only=True, tag="url"):
+    url: str
+
+
+class FileSourceIn(Shape, frozen=True, kw_only=True, tag="file"):
+    file_id: str
+
+
+class TextSourceIn(Shape, frozen=True, kw_only=True, tag="text"):
+    """A document that is plain text."""
+
+    data: Text10M
+    media_type: str | UnsetType = UNSET
+
+
+class UnknownSource(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """A source that only the server can read (a document made of blocks, for example)."""
+
+
+class TextBlockIn(Shape, frozen=True, kw_only=True, tag="text"):
+    text: Text10M
+    citations: list[dict[str, Any]] | None | UnsetType = UNSET
+    cache_control: CacheControl = UNSET
+
+
+class ImageBlockIn(Shape, frozen=True, kw_only=True, tag="image"):
+    source: Base64SourceIn | UrlSourceIn | FileSourceIn | UnknownSource
+    cache_control: CacheControl = UNSET
+
+
+class DocumentBlockIn(Shape, frozen=True, kw_only=True, tag="document"):
+    source: Base64SourceIn | UrlSourceIn | FileSourceIn | TextSourceIn | UnknownSource
+    title: str | None | UnsetType = UNSET
+    cache_control: CacheControl = UNSET
+
+
+class ThinkingBlockIn(Shape, frozen=True, kw_only=True, tag="thinking"):
+    thinking: Text10M
+    signature: str | None | UnsetType = UNSET
+
+
+class RedactedThinkingBlockIn(Shape, frozen=True, kw_only=True, tag="redacted_thinking"):
+    data: str
+
+
+class ToolUseBlockIn(Shape, frozen=True, kw_only=True, tag="tool_use"):
+    id: Annotated[str, Meta(min_length=1)]
+    name: Annotated[str, Meta(min_length=1)]
+    input: dict[str, Any]
+    cache_control: CacheControl = UNSET
+
+
+PlainBlockIn = TextBlockIn | ImageBlockIn | DocumentBlockIn | UnknownContent
+
+
+class ToolResultBlockIn(Shape, frozen=True, kw_only=True, tag="tool_result"):
+    tool_use_id: Annotated[str, Meta(min_length=1)]
+    content: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
+    is_error: bool | None | UnsetType = UNSET
+    cache_control: CacheControl = UNSET
+
+
+BlockIn = PlainBlockIn | ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn
+
+
+class MessageIn(Shape, frozen=True, kw_only=True):
+    role: Literal["user", "assistant", "system"]
+    content: Text10M | list[BlockIn]
+
+
+class ToolIn(Shape, frozen=True, kw_only=True):
+    """A tool: the client's own, or one that the server knows by its type."""
+
+    type: str | None | UnsetType = UNSET
+    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
+    description: str | None | UnsetType = UNSET
+    input_schema: JsonSchema | UnsetType = UNSET
+    strict: bool | None | UnsetType = UNSET
+    defer_loading: bool | None | UnsetType = UNSET
+    cache_control: CacheControl = UNSET
+
+
+class AutoChoiceIn(Shape, frozen=True, kw_only=True, tag="auto"):
+    disable_parallel_tool_use: bool | UnsetType = UNSET
+
+
+class AnyChoiceIn(Shape, frozen=True, kw_only=True, tag="any"):
+    disable_parallel_tool_use: bool | UnsetType = UNSET
+
+
+class SpecificToolChoiceIn(Shape, frozen=True, kw_only=True, tag="tool"):
+    name: str
+    disable_parallel_tool_use: bool | UnsetType = UNSET
+
+
+class NoneChoiceIn(Shape, frozen=True, kw_only=True, tag="none"):
+    """No tool may be called."""
+
+
+ToolChoiceIn = AutoChoiceIn | AnyChoiceIn | SpecificToolChoiceIn | NoneChoiceIn
+
+
+class ThinkingEnabledIn(Shape, frozen=True, kw_only=True, tag="enabled"):
+    budget_tokens: int
+    display: str | None | UnsetType = UNSET
+
+
+class ThinkingAdaptiveIn(Shape, frozen=True, kw_only=True, tag="adaptive"):
+    display: str | None | UnsetType = UNSET
+
+
+class ThinkingDisabledIn(Shape, frozen=True, kw_only=True, tag="disabled"):
+    """No thinking."""
+
+
+class UnknownThinking(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """A thinking type that is not known here."""
+
+
+class JsonSchemaFormatIn(Shape, frozen=True, kw_only=True, tag="json_schema"):
+    schema: JsonSchema
+
+
+class UnknownFormat(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
+    """An output format that is not known here."""
+
+
+class OutputConfigIn(Shape, frozen=True, kw_only=True):
+    effort: str | None | UnsetType = UNSET
+    format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET
+
+
+class MetadataIn(Shape, frozen=True, kw_only=True):
+    user_id: str | None | UnsetType = UNSET
+
+
+class RequestIn(Shape, frozen=True, kw_only=True):
+    """The body of `POST /messages` and of `POST /messages/count_tokens`."""
+
+    messages: Annotated[list[MessageIn], Meta(min_length=1)]
+    model: str | None | UnsetType = UNSET
+    system: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
+    tools: list[ToolIn] | None | UnsetType = UNSET
+    tool_choice: ToolChoiceIn | None | UnsetType = UNSET
+    thinking: ThinkingEnabledIn | ThinkingAdaptiveIn | ThinkingDisabledIn | UnknownThinking | None | UnsetType = UNSET
+    output_config: OutputConfigIn | None | UnsetType = UNSET
+    output_format: JsonSchemaFormatIn | UnknownFormat | None | UnsetType = UNSET  # used before `output_config` existed
+    temperature: Number | None | UnsetType = UNSET
+    top_p: Number | None | UnsetType = UNSET
+    metadata: MetadataIn | None | UnsetType = UNSET
+    service_tier: str | None | UnsetType = UNSET
+    stream: bool | None | UnsetType = UNSET
+    # Fields that only this dialect has:
+    stop_sequences: list[str] | None | UnsetType = UNSET
+    top_k: int | None | UnsetType = UNSET
+    context_management: dict[str, Any] | None | UnsetType = UNSET
+    # A conversation that the server stores; not supported here.
+    thread: dict[str, Any] | None | UnsetType = UNSET
+
+
+def block_to_item(kind: str, block: Raw, *, id: str | None = None, status: str = "completed") -> UnknownItem:
+    """A block that only this dialect has, as a hub item. Items of an answer have an id."""
+    members: dict[str, Any] = {"type": PREFIX + kind}
+    if id is not None:
+        members |= {"id": id, "status": status}
+    return UnknownItem(kind=PREFIX + kind, raw=Raw(codec.encode({**members, "block": block})))
+
+
+def block_from_item(item: UnknownItem) -> Raw | None:
+    """The block in an item of `block_to_item`; None for any other item."""
+    return item.raw_members().get("block") if item.kind.startswith(PREFIX) else None

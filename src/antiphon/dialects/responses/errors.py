@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.upstream_errors import error_text, status_from_codes, upstream_error
-from antiphon.dialects.responses.server_shapes import (
+from antiphon.dialects.responses.response_wire import (
     ABSENT_JSON,
     ServerError,
     decode_struct,

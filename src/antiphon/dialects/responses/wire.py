@@ -1,4 +1,4 @@
-"""Differences between servers of this API. The shapes are those of the hub; lenient ones are in `server_shapes`."""
+"""Differences between servers of this API. The shapes are those of the hub; lenient ones are in `response_wire`."""
 
 from __future__ import annotations
 

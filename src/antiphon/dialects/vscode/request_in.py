@@ -1,90 +1,88 @@
-"""The shapes of an editor's request: messages, parts, tools and options, with the editor's names.
+"""Translates an editor's request into a hub request: settings and tools. `history_in` translates the messages.
 
-JSON does not keep the classes of the editor's parts. A part is identified by its members, or by `type` if the client
-sends one. `$mid` and `audience` are left by the editor's serialization and are ignored.
+Unknown options keep their names (REQ-7), so that `chat:stop`, for example, reaches chat servers.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Final
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.protocol.base import Shape
-from antiphon.protocol.content import Number, Text10M
-from antiphon.protocol.request import ReasoningConfigParam, TextParam
-from antiphon.protocol.tools import JsonSchema
-
-EditorPartKind = Literal["text", "thinking", "tool_call", "tool_result", "data"]
-
-
-class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """A part of any kind: text, thinking, a call, a result or data."""
-
-    type: str | UnsetType = UNSET
-    value: Any = UNSET
-    id: str | None | UnsetType = UNSET
-    metadata: dict[str, Any] | None | UnsetType = UNSET
-    call_id: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    name: Annotated[str, Meta(min_length=1)] | UnsetType = UNSET
-    input: dict[str, Any] | None | UnsetType = UNSET
-    content: list[Any] | UnsetType = UNSET
-    is_error: bool | None | UnsetType = UNSET
-    mime_type: str | UnsetType = UNSET
-    data: Any = UNSET
-    marshalled: Any = field(default=UNSET, name="$mid")
-    audience: Any = UNSET
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.vscode.history_in import messages_to_hub
+from antiphon.dialects.vscode.wire import ModelOptionsIn, OptionsIn, RequestIn, ToolIn
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
+from antiphon.protocol.tools import FunctionToolParam, ToolChoiceValue, ToolParam
 
 
-class MessageIn(Shape, frozen=True, kw_only=True):
-    role: Any
-    content: Text10M | list[Text10M | PartIn]
-    name: str | None | UnsetType = UNSET
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """Return a client's body as a hub request, and the losses."""
+    editor_request: RequestIn = codec.decode_as(body, RequestIn)
+    losses = Losses()
+    report_unknown_fields(editor_request, "body", losses)
+    report_unknown_fields(editor_request.choices, "choices", losses)
+    conversation = messages_to_hub(editor_request.messages, editor_request.choices, losses)
+    options = editor_request.options or OptionsIn()
+    report_unknown_fields(options, "options", losses)
+    model_options = options.model_options or ModelOptionsIn()
+    request = Request(
+        model=editor_request.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=_tools(options.tools, losses) if options.tools else UNSET,
+        tool_choice=_tool_choice(options, losses),
+        parallel_tool_calls=model_options.parallel_tool_calls,
+        text=model_options.text,
+        max_output_tokens=model_options.max_output_tokens or model_options.max_tokens or UNSET,
+        temperature=model_options.temperature,
+        top_p=model_options.top_p,
+        presence_penalty=model_options.presence_penalty,
+        frequency_penalty=model_options.frequency_penalty,
+        # RSN-2: the editor stores encrypted reasoning with the thinking that it shows.
+        include=[ENCRYPTED_IF_ANY],
+        reasoning=model_options.reasoning,
+        stream=editor_request.stream,
+        store=False,
+        extra=_unknown_options(model_options, losses),
+    )
+    return request, losses
 
 
-class ToolIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    name: Annotated[str, Meta(min_length=1)]
-    description: str | None | UnsetType = UNSET
-    input_schema: JsonSchema | None | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET  # used in the editor only
+def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
+    """A-7: translate the tools to flat functions."""
+    return [_tool(tool, f"options.tools[{at}]", losses) for at, tool in enumerate(tools)]
 
 
-class ModelOptionsIn(Shape, frozen=True, kw_only=True):
-    """Options for the model. The names are those of the hub, and `max_tokens`."""
-
-    temperature: Number | None | UnsetType = UNSET
-    top_p: Number | None | UnsetType = UNSET
-    presence_penalty: Number | None | UnsetType = UNSET
-    frequency_penalty: Number | None | UnsetType = UNSET
-    max_output_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
-    max_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
-    parallel_tool_calls: bool | None | UnsetType = UNSET
-    reasoning: ReasoningConfigParam | None | UnsetType = UNSET
-    text: TextParam | None | UnsetType = UNSET
+def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
+    report_unknown_fields(tool, path, losses)
+    return FunctionToolParam(
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.input_schema,
+        strict=False,  # the editor's schemas are not written for strict mode
+    )
 
 
-class OptionsIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    model_options: ModelOptionsIn | None | UnsetType = UNSET
-    tools: list[ToolIn] | None | UnsetType = UNSET
-    tool_mode: int | None | UnsetType = UNSET
-    # Ignored: used in the editor only.
-    justification: str | None | UnsetType = UNSET
-    request_initiator: Any = UNSET
+def _tool_choice(options: OptionsIn, losses: Losses) -> ToolChoiceValue | UnsetType:
+    """A-7: translate the tool mode. The editor always sends one; without tools it is ignored."""
+    mode = options.tool_mode
+    if not options.tools or mode is UNSET or mode is None:
+        return UNSET
+    if mode not in TOOL_MODES:
+        losses.add("options.toolMode", f"the tool mode {mode}", "it is unknown; 'auto' is used")
+    return TOOL_MODES.get(mode, "auto")
 
 
-class ChoicesIn(Shape, frozen=True, kw_only=True, rename="camel"):
-    """How to read ambiguous content."""
+def _unknown_options(model_options: ModelOptionsIn, losses: Losses) -> dict[str, Raw] | UnsetType:
+    """Return the unknown options, without those that are named like a request field: they would bypass the body."""
+    unknown = model_options.extra or {}
+    for name in unknown.keys() & REQUEST_FIELDS:
+        losses.add(f"options.modelOptions.{name}", f"the option {name!r}", "it has the name of a request field")
+    return {name: raw for name, raw in unknown.items() if name not in REQUEST_FIELDS} or UNSET
 
-    json: Literal["text", "file"] = "text"
-    leading_assistant: Literal["auto", "system", "turn"] = "auto"
-    images_in_results: Literal["keep", "note"] = "keep"
 
-
-class RequestIn(Shape, frozen=True, kw_only=True):
-    """The body of `POST /v1/vscode/chat`, and of `/v1/vscode/count_tokens` for a whole conversation."""
-
-    messages: Annotated[list[MessageIn], Meta(min_length=1)]
-    model: str | None | UnsetType = UNSET
-    options: OptionsIn | None | UnsetType = UNSET
-    choices: ChoicesIn = ChoicesIn()
-    stream: bool = True
+TOOL_MODES: Final[dict[int, ToolChoiceValue]] = {1: "auto", 2: "required"}
+REQUEST_FIELDS: Final = frozenset(Request.__struct_fields__)

@@ -1,0 +1,354 @@
+"""Translates hub events into pieces of a chat message. A response that is not streamed joins the pieces (STR-14).
+
+All output goes into one message (E-3): texts in their order, refusals, calls, and reasoning in its own fields. Output
+that Chat cannot hold is reported as a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.chat.response_wire import (
+    AnnotationOut,
+    ChoiceOut,
+    CitationOut,
+    CompletionDetailsOut,
+    CustomPiece,
+    DetailOut,
+    FunctionPiece,
+    LogProbsOut,
+    MessagePiece,
+    PromptDetailsOut,
+    TokenOut,
+    ToolCallPiece,
+    UsageOut,
+)
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef, tools_of_request
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Annotation,
+    Content,
+    InputText,
+    LogProb,
+    OutputText,
+    Refusal,
+    Text,
+    UnknownAnnotation,
+)
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ContentPartAdded,
+    CustomInputDelta,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import (
+    CustomToolCall,
+    FunctionCall,
+    Item,
+    Message,
+    Reasoning,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import CustomTool
+
+
+class _CallOut(NamedTuple):
+    """The index and the form that a call was announced with."""
+
+    number: int
+    form: Literal["function", "custom", "one_string"]
+
+
+class AnswerFromHub:
+    """Translates one response for one client."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        self._losses = losses
+        self._names = ToolNames.for_request(request)
+        self._custom = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
+        self._calls: dict[int, _CallOut] = {}  # by output index
+        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
+        self._last_reasoning: Hashable = None
+        self._sealed: list[str] = []  # encrypted reasoning that is sent with the next message or call
+        self._details = 0
+        #: Citations are sent together at the end, because clients read only one list of them.
+        self._annotations: list[Any] = []
+
+    def feed(self, event: StreamEvent) -> ChoiceOut | None:
+        """Return the piece for an event, if any."""
+        match event:
+            case OutputTextDelta():
+                return _text(event.delta, event.logprobs or [])
+            case ReasoningDelta():
+                return self._reasoning(event.delta, TEXT_PART)
+            case SummaryTextDelta():
+                return self._reasoning(event.delta, (event.output_index, event.summary_index))
+            case RefusalDelta():
+                return ChoiceOut(delta=MessagePiece(refusal=event.delta))
+            case ArgumentsDelta() | CustomInputDelta():
+                self._streamed.add(event.output_index)
+                return self._arguments(event.output_index, event.delta)
+            case AnnotationAdded() if event.annotation is not None:
+                self._annotations.append(_annotation(event.annotation))
+            case ContentPartAdded() | SummaryPartAdded():
+                self._streamed.add(event.output_index)
+            case ItemAdded() if event.item is not None:
+                return self._begin(event.output_index, event.item)
+            case ItemDone() if event.item is not None:
+                return self._end(event.output_index, event.item)
+            case UnknownEvent():
+                self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
+        return None
+
+    def flush(self) -> MessagePiece:
+        """Return the pending reasoning and annotations at the end."""
+        annotations, self._annotations = self._annotations, []
+        return MessagePiece(reasoning_details=self._sealed_reasoning(), annotations=annotations or UNSET)
+
+    def finish_reason(self, response: Response) -> str:
+        """REQ-3: return the finish reason."""
+        report_unknown_fields(response, "response", self._losses)
+        if response.incomplete_details is None:
+            return "tool_calls" if self._calls else "stop"
+        reason = response.incomplete_details.reason
+        if reason not in FINISH_REASON:
+            self._losses.add(
+                "incomplete_details.reason", f"the reason {reason!r}", "the API has no equivalent; 'length' is sent"
+            )
+        return FINISH_REASON.get(reason, "length")
+
+    def _begin(self, at: int, item: Item) -> ChoiceOut | None:
+        match item:
+            case Message():
+                details = self._sealed_reasoning()
+                return ChoiceOut(delta=MessagePiece(reasoning_details=details)) if details else None
+            case Reasoning():
+                return None
+            case FunctionCall():
+                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
+                return self._call(at, item, FunctionPiece(name=name, arguments=""), "function")
+            case CustomToolCall() if item.name in self._custom and not item.namespace:
+                return self._call(at, item, CustomPiece(name=item.name, input=""), "custom")
+            case CustomToolCall():
+                # A tool that the client did not offer as custom is called as a function with one string.
+                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                return self._call(
+                    at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
+                )
+            case _:
+                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
+                return None
+
+    def _end(self, at: int, item: Item) -> ChoiceOut | None:
+        """End an item. Its content is sent now if it was not streamed."""
+        was_streamed = at in self._streamed
+        if isinstance(item, Shape):
+            report_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall() if not was_streamed:
+                return self._arguments(at, item.arguments)
+            case CustomToolCall():
+                is_whole = item.status != ItemStatus.INCOMPLETE
+                return self._arguments(at, "" if was_streamed else item.input, is_last=is_whole)
+            case Message():
+                if item.phase:
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
+                if not was_streamed:
+                    return self._whole_message(at, item)
+            case Reasoning():
+                if item.encrypted_content:
+                    self._sealed.append(item.encrypted_content)
+                if not was_streamed:
+                    return self._whole_reasoning(at, item)
+        return None
+
+    def _call(
+        self,
+        at: int,
+        call: FunctionCall | CustomToolCall,
+        piece: FunctionPiece | CustomPiece,
+        form: Literal["function", "custom", "one_string"],
+    ) -> ChoiceOut:
+        index = len(self._calls)
+        self._calls[at] = _CallOut(index, form)
+        if isinstance(piece, CustomPiece):
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="custom", custom=piece)
+        else:
+            call_piece = ToolCallPiece(index=index, id=call.call_id, type="function", function=piece)
+        return ChoiceOut(
+            delta=MessagePiece(reasoning_details=self._sealed_reasoning(call.call_id), tool_calls=[call_piece])
+        )
+
+    def _arguments(self, at: int, text: str, is_last: bool = False) -> ChoiceOut | None:
+        index, form = self._calls[at]
+        if form == "one_string":
+            text = freeform_tools.wrap_delta(text) + (freeform_tools.ARGUMENTS_SUFFIX if is_last else "")
+        if not text:
+            return None
+        if form == "custom":
+            return _calls(ToolCallPiece(index=index, custom=CustomPiece(input=text)))
+        return _calls(ToolCallPiece(index=index, function=FunctionPiece(arguments=text)))
+
+    def _reasoning(self, text: str, part: Hashable) -> ChoiceOut:
+        """Return reasoning text. Chat has one string for all of it; each summary part is a paragraph."""
+        last, self._last_reasoning = self._last_reasoning, part
+        gap = "\n\n" if last is not None and last != part else ""
+        return ChoiceOut(delta=MessagePiece(reasoning_content=gap + text))
+
+    def _sealed_reasoning(self, call_id: str | UnsetType = UNSET) -> list[DetailOut] | UnsetType:
+        """RSN-2: return the encrypted reasoning as details, which clients send back unread."""
+        if not self._sealed:
+            return UNSET
+        sealed, self._sealed = self._sealed, []
+        first = self._details
+        self._details += len(sealed)
+        return [DetailOut(id=call_id, data=data, index=first + at) for at, data in enumerate(sealed)]
+
+    def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
+        pieces = [self._reasoning(text, part) for text, part in reasoning_texts(at, item, self._no_place_for)]
+        return join_pieces(pieces) if pieces else None
+
+    def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
+        if item.role != "assistant":
+            self._losses.add(
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
+            )
+            return None
+        pieces: list[ChoiceOut] = []
+        for part in item.content:
+            if isinstance(part, Shape):
+                report_unknown_fields(part, f"output[{at}].content", self._losses)
+            match part:
+                case OutputText():
+                    pieces.append(_text(part.text, part.logprobs or []))
+                    self._annotations += map(_annotation, part.annotations)
+                case Text(text=text) | InputText(text=text):
+                    pieces.append(_text(text, []))
+                case Refusal():
+                    pieces.append(ChoiceOut(delta=MessagePiece(refusal=part.refusal)))
+                case _:
+                    self._no_place_for(at, part)
+        return join_pieces(pieces) if pieces else None
+
+    def _no_place_for(self, at: int, part: Content) -> None:
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
+
+
+def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
+    """Join the pieces of one message."""
+    deltas = [piece.delta for piece in pieces if piece.delta]
+    logprobs = [token for piece in pieces if piece.logprobs for token in piece.logprobs.content]
+    return ChoiceOut(
+        delta=MessagePiece(
+            content=_joined([delta.content for delta in deltas]),
+            reasoning_content=_joined([delta.reasoning_content for delta in deltas]),
+            reasoning_details=[detail for delta in deltas for detail in delta.reasoning_details or ()] or UNSET,
+            refusal=_joined([delta.refusal for delta in deltas]),
+            annotations=[annotation for delta in deltas for annotation in delta.annotations or ()] or UNSET,
+            tool_calls=_joined_calls([call for delta in deltas for call in delta.tool_calls or ()]) or UNSET,
+        ),
+        logprobs=LogProbsOut(content=logprobs) if logprobs else None,
+    )
+
+
+def usage_from_hub(usage: Usage) -> UsageOut:
+    return UsageOut(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptDetailsOut(cached_tokens=usage.input_tokens_details.cached_tokens),
+        completion_tokens_details=CompletionDetailsOut(reasoning_tokens=usage.output_tokens_details.reasoning_tokens),
+    )
+
+
+def completion_id(response: Response) -> str:
+    return f"chatcmpl-{response.id}"
+
+
+def _text(text: str, logprobs: list[LogProb]) -> ChoiceOut:
+    return ChoiceOut(delta=MessagePiece(content=text), logprobs=_logprobs(logprobs) if logprobs else None)
+
+
+def _calls(call: ToolCallPiece) -> ChoiceOut:
+    return ChoiceOut(delta=MessagePiece(tool_calls=[call]))
+
+
+def _logprobs(logprobs: list[LogProb]) -> LogProbsOut:
+    return LogProbsOut(
+        content=[
+            TokenOut(
+                token=token.token,
+                logprob=token.logprob,
+                bytes=token.bytes or None,
+                top_logprobs=[
+                    TokenOut(token=top.token, logprob=top.logprob, bytes=top.bytes or None)
+                    for top in token.top_logprobs
+                ],
+            )
+            for token in logprobs
+        ]
+    )
+
+
+def _annotation(annotation: Annotation) -> Any:
+    """Translate a citation to its nested form. Other kinds are kept."""
+    if isinstance(annotation, UnknownAnnotation):
+        return annotation.raw
+    return AnnotationOut(
+        url_citation=CitationOut(
+            start_index=annotation.start_index,
+            end_index=annotation.end_index,
+            url=annotation.url,
+            title=annotation.title,
+        )
+    )
+
+
+def _joined(texts: list[str | None | UnsetType]) -> str | UnsetType:
+    non_empty = [text for text in texts if text]
+    return "".join(non_empty) if non_empty else UNSET
+
+
+def _joined_calls(pieces: list[ToolCallPiece]) -> list[ToolCallPiece]:
+    """Join the pieces of calls. Complete calls have no index."""
+    by_index: dict[int | UnsetType, list[ToolCallPiece]] = {}
+    for piece in pieces:
+        by_index.setdefault(piece.index, []).append(piece)
+    return [_joined_call(parts) for parts in by_index.values()]
+
+
+def _joined_call(pieces: list[ToolCallPiece]) -> ToolCallPiece:
+    first = pieces[0]
+    if first.custom:
+        written = "".join(piece.custom.input or "" for piece in pieces if piece.custom)
+        return ToolCallPiece(id=first.id, type=first.type, custom=CustomPiece(name=first.custom.name, input=written))
+    name = first.function.name if first.function else UNSET
+    arguments = "".join(piece.function.arguments or "" for piece in pieces if piece.function)
+    return ToolCallPiece(id=first.id, type=first.type, function=FunctionPiece(name=name, arguments=arguments))
+
+
+FINISH_REASON: Final[dict[str, str]] = {
+    "max_output_tokens": "length",
+    "max_output_bytes": "length",
+    "max_output_items": "length",
+    "content_filter": "content_filter",
+}

@@ -1,0 +1,290 @@
+"""Translates hub items into chat messages that the server accepts (E-2, E-5).
+
+`dialects/common/history` orders the turns; this module writes them. A plain conversation takes a fast path, which
+writes the same messages; a test compares the two. Item ids and statuses are dropped without a report, because only the
+hub uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.chat.content_out import ContentFromHub, text_or_parts
+from antiphon.dialects.chat.reasoning import own_envelope
+from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.history import (
+    AnsweredCall,
+    AssistantTurn,
+    HistoryTurn,
+    PlacedItem,
+    ToolCallParam,
+    ToolOutputParam,
+    build_history,
+)
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history, plain_text
+from antiphon.dialects.common.tool_errors import mark_failure_in_text
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.content import Refusal
+from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request, input_items
+
+
+def messages_from_hub(
+    request: Request, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
+) -> list[MessageOut]:
+    """Return all messages. `leading_system_texts` become the first system message."""
+    items = input_items(request)
+    plain = plain_messages(items, names, wire)
+    if plain is None:
+        return general_messages_from_hub(items, names, wire, losses, leading_system_texts)
+    return (
+        [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain]
+        if leading_system_texts
+        else plain
+    )
+
+
+def general_messages_from_hub(
+    items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
+) -> list[MessageOut]:
+    """Return the messages of any conversation, in any order of items."""
+    history = build_history(items, losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, leading_system_texts)
+    wanted_from = _reasoning_wanted_from(history.turns, wire)
+    for at, turn in enumerate(history.turns):
+        if type(turn) is AssistantTurn:
+            messages.add_assistant(turn, wants_reasoning=at >= wanted_from)
+        else:
+            messages.add(turn)
+    for other in history.others:
+        _report(other, losses)
+    return messages.whole()
+
+
+def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> list[MessageOut] | None:
+    """Return the messages, or None if the conversation is not plain or the server needs another form."""
+    if wire.text_content != "string" or wire.empty_content != "null":
+        return None
+    turns = plain_history(items)
+    if turns is None:
+        return None
+    messages: list[MessageOut] = []
+    for turn in turns:
+        if type(turn) is not PlainCalls:
+            messages.append(MessageOut(role="user" if turn.is_user else "assistant", content=turn.text))
+            continue
+        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_messages_from_hub` adds
+            return None
+        calls = [_plain_tool_call(call, names) for call in turn.calls]
+        messages.append(MessageOut(role="assistant", content=turn.text, tool_calls=calls))
+        for call, output in zip(turn.calls, turn.outputs, strict=True):
+            messages.append(MessageOut(role="tool", tool_call_id=call.call_id, content=output))
+    return messages
+
+
+def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
+    """Return the index of the first turn whose reasoning the server wants back: 0, or that of the last user turn."""
+    if wire.reasoning_field == "none":
+        return len(turns)
+    if wire.reasoning_history == "all":
+        return 0
+    of_user = [at for at, turn in enumerate(turns) if isinstance(turn, PlacedItem) and turn.item.role == "user"]
+    return of_user[-1] if of_user else 0
+
+
+def _report(other: PlacedItem[ItemParam], losses: Losses) -> None:
+    if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+        report_unknown_fields(other.item, other.path, losses)
+    else:
+        losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
+
+
+class _Messages:
+    """Writes messages, turn by turn."""
+
+    def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        self._first = list(leading_system_texts)
+        self._done: list[MessageOut] = []
+        self._phase_reported = False
+
+    def whole(self) -> list[MessageOut]:
+        if not self._first:
+            return self._done
+        return [MessageOut(role="system", content="\n\n".join(self._first)), *self._done]
+
+    def add(self, turn: PlacedItem[MessageParam]) -> None:
+        message = turn.item
+        self._report_fields(turn)
+        if message.role == "user":
+            self._done.append(MessageOut(role="user", content=self._user_content(turn)))
+            return
+        text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first_part))
+        if not text:
+            return
+        if self._wire.system == "anywhere":
+            role: Literal["system", "developer"] = "system" if message.role == "system" else self._wire.developer
+            self._done.append(MessageOut(role=role, content=text))
+            return
+        if self._done:
+            self._losses.add(
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
+            )
+        self._first.append(text)
+
+    def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
+        text, refusal = self._text_and_refusal(turn.messages)
+        silent = not text and not turn.calls
+        reasoning, details = (
+            self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+        )
+        if silent:
+            return  # servers refuse an empty turn
+        if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
+            reasoning = " "
+        self._done.append(
+            MessageOut(
+                role="assistant",
+                content=text or EMPTY[self._wire.empty_content],
+                tool_calls=[self._call(answered.call.item) for answered in turn.calls] if turn.calls else UNSET,
+                refusal=refusal,
+                reasoning_content=reasoning if self._wire.reasoning_field == "reasoning_content" else UNSET,
+                reasoning=reasoning if self._wire.reasoning_field == "reasoning" else UNSET,
+                reasoning_details=details,
+            )
+        )
+        if turn.calls:
+            self._add_results(turn.calls)
+
+    def _user_content(self, turn: PlacedItem[MessageParam]) -> str | list[PartOut]:
+        if self._wire.text_content == "string":
+            text = plain_text(turn.item.content)
+            if text is not None:
+                return text
+        parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
+        return parts if self._wire.text_content == "parts" else text_or_parts(parts)
+
+    def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
+        """The text and the refusal of an assistant turn."""
+        texts: list[str] = []
+        refusals: list[str] = []
+        for message in messages:
+            self._report_fields(message)
+            content = message.item.content
+            text = plain_text(content)
+            if text is not None:
+                texts.append(text)
+                continue
+            for at, text in enumerate(self._content.texts(content, message.path, "content", message.first_part)):
+                (refusals if type(content[at]) is Refusal else texts).append(text)
+        if not refusals:
+            return "\n".join(texts), UNSET
+        # A server without `refusal` still needs content, and the model should see that it refused.
+        return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
+
+    def _reasoning(
+        self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
+    ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
+        """Return the reasoning for the server: the text if it is wanted, and its own details always (RSN-2)."""
+        texts: list[str] = []
+        details: list[Any] = []
+        for one in items:
+            path, item = one.path, one.item
+            report_unknown_fields(item, path, self._losses)
+            own = own_envelope(item, self._wire.maker)
+            content, summary = item.content or [], item.summary
+            if item.encrypted_content and own is None:
+                self._losses.add(
+                    path, "earlier reasoning", "another server made it, and only that server accepts it"
+                )  # RSN-3
+                continue
+            sealed = own.content if own is not None else {}
+            its_own, thought = sealed.get("reasoning_details"), sealed.get("reasoning_content")
+            if isinstance(its_own, list) and not silent:
+                details += its_own
+            elif (content or summary or sealed) and (silent or not wanted):
+                self._losses.add(path, "earlier reasoning", "the server does not support it")
+            if wanted and not silent:
+                texts += [thought] if isinstance(thought, str) else self._open_thought(item, path)
+        return "\n".join(texts) or UNSET, details or UNSET
+
+    def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
+        if item.content and item.summary:
+            self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself is sent")
+        return self._content.texts(item.content or [], path, "content") or self._content.texts(
+            item.summary, path, "summary"
+        )
+
+    def _call(self, call: ToolCallParam) -> ToolCallOut:
+        if isinstance(call, FunctionCallParam):
+            name = self._names.wire_name(("function", call.name, call.namespace or None))
+            # Models that call a function without parameters may write nothing at all; servers want JSON.
+            return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
+        name = self._names.wire_name(("custom", call.name, call.namespace or None))
+        if self._wire.custom_tools == "native":
+            return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
+        return ToolCallOut(
+            id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input))
+        )
+
+    def _add_results(self, calls: list[AnsweredCall]) -> None:
+        lifted: list[PartOut] = []
+        for answered in calls:
+            call_id = answered.call.item.call_id
+            report_unknown_fields(answered.call.item, answered.call.path, self._losses)
+            content = self._result(answered.output, call_id, lifted)
+            self._done.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
+        if lifted:
+            self._done.append(MessageOut(role="user", content=lifted))
+
+    def _result(self, output: PlacedItem[ToolOutputParam], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
+        item = mark_failure_in_text(output.item)
+        report_unknown_fields(item, output.path, self._losses)
+        if isinstance(item.output, str):
+            return item.output
+        parts = self._content.parts(item.output, output.path, "output")
+        return text_or_parts(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
+
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
+        if message.item.extra:
+            report_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
+            self._phase_reported = True
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
+
+
+def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:
+    """TOOL-6: move media out of a tool message into `lifted`, labelled with the call. A note replaces each."""
+    left: list[PartOut] = []
+    count = 0
+    for part in parts:
+        if part.type == "text":
+            left.append(part)
+            continue
+        count += 1
+        kind = "image" if part.type == "image_url" else "file"
+        left.append(PartOut(type="text", text=f"[{kind} {count} of this result follows below]"))
+        lifted += [PartOut(type="text", text=f"{kind.capitalize()} {count} of the result of call {call_id}:"), part]
+    return left
+
+
+def _plain_tool_call(call: FunctionCallParam, names: ToolNames) -> ToolCallOut:
+    # Models that call a function without parameters may write no arguments at all; servers want JSON.
+    arguments = call.arguments or "{}"
+    return ToolCallOut(
+        id=call.call_id, function=FunctionOut(name=names.wire_name(("function", call.name, None)), arguments=arguments)
+    )
+
+
+NOTHING: Final[tuple[UnsetType, UnsetType]] = (UNSET, UNSET)
+EMPTY: Final[dict[str, str | None | UnsetType]] = {"null": None, "empty": "", "absent": UNSET}

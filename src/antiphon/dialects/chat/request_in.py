@@ -1,0 +1,130 @@
+"""Translates a Chat client's request into a hub request.
+
+This module translates the settings; `history_in` and `tools_in` translate messages and tools. Fields that only Chat has
+are kept in the hub as `extra["chat:name"]` (REQ-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar, get_args
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.chat.history_in import messages_to_hub
+from antiphon.dialects.chat.tools_in import tool_choice_to_hub, tools_to_hub
+from antiphon.dialects.chat.wire import (
+    LOGPROBS,
+    PREFIX,
+    STREAM_OPTIONS,
+    JsonSchemaFormatIn,
+    RequestIn,
+    UnknownFormat,
+)
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.errors import UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    ReasoningEffort,
+    Request,
+    ServiceTier,
+    StreamOptions,
+    TextFormatParam,
+    TextParam,
+    Verbosity,
+)
+
+T = TypeVar("T")
+
+
+def request_to_hub(body: bytes) -> tuple[Request, Losses]:
+    """Return a client's body as a hub request, and the losses."""
+    chat: RequestIn = codec.decode_as(body, RequestIn)
+    if chat.n and chat.n > 1:
+        raise UnsupportedParameter(f"n: expected 1, got {chat.n}: a response has one answer", param="n")
+    losses = Losses()
+    conversation = messages_to_hub(chat.messages, losses)
+    extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
+    effort = _word(chat.reasoning_effort, EFFORTS, "reasoning_effort", extra)
+    verbosity = _word(chat.verbosity, VERBOSITIES, "verbosity", extra)
+    format = _format_to_hub(chat, losses, extra)
+    request = Request(
+        model=chat.model,
+        instructions=conversation.instructions,
+        input=conversation.items,
+        tools=tools_to_hub(chat, losses),
+        tool_choice=tool_choice_to_hub(chat, losses),
+        parallel_tool_calls=chat.parallel_tool_calls,
+        text=TextParam(format=format, verbosity=verbosity) if format or verbosity else UNSET,
+        max_output_tokens=_limit(chat, losses),
+        temperature=chat.temperature,
+        top_p=chat.top_p,
+        presence_penalty=chat.presence_penalty,
+        frequency_penalty=chat.frequency_penalty,
+        # RSN-2: a chat client always gets encrypted reasoning, so that it can send it back.
+        include=[LOGPROBS, ENCRYPTED_IF_ANY] if chat.logprobs else [ENCRYPTED_IF_ANY],
+        top_logprobs=chat.top_logprobs,
+        reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
+        metadata=chat.metadata,
+        service_tier=_word(chat.service_tier, TIERS, "service_tier", extra),
+        safety_identifier=chat.safety_identifier,
+        prompt_cache_key=chat.prompt_cache_key,
+        user=chat.user,
+        store=chat.store,
+        stream=chat.stream,
+        stream_options=_stream_options_to_hub(chat, extra),
+        extra=extra or UNSET,
+    )
+    return request, losses
+
+
+def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
+    if chat.max_tokens and chat.max_completion_tokens and chat.max_tokens != chat.max_completion_tokens:
+        losses.add("max_tokens", "the field 'max_tokens'", "'max_completion_tokens' is used instead")
+    return chat.max_completion_tokens or chat.max_tokens
+
+
+def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+    match chat.response_format:
+        case JsonSchemaFormatIn(json_schema=json_schema):
+            report_unknown_fields(chat.response_format, "response_format", losses)
+            report_unknown_fields(json_schema, "response_format.json_schema", losses)
+            return JsonSchemaFormatParam(
+                name=json_schema.name,
+                description=json_schema.description,
+                schema=json_schema.schema,
+                strict=json_schema.strict,
+            )
+        case UnknownFormat(raw=raw):
+            extra[PREFIX + "response_format"] = raw
+            return UNSET
+        case None | UnsetType():
+            return UNSET
+        case format:
+            return format
+
+
+def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:
+    options = dict(chat.stream_options or {})
+    obfuscation = options.pop("include_obfuscation", UNSET)
+    if options:  # `EventsFromHub` reads `include_usage`
+        extra[STREAM_OPTIONS] = Raw(codec.encode(options))
+    return StreamOptions(include_obfuscation=obfuscation) if isinstance(obfuscation, bool) else UNSET
+
+
+def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]) -> T | UnsetType:
+    """Return the hub's value for a word. An unknown word is kept in `extra` for chat servers."""
+    if not value:
+        return UNSET
+    if value not in words:
+        extra[PREFIX + name] = Raw(codec.encode(value))
+    return words.get(value, UNSET)
+
+
+EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
+VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
+TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

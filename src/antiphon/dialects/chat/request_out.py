@@ -1,0 +1,260 @@
+"""Translates a hub request into the body for a Chat server.
+
+This module translates the settings; `history_out` and `tools_out` translate messages and tools. Fields that only Chat
+has are in the hub as `extra["chat:name"]` and are sent to Chat servers under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from antiphon.dialects.chat.forced_tools import ForcedTools
+from antiphon.dialects.chat.history_out import messages_from_hub
+from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
+from antiphon.dialects.chat.wire import (
+    LOGPROBS,
+    PREFIX,
+    STREAM_OPTIONS,
+    ChatWire,
+    JsonSchemaOut,
+    RequestOut,
+    ResponseFormatOut,
+)
+from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonObjectFormat,
+    ReasoningEffort,
+    Request,
+    TextFormat,
+)
+
+T = TypeVar("T")
+
+
+def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """Return the body for a server, and the losses."""
+    losses = Losses()
+    names = ToolNames.for_request(request)
+    forced = ForcedTools.from_request(request, names, wire, losses)
+    tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
+    losses.extend(tools.losses)
+    first = [request.instructions] if request.instructions else []
+    response_format = (
+        _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+    )
+    messages = messages_from_hub(request, names, wire, losses, first)
+    if not messages:
+        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+    _report_fields(request, losses)
+    if_supported = _Fields(wire, losses)
+    wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
+    logprobs = if_supported("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    limit = request.max_output_tokens or UNSET
+    body = RequestOut(
+        model=request.model or UNSET,
+        messages=messages,
+        tools=tools.written,
+        tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
+        parallel_tool_calls=if_supported("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
+        response_format=response_format,
+        max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
+        max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
+        temperature=if_supported("temperature", request.temperature),
+        top_p=if_supported("top_p", request.top_p),
+        presence_penalty=if_supported("presence_penalty", request.presence_penalty),
+        frequency_penalty=if_supported("frequency_penalty", request.frequency_penalty),
+        logprobs=logprobs,
+        top_logprobs=if_supported("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
+        reasoning_effort=if_supported("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
+        verbosity=if_supported("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
+        metadata=if_supported("metadata", request.metadata or UNSET),
+        service_tier=if_supported("service_tier", request.service_tier),
+        safety_identifier=if_supported("safety_identifier", request.safety_identifier),
+        prompt_cache_key=if_supported("prompt_cache_key", request.prompt_cache_key),
+        user=if_supported("user", request.user),
+        stream=UNSET if request.stream is None else request.stream,
+        stream_options=_stream_options(request, wire, losses),
+    )
+    return _written(body, _extra_from_hub(request, body, wire, losses)), losses
+
+
+class _Fields:
+    """Filters optional fields. Fields that the server does not support are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, wire: ChatWire, losses: Losses) -> None:
+        self._supported = wire.fields
+        self._losses = losses
+
+    def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._supported:
+            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
+            return UNSET
+        return value
+
+
+def _format_from_hub(
+    request: Request, wire: ChatWire, losses: Losses, first: list[str]
+) -> ResponseFormatOut | UnsetType:
+    """REQ-1: translate the output format. A schema that the server cannot enforce goes into the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return UNSET
+    report_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return UNSET
+    if wire.json_output == "none":
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
+    if isinstance(format, JsonObjectFormat):
+        return ResponseFormatOut(type="json_object")
+    if wire.json_output == "json_object":
+        losses.add(
+            "text.format",
+            "the enforcement of the schema",
+            "the schema is only described in the system text; the server enforces JSON",
+        )
+        schema = codec.encode(format.schema or {}).decode()
+        first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
+        return ResponseFormatOut(type="json_object")
+    return ResponseFormatOut(
+        type="json_schema",
+        json_schema=JsonSchemaOut(
+            name=format.name or "response",
+            description=format.description or UNSET,
+            schema=format.schema or UNSET,
+            strict=UNSET if format.strict is None else format.strict,
+        ),
+    )
+
+
+def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
+    """Return the output format that makes the model write the forced call as text."""
+    if isinstance(request.tool_choice, Shape):
+        report_unknown_fields(request.tool_choice, "tool_choice", losses)
+    requested_format = request.text.format if request.text else UNSET
+    if requested_format and not isinstance(requested_format, TextFormat):
+        losses.add("text.format", "the output format", "a tool call is forced, so the answer has no text")
+    first.append(forced.system_text())
+    return forced.response_format()
+
+
+class _Offered(Struct, frozen=True):
+    """Encoded tools, their wire names, and their losses."""
+
+    names: Collection[str]
+    written: Raw | UnsetType
+    losses: Losses
+
+
+def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
+    """Translate the tools that the model may call without being forced to."""
+    losses = Losses()
+    tools = tools_from_hub(request, names, wire, losses)
+    if tools and not wire.free_tools:
+        why = "the template of the model drops tools; it can only be forced to call one"
+        report_tool_loss(request, losses, "the tools", why)
+        tools = {}
+    return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
+
+
+def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
+    """Request usage in any case, because the hub's response contains it (REQ-4)."""
+    requested_options = _requested_stream_options(request)
+    if not request.stream:
+        return UNSET
+    if wire.stream_usage:
+        return {**requested_options, "include_usage": True}
+    for name in requested_options:
+        losses.add(f"stream_options.{name}", f"the field {name!r}", "the server does not support stream options")
+    return UNSET
+
+
+def _requested_stream_options(request: Request) -> dict[str, Any]:
+    raw = (request.extra or {}).get(STREAM_OPTIONS)
+    options = msgspec.json.decode(raw) if raw is not None else {}
+    return (
+        {name: value for name, value in options.items() if name != "include_usage"} if isinstance(options, dict) else {}
+    )
+
+
+def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
+    effort = request.reasoning.effort if request.reasoning else UNSET
+    if not effort or not wire.efforts or effort in wire.efforts:
+        return effort
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}",
+        f"{supported_effort!r} is the nearest value that the server accepts",
+    )
+    return supported_effort
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """Report fields that Chat does not have. Fields that the gateway serves (`store`, `truncation` …) are no losses."""
+    if request.reasoning:
+        report_unknown_fields(request.reasoning, "reasoning", losses)
+        if request.reasoning.summary:
+            losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
+    if request.text:
+        report_unknown_fields(request.text, "text", losses)
+    if request.client_metadata:
+        losses.add("client_metadata", "the field 'client_metadata'", "the API has no equivalent")
+    if request.prompt_cache_retention:
+        losses.add("prompt_cache_retention", "the field 'prompt_cache_retention'", "the API has no equivalent")
+    for at, name in enumerate(request.include or ()):
+        if name not in INCLUDES:
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
+
+
+def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
+    """Return the unknown fields to send: those of chat clients, and those that the profile allows."""
+    sent: dict[str, Raw] = {}
+    for name, raw in (request.extra or {}).items():
+        same = SAME_AS.get(name, "")
+        own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
+        if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
+            continue
+        if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
+            losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
+        elif own != name or own in wire.pass_fields:
+            sent[own] = raw
+        else:
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
+    return sent
+
+
+def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    encoded = ENCODER.encode(body)
+    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
+
+
+ENCODER: Final = msgspec.json.Encoder()
+NO_TOOLS: Final = _Offered((), UNSET, Losses())
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
+#: Never set from unknown fields, because the reader of the response depends on them.
+RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
+INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
+#: Fields of other dialects, with the Chat field of the same meaning.
+SAME_AS: Final[dict[str, str]] = {
+    "messages:stop_sequences": "stop",
+    "gemini:stopSequences": "stop",
+    "gemini:seed": "seed",
+    "messages:top_k": "top_k",
+    "gemini:topK": "top_k",
+}

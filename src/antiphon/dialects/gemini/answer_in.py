@@ -1,0 +1,302 @@
+"""Writes the parts of a gemini candidate to the response writer as hub items.
+
+The API's thoughts are summaries, so they become reasoning summaries. A signature is sealed with its maker's name
+(RSN-2): inside the reasoning item of its thought, else in a reasoning item of its own. That item stands before a call,
+and after a text, because a streamed text is signed at its end. Parts that only this dialect has become extension items
+`gemini:name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.common.sendable_names import SendableCalls
+from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.gemini.response_wire import (
+    AnswerFunctionCallIn,
+    AnswerPartIn,
+    CandidateIn,
+    CitationMetadataIn,
+    GroundingMetadataIn,
+    LogprobsResultIn,
+    TokenIn,
+)
+from antiphon.dialects.gemini.tools_out import GeminiToolNames
+from antiphon.dialects.gemini.wire import PREFIX
+from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
+from antiphon.protocol.items import UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.writer import ResponseWriter
+
+
+class AnswerToHub:
+    """Translates one answer: `add_candidate` for each piece or for the whole, then `finish`."""
+
+    def __init__(
+        self, writer: ResponseWriter, losses: Losses, names: GeminiToolNames, new_id: Callable[[str], str], maker: str
+    ) -> None:
+        self._writer = writer
+        self._losses = losses
+        self._names = names
+        self._new_id = new_id
+        self._maker = maker
+        self._items = 0
+        self._message: int | None = None
+        self._reasoning: int | None = None
+        self._thoughts = TextPieces()
+        self._text_signature = ""  # of the open message, which may still receive citations
+        self._sendable_calls = SendableCalls("functionCall", losses, new_id)
+        self._grounding: GroundingMetadataIn | None = None
+        self._citations: CitationMetadataIn | None = None
+        #: The writer's key of the open message while its text may be continued directly; else None.
+        self.open_text_key: int | None = None
+        #: The text pieces of the open message, because citations count its bytes. Code that writes by `open_text_key`
+        #: appends to it.
+        self.message_texts = TextPieces()
+
+    def add_candidate(self, candidate: CandidateIn) -> None:
+        """Add a piece of the answer."""
+        tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
+        for part in (candidate.content and candidate.content.parts) or ():
+            if not part.thought and (part.text or (part.text is not None and tokens)):
+                self._text(part.text, tokens)
+                tokens = None
+            self._part(part)
+        if tokens:
+            self._losses.add(
+                "logprobsResult", "the log probabilities of tokens outside the text", "Open Responses has no equivalent"
+            )
+        self._grounding = candidate.grounding_metadata or self._grounding
+        self._citations = candidate.citation_metadata or self._citations
+
+    def finish(self, outcome: StreamOutcome) -> None:
+        """End the answer. Complete items are closed here; the others are closed with the response."""
+        self._write_citations()
+        if outcome == "completed":
+            self._end_message()
+            self._end_reasoning()
+        elif self._text_signature:
+            self._losses.add(
+                "thoughtSignature",
+                "the signature of a truncated text",
+                "it does not match the text",
+            )
+
+    # Parts
+
+    def _part(self, part: AnswerPartIn) -> None:
+        """Write everything of a part except its text."""
+        signature = part.thought_signature or ""
+        if part.function_call is not None:
+            self._call(part.function_call, signature)
+        elif part.thought:
+            self._thought(part.text or "", signature)
+        elif own := next((name for name in OWN_PARTS if getattr(part, name) is not None), None):
+            self._native_part(OWN_PARTS[own], getattr(part, own), signature)
+        elif signature:
+            if self._text_signature:
+                self._end_message()
+            self._text_signature = signature
+            self._update_open_text()
+        elif part.text is None:
+            self._losses.add("content.parts", "a part of an unknown kind", "Open Responses has no equivalent")
+
+    def _text(self, text: str, tokens: list[LogProb] | None) -> None:
+        if self._text_signature:
+            self._end_message()
+        if self._message is None:
+            self._end_reasoning()
+            self._message = self._next_key()
+            self._update_open_text()
+        self.message_texts.append(text)
+        self._writer.add_text(self._message, text, logprobs=tokens)
+
+    def _thought(self, text: str, signature: str) -> None:
+        if not text and not signature:
+            return
+        self._end_message()
+        if self._reasoning is None:
+            self._reasoning = self._next_key()
+        if text:
+            self._writer.add_summary(self._reasoning, text)
+            self._thoughts.append(text)
+        if signature:
+            self._seal(self._reasoning, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
+            self._close_reasoning(self._reasoning)
+
+    def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
+        self._end_open_items(signature, "call")
+        if call.will_continue or call.partial_args:
+            self._losses.add("functionCall", "a call in pieces", "partial arguments are not supported")
+            return
+        if not call.name:
+            self._losses.add("functionCall", "a call without a name")
+            return
+        called = self._names.original_tool(call.name)
+        name = self._sendable_calls.name(called)
+        key, call_id = self._next_key(), self._sendable_calls.id(call.id or "")
+        arguments = msgspec.json.encode(call.args or {}).decode()
+        if called.kind == "custom":
+            freeform_input = FreeformInput()
+            self._writer.open_custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.add_custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
+            if freeform_input.left_over:
+                self._losses.add(
+                    "functionCall.args",
+                    f"{freeform_input.left_over[:80]!r}",
+                    "a custom tool accepts one string",
+                )
+        else:
+            self._writer.open_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.add_arguments(key, arguments)
+        self._writer.close_item(key)
+
+    def _native_part(self, name: str, value: Any, signature: str) -> None:
+        """ITEM-5: write a part that only this dialect has as an extension item."""
+        self._end_open_items(signature, "part")
+        kind = PREFIX + name
+        payload = (
+            value
+            if isinstance(value, dict)
+            else {key: member for key, member in msgspec.to_builtins(value).items() if member is not None}
+        )
+        members = {"type": kind, "id": self._new_id("gemini"), "status": "completed", name: payload}
+        self._writer.add_whole_item(self._next_key(), UnknownItem(kind=kind, raw=Raw(msgspec.json.encode(members))))
+
+    def _end_open_items(self, signature: str, on: str) -> None:
+        self._end_message()
+        self._end_reasoning()
+        if signature:
+            self._add_signature_item(signature, on)
+
+    # Ends
+
+    def _end_message(self) -> None:
+        """Close the open message and add its signature after it."""
+        if self._message is not None:
+            self._writer.close_item(self._message)
+            self._message = None
+        if self._text_signature:
+            self._add_signature_item(self._text_signature, "text")
+            self._text_signature = ""
+        self.message_texts = TextPieces()
+        self._update_open_text()
+
+    def _end_reasoning(self) -> None:
+        """Seal a thought without a signature too. The seal names its maker, which does not need the thought back."""
+        if self._reasoning is not None:
+            self._seal(self._reasoning, {"on": "thought"})
+            self._close_reasoning(self._reasoning)
+
+    def _close_reasoning(self, key: int) -> None:
+        self._writer.close_item(key)
+        self._reasoning, self._thoughts = None, TextPieces()
+
+    def _add_signature_item(self, signature: str, on: str) -> None:
+        key = self._next_key()
+        self._seal(key, {"on": on, "signature": signature})
+        self._writer.close_item(key)
+
+    def _seal(self, key: int, content: dict[str, Any]) -> None:
+        self._writer.set_encrypted_content(key, seal_reasoning(self._maker, content))
+
+    # Citations
+
+    def _write_citations(self) -> None:
+        """STR-11: write the sources, which arrive at the end and count bytes, as citations that count characters."""
+        citations = [*_grounding_citations(self._grounding, self._losses), *_source_citations(self._citations)]
+        if not citations:
+            return
+        if self._message is None:
+            self._losses.add("groundingMetadata", "the sources of a text", "they arrived after the next item")
+            return
+        text = "".join(self.message_texts).encode()
+        for start, end, url, title in citations:
+            first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
+            self._writer.add_annotation(
+                self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title)
+            )
+
+    # State
+
+    def _next_key(self) -> int:
+        self._items += 1
+        return self._items
+
+    def _update_open_text(self) -> None:
+        self.open_text_key = None if self._text_signature else self._message
+
+
+_Citation = tuple[int, int, str, str]  # start, end, URL, title
+
+
+def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) -> list[_Citation]:
+    if grounding is None:
+        return []
+    if grounding.web_search_queries:
+        losses.add("groundingMetadata.webSearchQueries", "search queries", "Open Responses has no equivalent")
+    chunks = grounding.grounding_chunks or []
+    citations: list[_Citation] = []
+    for support in grounding.grounding_supports or ():
+        segment = support.segment
+        for at in support.grounding_chunk_indices or ():
+            web = chunks[at].web if 0 <= at < len(chunks) else None
+            if web is None or segment is None:
+                losses.add("groundingMetadata", "a source that is not a web page", "Open Responses has no equivalent")
+            else:
+                citations.append((segment.start_index or 0, segment.end_index or 0, web.uri or "", web.title or ""))
+    if chunks and not citations:
+        losses.add(
+            "groundingMetadata.groundingChunks",
+            "sources without a position in the text",
+            "Open Responses has no equivalent",
+        )
+    return citations
+
+
+def _source_citations(citations: CitationMetadataIn | None) -> list[_Citation]:
+    if citations is None:
+        return []
+    return [
+        (source.start_index or 0, source.end_index or 0, source.uri or "", source.title or "")
+        for source in [*(citations.citation_sources or ()), *(citations.citations or ())]
+    ]
+
+
+def _tokens(result: LogprobsResultIn) -> list[LogProb]:
+    tops = [top.candidates or [] for top in result.top_candidates or ()]
+    return [
+        LogProb(
+            token=chosen.token or "",
+            logprob=_number(chosen),
+            bytes=list((chosen.token or "").encode()),
+            top_logprobs=[
+                TopLogProb(token=top.token or "", logprob=_number(top), bytes=list((top.token or "").encode()))
+                for top in (tops[at] if at < len(tops) else ())
+            ],
+        )
+        for at, chosen in enumerate(result.chosen_candidates or ())
+    ]
+
+
+def _number(token: TokenIn) -> int | float:
+    return LEAST if token.log_probability is None else token.log_probability
+
+
+LEAST: Final = -9999.0  # this API family's value for a token of negligible probability
+#: Parts that only this dialect has: our field name and the name on the wire.
+OWN_PARTS: Final = {
+    "inline_data": "inlineData",
+    "file_data": "fileData",
+    "executable_code": "executableCode",
+    "code_execution_result": "codeExecutionResult",
+    "tool_call": "toolCall",
+    "tool_response": "toolResponse",
+}

@@ -1,0 +1,394 @@
+"""Writes the hub's conversation as gemini contents: user and model alternate, results directly after their calls.
+
+`dialects/common/history` builds the turns; this module writes each one, in the order of its items. A signature that
+this server made goes back on its part (RSN-2); the reasoning of other servers is left out (RSN-3). A plain conversation
+takes a fast path, which writes the same contents; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.history import (
+    NO_RESULT,
+    AnsweredCall,
+    AssistantTurn,
+    HistoryTurn,
+    PlacedItem,
+    ToolCallParam,
+    build_history,
+)
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history
+from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, without_error_mark
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
+from antiphon.dialects.gemini.tools_out import GeminiToolNames
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    TOOL_RESPONSE_FIELD,
+    ContentOut,
+    FunctionCallOut,
+    FunctionResponseOut,
+    GeminiWire,
+    PartOut,
+    ResultMediaOut,
+)
+from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CustomToolCallParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
+from antiphon.protocol.request import Request, input_items
+
+
+class SystemAndContents(NamedTuple):
+    system: list[str]
+    contents: list[ContentOut]
+
+
+def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
+    """The contents of the conversation, with the system texts at its start."""
+    stand_in = _stand_in(request, wire)
+    plain = plain_contents(input_items(request), names, wire) if not stand_in else None
+    return SystemAndContents([], plain) if plain else general_history_from_hub(request, names, wire, losses, stand_in)
+
+
+def general_history_from_hub(
+    request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
+) -> SystemAndContents:
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
+    history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
+    contents = _Contents(names, wire, losses, stand_in)
+    of_user = [
+        at for at, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
+    ]
+    for at, turn in enumerate(history.turns):
+        contents.add(turn, is_current=not of_user or at > of_user[-1])
+    for other in history.others:
+        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+            report_unknown_fields(other.item, other.path, losses)
+        else:
+            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
+    return contents.whole()
+
+
+def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
+    """The contents of a plain conversation; None if it is not plain or cannot be sent unchanged."""
+    turns = plain_history(items)
+    if turns is None:
+        return None
+    done: list[ContentOut] = []
+    for turn in turns:
+        if type(turn) is PlainCalls:
+            model_parts: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
+            results: list[AnyPartOut] = []
+            for call, output in zip(turn.calls, turn.outputs, strict=True):
+                arguments = arguments_as_json_object(call.arguments)
+                if arguments is None:
+                    return None
+                name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
+                model_parts.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
+                response = {"error" if output == NO_RESULT else "output": output}
+                results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
+            done.append(ContentOut(role="model", parts=model_parts))
+            done.append(ContentOut(role="user", parts=results))
+        elif not turn.is_user:
+            done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
+        elif done and done[-1].role == "user":  # results, which the user's text follows
+            done[-1].parts.append(PartOut(text=turn.text))
+        else:
+            done.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
+    return done
+
+
+def arguments_as_json_object(arguments: str) -> Raw | None:
+    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
+    arguments = arguments.strip(JSON_WHITESPACE) or "{}"
+    try:
+        decode_json(arguments, type=dict[str, Raw])
+    except ValueError:
+        return None
+    return Raw(arguments.encode())
+
+
+def _stand_in(request: Request, wire: GeminiWire) -> str:
+    """The value that replaces a missing signature; empty for models that do not need one."""
+    model = (request.model or "").rpartition("/")[2]
+    return wire.missing_signature if model.startswith(wire.signed_models) else ""
+
+
+def _starts_model_turn(message: MessageParam) -> bool:
+    """Whether a message starts a turn of the model. A message with only media does not."""
+    if message.role != "user" or isinstance(message.content, str):
+        return message.role == "user"
+    return any(type(part) not in MEDIA for part in message.content)
+
+
+def _as_message_item(item: ItemParam) -> ItemParam:
+    """An item of a kind that only this dialect has, as an assistant message."""
+    if type(item) is UnknownItem and item.kind.startswith(PREFIX):
+        return MessageParam(role="assistant", content=[UnknownContent(kind=item.kind, raw=item.raw)])
+    return item
+
+
+class _Signatures:
+    """Signatures that are pending until their part is written."""
+
+    def __init__(self) -> None:
+        self.for_text = ""
+        self.for_other = ""
+
+    def on_text(self) -> str:
+        signature, self.for_text = self.for_text, ""
+        return signature
+
+    def on_other(self) -> str:
+        signature, self.for_other = self.for_other, ""
+        return signature
+
+
+class _Contents:
+    """Collects contents, turn by turn."""
+
+    def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        self._stand_in = stand_in
+        self._system: list[str] = []
+        self._done: list[ContentOut] = []
+        self._phase_reported = False
+
+    def whole(self) -> SystemAndContents:
+        first = self._done[0] if self._done else None
+        if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
+            # The API refuses a call without a user message before it.
+            self._losses.add(
+                "input", "a call at the start of the input", "the API requires a user message before it; one is added"
+            )
+            self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
+        if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
+            self._losses.add(
+                "input",
+                "a model message at the end of the input",
+                "the API requires a user message after it; one is added",
+            )
+            self._add_parts("user", [PartOut(text=CONTINUE)])
+        return SystemAndContents(self._system, self._done)
+
+    def add(self, turn: HistoryTurn, *, is_current: bool) -> None:
+        """Add a turn; `is_current` says that it comes after the last user message."""
+        if type(turn) is AssistantTurn:
+            self._add_model(turn, is_current)
+        elif turn.item.role == "user":
+            self._report_fields(turn)
+            self._add_parts("user", self._content.parts(turn.item.content, turn.path, "content", turn.first_part))
+        else:
+            self._add_system(turn)
+
+    def _add_system(self, turn: PlacedItem[MessageParam]) -> None:
+        self._report_fields(turn)
+        text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first_part))
+        if not text:
+            return
+        if not self._done:
+            self._system.append(text)
+        elif self._wire.system == "first":
+            self._losses.add(
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
+            )
+            self._system.append(text)
+        else:
+            self._losses.add(turn.path, "the system role of a message", "it is sent as user text with a mark")
+            self._add_parts("user", [PartOut(text=f"[{turn.item.role}] {text}")])
+
+    def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
+        """Add the model's reasoning, messages and calls in their order, then the results of the calls."""
+        waiting = _Signatures()
+        for path, entry in _in_input_order(turn):
+            if isinstance(entry, ReasoningParam):
+                self._reasoning(PlacedItem(path, entry), waiting)
+            elif isinstance(entry, PlacedItem):
+                self._message(entry, waiting)
+            else:
+                is_first = entry is turn.calls[0]
+                self._add_parts("model", [self._call(entry, waiting, needs_signature=is_first and is_current)])
+        if signature := waiting.on_text():
+            self._add_parts("model", [PartOut(text="", thought_signature=signature)])
+        if waiting.on_other():
+            self._losses.add("input", "a signature whose call is missing", "it is valid only with that call")
+        if turn.calls:
+            self._add_results(turn.calls)
+
+    def _message(self, message: PlacedItem[MessageParam], waiting: _Signatures) -> None:
+        self._report_fields(message)
+        parts = self._content.parts(message.item.content, message.path, "content", message.first_part)
+        for part in parts:
+            self._add_parts("model", [_signed(part, waiting)])
+
+    def _reasoning(self, reasoning: PlacedItem[ReasoningParam], waiting: _Signatures) -> None:
+        path, item = reasoning.path, reasoning.item
+        report_unknown_fields(item, path, self._losses)
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None or envelope.maker != self._wire.maker:
+            if item.encrypted_content or item.content or item.summary:
+                self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
+            return
+        match envelope.content:
+            case {"on": "thought", "signature": str() as signature, "text": str() as text}:
+                self._add_parts("model", [PartOut(text=text, thought=True, thought_signature=signature)])
+            case {"on": "text", "signature": str() as signature}:
+                if not self._sign_last_text(signature):
+                    waiting.for_text = signature
+            case {"on": "call" | "part", "signature": str() as signature}:
+                waiting.for_other = signature
+            # Anything else is a summary of thoughts, which the server sends but does not accept: leaving it out is no
+            # loss.
+
+    def _sign_last_text(self, signature: str) -> bool:
+        """Sign the last text of the model. Returns whether there was one."""
+        if not self._done or self._done[-1].role != "model":
+            return False
+        parts = self._done[-1].parts
+        last = parts[-1]
+        if type(last) is not PartOut or last.text is UNSET or last.thought_signature:
+            return False
+        parts[-1] = replace(last, thought_signature=signature)
+        return True
+
+    def _call(self, answered: AnsweredCall, waiting: _Signatures, *, needs_signature: bool) -> PartOut:
+        path, call = answered.call.path, answered.call.item
+        report_unknown_fields(call, path, self._losses)
+        signature = waiting.on_other()
+        if not signature and needs_signature and self._stand_in:
+            self._losses.add(
+                path,
+                "the signature of a call",
+                "this server did not sign the call; its value for a missing signature is sent",
+            )
+            signature = self._stand_in
+        sent = FunctionCallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
+        return PartOut(function_call=sent, thought_signature=signature or UNSET)
+
+    def _name(self, call: ToolCallParam) -> str:
+        kind = "function" if isinstance(call, FunctionCallParam) else "custom"
+        return self._names.wire_name((kind, call.name, call.namespace or None))
+
+    def _id(self, call: ToolCallParam) -> str | msgspec.UnsetType:
+        return call.call_id if self._wire.call_ids else UNSET
+
+    def _arguments(self, call: ToolCallParam, path: str) -> Raw:
+        if isinstance(call, CustomToolCallParam):
+            return Raw(freeform_tools.wrap_input(call.input).encode())
+        own = arguments_as_json_object(call.arguments)
+        if own is None:
+            self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
+            return Raw(msgspec.json.encode({"arguments": call.arguments}))
+        return own
+
+    def _add_results(self, calls: list[AnsweredCall]) -> None:
+        lifted: list[AnyPartOut] = []
+        self._add_parts("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
+        self._add_parts("user", lifted)
+
+    def _result(self, answered: AnsweredCall, lifted: list[AnyPartOut]) -> FunctionResponseOut:
+        call, output = answered.call.item, answered.output
+        own = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
+        if own is None:
+            report_unknown_fields(without_error_mark(output.item), output.path, self._losses)
+        parts = (
+            []
+            if isinstance(output.item.output, str)
+            else self._content.parts(output.item.output, output.path, "output")
+        )
+        texts = (
+            [output.item.output]
+            if isinstance(output.item.output, str)
+            else [p.text for p in parts if type(p) is PartOut and p.text]
+        )
+        media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
+        result_media = self._media(media, call.call_id, texts, lifted)
+        text = "\n".join(texts)
+        failed = is_failed(output.item)
+        given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
+        return FunctionResponseOut(
+            name=self._name(call),
+            response=own if own is not None else given,
+            id=self._id(call),
+            parts=result_media or UNSET,
+        )
+
+    def _media(
+        self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]
+    ) -> list[ResultMediaOut]:
+        """TOOL-6: media stay in the result or move to `lifted`, labelled with their call; a note replaces them."""
+        result_media: list[ResultMediaOut] = []
+        for at, part in enumerate(media, 1):
+            if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
+                result_media.append(ResultMediaOut(inline_data=part.inline_data))
+            else:
+                texts.append(f"[media {at} of this result follows below]")
+                lifted += [PartOut(text=f"Media {at} of the result of call {call_id}:"), part]
+        return result_media
+
+    def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
+        """Add parts for a role. The API wants roles to alternate, so parts of the same role are joined."""
+        if not parts:
+            return
+        if self._done and self._done[-1].role == role:
+            self._done[-1].parts.extend(parts)
+        else:
+            self._done.append(ContentOut(role=role, parts=list(parts)))
+
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
+        if message.item.extra:
+            report_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+            self._phase_reported = True
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
+
+
+_Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
+
+
+def _in_input_order(turn: AssistantTurn) -> list[_Entry]:
+    """The entries of a turn in their input order: a signature belongs to the entry next to it."""
+    entries: list[tuple[list[int], _Entry]] = [
+        *((_place(one.path, one.first_part), (one.path, one.item)) for one in turn.reasoning),
+        *((_place(one.path, one.first_part), (one.path, one)) for one in turn.messages),
+        *((_place(one.call.path, 0), (one.call.path, one)) for one in turn.calls),
+    ]
+    return [entry for _, entry in sorted(entries, key=lambda one: one[0])]
+
+
+def _place(path: str, first: int) -> list[int]:
+    return [*map(int, NUMBER.findall(path)), first]
+
+
+def _signed(part: AnyPartOut, waiting: _Signatures) -> AnyPartOut:
+    if isinstance(part, dict):
+        return {**part, "thoughtSignature": Raw(msgspec.json.encode(waiting.on_other()))} if waiting.for_other else part
+    return replace(part, thought_signature=waiting.on_text()) if waiting.for_text and part.text else part
+
+
+MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
+CONTINUE: Final = "Continue."
+NUMBER: Final = re.compile(r"\[(\d+)\]")

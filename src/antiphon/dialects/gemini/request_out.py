@@ -1,0 +1,284 @@
+"""Writes a hub request as the body of `:generateContent` or `:streamGenerateContent`, with the losses.
+
+This module writes the settings; the conversation and the tools have modules of their own. The model and streaming are
+in the URL, not in the body.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, nearest_effort
+from antiphon.dialects.common.narrowing import narrow_schema
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.gemini.history_out import history_from_hub
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, GeminiToolNames, ToolsFromHub
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    TOP_LEVEL_FIELDS,
+    ContentOut,
+    GeminiWire,
+    GenerationConfigOut,
+    PartOut,
+    RequestOut,
+    ThinkingConfigOut,
+)
+from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    Request,
+    TextFormat,
+)
+from antiphon.protocol.tools import JsonSchema
+
+T = TypeVar("T")
+LOGPROBS: Final = "message.output_text.logprobs"
+
+
+def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, with the losses."""
+    losses = Losses()
+    names = GeminiToolNames(request)
+    history = history_from_hub(request, names, wire, losses)
+    if not history.contents:
+        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+    tools = translate_tools_once(ToolsFromHub, request, names, wire)
+    losses.extend(tools.losses)
+    leading_system_texts = [request.instructions] if request.instructions else []
+    extra = _native_fields(request, wire, losses)
+    generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
+    generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
+    _report_fields(request, losses)
+    body = RequestOut(
+        contents=history.contents,
+        system_instruction=_system([*leading_system_texts, *history.system]),
+        tools=tools.encoded,
+        tool_config=tools.tool_config(request, losses),
+        generation_config=_members(
+            generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses
+        )
+        or UNSET,
+    )
+    return _encode_body(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
+
+
+def _system(texts: list[str]) -> ContentOut | UnsetType:
+    return ContentOut(parts=[PartOut(text="\n\n".join(texts))]) if texts else UNSET
+
+
+def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationConfigOut:
+    given = _Fields(wire, losses)
+    wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
+    logprobs = given("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    return GenerationConfigOut(
+        temperature=given("temperature", request.temperature, "temperature"),
+        top_p=given("topP", request.top_p, "top_p"),
+        max_output_tokens=given("maxOutputTokens", request.max_output_tokens, "max_output_tokens"),
+        presence_penalty=given("presencePenalty", request.presence_penalty, "presence_penalty"),
+        frequency_penalty=given("frequencyPenalty", request.frequency_penalty, "frequency_penalty"),
+        response_logprobs=logprobs,
+        logprobs=given("logprobs", request.top_logprobs or UNSET, "top_logprobs") if logprobs else UNSET,
+        thinking_config=_thinking(request, wire, losses) if request.reasoning and not has_own_thinking else UNSET,
+    )
+
+
+class _Fields:
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, wire: GeminiWire, losses: Losses) -> None:
+        self._accepted = wire.fields
+        self._losses = losses
+
+    def __call__(self, name: str, value: T | None | UnsetType, path: str) -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._accepted:
+            self._losses.add(path, f"the field {path!r}", "the server does not support it")
+            return UNSET
+        return value
+
+
+def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
+    """RSN-4: effort as a budget or a level, depending on the model. Thoughts are requested together with reasoning."""
+    reasoning = request.reasoning or ReasoningConfigParam()
+    effort, model = reasoning.effort or None, _model(request)
+    if wire.thinking == "none" or model.startswith(wire.unthinking_models):
+        if effort and effort != "none":
+            losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not support reasoning")
+        return UNSET
+    shows_thoughts = effort != "none" and bool(effort or reasoning.summary)
+    if effort is None:
+        return ThinkingConfigOut(include_thoughts=True) if shows_thoughts else UNSET
+    if wire.thinking == "level" or model.startswith(wire.level_models):
+        level = nearest_effort(effort, wire.levels)
+        if level != effort:
+            losses.add(
+                "reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest value that the model accepts"
+            )
+        return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
+    budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
+    if budget < wire.least_budget and model.startswith(wire.thinking_models):
+        losses.add(
+            "reasoning.effort",
+            f"the effort {effort!r}",
+            f"the model requires a budget of at least {wire.least_budget} tokens",
+        )
+        budget = wire.least_budget
+    elif budget < EFFORT_BUDGETS[effort]:
+        losses.add("reasoning.effort", f"the effort {effort!r}", f"the maximum budget is {budget} tokens")
+    return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
+
+
+def _with_format(
+    settings: GenerationConfigOut,
+    request: Request,
+    wire: GeminiWire,
+    losses: Losses,
+    leading_system_texts: list[str],
+    *,
+    beside_tools: bool,
+) -> GenerationConfigOut:
+    """REQ-1: the output format in the server's form. A schema that it cannot enforce goes into the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return settings
+    report_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return settings
+    if wire.json_output == "none":
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
+    schema = _schema(format, losses) if isinstance(format, JsonSchemaFormatParam) else None
+    if beside_tools and not _model(request).startswith(wire.json_with_tools):
+        losses.add(
+            "text.format",
+            "the enforcement of JSON output",
+            "with tools, the format is only described in the system text",
+        )
+        leading_system_texts.append(_rule(schema))
+        return settings
+    json = msgspec.structs.replace(settings, response_mime_type="application/json")
+    if schema is None:
+        return json
+    if wire.json_output == "json_object":
+        losses.add(
+            "text.format",
+            "the enforcement of the schema",
+            "the schema is only described in the system text; the server enforces JSON",
+        )
+        leading_system_texts.append(_rule(schema))
+        return json
+    if wire.schemas == "openapi":
+        return msgspec.structs.replace(
+            json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
+        )
+    return msgspec.structs.replace(
+        json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
+    )
+
+
+def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
+    """The requested schema, with its description."""
+    schema = format.schema or None
+    if format.description and schema is not None and "description" not in schema:
+        return {**schema, "description": format.description}
+    if format.description:
+        losses.add("text.format.description", "the description of the output format", "the API has no equivalent")
+    return schema
+
+
+def _rule(schema: JsonSchema | None) -> str:
+    return JSON_RULE if schema is None else f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}"
+
+
+def _model(request: Request) -> str:
+    """The model name that profiles match."""
+    return (request.model or "").rpartition("/")[2]
+
+
+def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
+    """Fields of clients of this dialect under their own names, and equivalent fields of other dialects (REQ-7)."""
+    own: dict[str, Raw] = {}
+    for name, raw in (request.extra or {}).items():
+        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
+        if is_handled_by_gateway(name, raw, request):
+            continue
+        if sent is None:
+            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
+        elif sent in RESERVED or (name in EQUIVALENT_FIELDS and sent not in wire.fields):
+            losses.add(name, f"the field {name!r}", "the server does not support it")
+        else:
+            own[sent] = _as_list(raw) if sent == "stopSequences" else raw
+    return own
+
+
+def _as_list(raw: Raw) -> Raw:
+    """Wrap a single stop sequence, which one dialect allows, in a list."""
+    return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
+
+
+def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses) -> dict[str, Any]:
+    members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
+    for name, raw in own.items():
+        if name in members:
+            losses.add(PREFIX + name, f"the field {name!r}", "another field sets it")
+        else:
+            members[name] = raw
+    return members
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """Report the fields that this API does not have. Fields that the gateway serves itself (`store`, `truncation` …)
+    are no losses.
+    """
+    if request.reasoning:
+        report_unknown_fields(request.reasoning, "reasoning", losses)
+    if request.text:
+        report_unknown_fields(request.text, "text", losses)
+        if request.text.verbosity:
+            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
+    for name in UNSUPPORTED_FIELDS:
+        if getattr(request, name):
+            losses.add(name, f"the field {name!r}", "the API has no equivalent")
+    for at, name in enumerate(request.include or ()):
+        if name not in KNOWN_INCLUDES:
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
+
+
+def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
+    if "toolConfig" in extra:  # the client's own `toolConfig`, which may hold more than the hub can express
+        body = msgspec.structs.replace(body, tool_config=UNSET)
+    encoded = codec.encode(body)
+    return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
+
+
+JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
+#: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
+RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
+KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
+UNSUPPORTED_FIELDS: Final = (
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "client_metadata",
+    "user",
+)
+#: Fields of other dialects with the same meaning.
+EQUIVALENT_FIELDS: Final[dict[str, str]] = {
+    "chat:stop": "stopSequences",
+    "messages:stop_sequences": "stopSequences",
+    "chat:seed": "seed",
+    "chat:top_k": "topK",
+    "messages:top_k": "topK",
+}

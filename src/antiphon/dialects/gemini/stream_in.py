@@ -1,0 +1,211 @@
+"""Reads a gemini server's stream or whole answer (STR-14) as hub events. `answer_in` translates the candidates.
+
+Every frame is an answer with the next parts of the one candidate; a whole answer is read as one frame. The API has no
+end marker: the stream ends with the connection. A stream without a finish reason fails as `upstream_disconnected`.
+Message text takes a fast path from the decoder to the writer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from antiphon import sse
+from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.gemini.answer_in import AnswerToHub
+from antiphon.dialects.gemini.errors import error_in_answer
+from antiphon.dialects.gemini.response_wire import Chunk, PromptFeedbackIn, TextChunk, UsageIn
+from antiphon.dialects.gemini.tools_out import GeminiToolNames
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.protocol.events import StreamEvent, TextRun
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import with_nesting_limit
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
+from antiphon.protocol.stamps import Stamps
+from antiphon.redaction import sanitize_text
+
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
+_decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
+
+
+class EventsToHub(StreamToHub):
+    """Reads one stream."""
+
+    _answer: AnswerToHub
+
+    def __init__(
+        self,
+        request: Request,
+        initial_response: Response,
+        stamps: Stamps,
+        wire: GeminiWire = GeminiWire(),  # noqa: B008
+    ) -> None:
+        super().__init__(initial_response, stamps)
+        self._answer = AnswerToHub(self._writer, self.losses, GeminiToolNames(request), stamps.new_id, wire.maker)
+        self._usage: UsageIn | None = None
+        self._finish_message = ""
+        self._misses = 0
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """The events for a frame."""
+        if self._has_ended:
+            return []
+        answer = self._answer
+        key = answer.open_text_key
+        if key is not None and self._misses < MAX_MISSES:
+            # Hot path: a frame with only a piece of an open text goes directly to the writer.
+            try:
+                chunk = _decode_text(frame.data)
+            except ValueError:
+                self._misses += 1  # after MAX_MISSES this decoder is no longer tried
+            else:
+                text = chunk.candidates[0].content.parts[0].text
+                self._usage = chunk.usage_metadata or self._usage
+                answer.message_texts.append(text)
+                self._writer.add_text(key, text)
+                return self._take_events()
+        self._read(frame.data)
+        return self._take_events()
+
+    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+        """The frames from `at` on that only continue an open text, as one run, with the index of the next frame."""
+        key = self._answer.open_text_key
+        if key is None or self._has_ended or self._misses >= MAX_MISSES:
+            return None, at
+        texts: list[str] = []
+        begin, end, usage = at, len(frames), None
+        while at < end:
+            try:
+                chunk = _decode_text(frames[at].data)
+            except ValueError:
+                break  # `feed` reads it
+            text = chunk.candidates[0].content.parts[0].text
+            usage = chunk.usage_metadata or usage
+            if text:
+                texts.append(text)
+            at += 1
+        run = self._writer.add_text_run(key, texts) if texts else None
+        if run is None:
+            return None, begin
+        self._answer.message_texts.append("".join(texts))
+        self._usage = usage or self._usage
+        return run, at
+
+    def _read_whole(self, body: bytes) -> None:
+        """A whole answer is one frame."""
+        chunk = self._read(body)
+        if self._has_ended:
+            return
+        if not self._stop_reason and (chunk is None or not any(chunk.candidates or ())):
+            self._fail(invalid_upstream_data("an answer without a candidate", body))
+        else:
+            self._stop_reason = self._stop_reason or "STOP"
+            self._end_response()
+
+    def _read(self, data: bytes) -> Chunk | None:
+        try:
+            chunk = _decode(data)
+        except ValueError:  # every msgspec error is a ValueError
+            self._read_undecodable(data)
+            return None
+        self._chunk(chunk)
+        return chunk
+
+    def _read_undecodable(self, data: bytes) -> None:
+        """Data that the typed decoder refused: white space, the end marker of other dialects, or invalid data."""
+        data = data.strip()
+        if data and data != sse.DONE:
+            self._fail(invalid_upstream_data("a frame that is not generated content", data))
+
+    def _chunk(self, chunk: Chunk) -> None:
+        if chunk.error:
+            self._fail(error_in_answer(chunk.error))
+            return
+        if not self._writer.has_started:
+            self._writer.start()
+        self._usage = chunk.usage_metadata or self._usage
+        if chunk.prompt_feedback is not None:
+            self._feedback(chunk.prompt_feedback)
+        for at, candidate in enumerate(chunk.candidates or ()):
+            if candidate is None:
+                continue
+            if candidate.index or (candidate.index is None and at):
+                self.losses.add(
+                    f"candidates[{candidate.index or at}]", "an additional answer", "a response has one answer"
+                )
+                continue
+            self._answer.add_candidate(candidate)
+            self._stop_reason = candidate.finish_reason or self._stop_reason
+            self._finish_message = candidate.finish_message or self._finish_message
+
+    def _feedback(self, feedback: PromptFeedbackIn) -> None:
+        """REQ-3: a blocked prompt ends the answer like a content filter."""
+        if feedback.block_reason:
+            self._stop_reason = "SAFETY"
+            self._finish_message = (
+                f"the prompt was blocked: {feedback.block_reason} {feedback.block_reason_message or ''}".rstrip()
+            )
+
+    def _end_response(self) -> None:
+        reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
+        if finish_message:
+            self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
+        incomplete = INCOMPLETE.get(reason)
+        if incomplete is None and reason != "STOP":
+            self.losses.add(
+                "finishReason",
+                f"the reason {sanitize_text(reason)[:50]!r}",
+                "Open Responses has no equivalent; 'completed' is sent",
+            )
+        self._end_as(incomplete)
+
+    def _final_usage(self) -> Usage | None:
+        return usage_to_hub(self._usage)
+
+
+def response_to_hub(
+    body: bytes,
+    request: Request,
+    initial_response: Response,
+    stamps: Stamps,
+    wire: GeminiWire = GeminiWire(),  # noqa: B008
+) -> tuple[Response, Losses]:
+    """Read a server's whole answer. Raises the error that the server sent, or that the body is not an answer."""
+    return EventsToHub(request, initial_response, stamps, wire).response(body)
+
+
+def usage_to_hub(usage: UsageIn | None) -> Usage | None:
+    """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
+    if usage is None:
+        return None
+    read = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    thoughts = usage.thoughts_token_count or 0
+    written = (usage.candidates_token_count or 0) + thoughts
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        total_tokens=usage.total_token_count or read + written,
+        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_content_token_count or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts),
+    )
+
+
+MAX_MISSES: Final = 8
+INCOMPLETE: Final[dict[str, str]] = {
+    "MAX_TOKENS": "max_output_tokens",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    # The model's call or text was unreadable or unwanted. The output before it is still an answer.
+    "MALFORMED_FUNCTION_CALL": "malformed_function_call",
+    "UNEXPECTED_TOOL_CALL": "unexpected_tool_call",
+    "TOO_MANY_TOOL_CALLS": "too_many_tool_calls",
+    "MALFORMED_RESPONSE": "malformed_response",
+}

@@ -1,0 +1,109 @@
+"""Translates a gemini client's tools and tool choice to the hub.
+
+The API's own tools (`googleSearch`, `codeExecution`, `urlContext` …) travel as one unknown tool each. They reach
+servers of this dialect unchanged and are losses for others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.schema_budget import SchemaBudget
+from antiphon.dialects.gemini.schemas import schema_to_hub
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    FunctionCallingConfigIn,
+    FunctionDeclarationIn,
+    RequestIn,
+    ToolIn,
+    unknown_fields_of,
+)
+from antiphon.errors import InvalidValue
+from antiphon.protocol import codec
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    FunctionToolParam,
+    JsonSchema,
+    SpecificFunction,
+    ToolChoiceParam,
+    ToolChoiceValue,
+    ToolParam,
+    UnknownTool,
+)
+
+
+def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
+    """Every function and every tool of the API's own, in their order."""
+    hub_tools: list[ToolParam] = []
+    budget = SchemaBudget()
+    for at, tool in enumerate(tools):
+        path = f"tools[{at}].functionDeclarations"
+        hub_tools += [
+            _function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())
+        ]
+        hub_tools += [_native_tool(name, raw) for name, raw in unknown_fields_of(tool).items()]
+    return hub_tools or UNSET
+
+
+def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
+    """The tool choice. `VALIDATED` leaves the choice to the model."""
+    calling = request.tool_config.function_calling_config if request.tool_config else UNSET
+    if not calling:
+        return UNSET
+    given = (calling.mode or "MODE_UNSPECIFIED").upper()
+    if given not in MODES:
+        path = "toolConfig.functionCallingConfig.mode"
+        raise InvalidValue(f"{path}: expected one of {', '.join(MODES)}, got {given[:40]!r}", param=path)
+    mode = MODES[given]
+    names = calling.allowed_function_names or []
+    if not names or given in MODES_WITHOUT_NAMES:
+        return UNSET if given == "MODE_UNSPECIFIED" else mode
+    if len(names) == 1 and mode == "required":
+        return SpecificFunction(name=names[0])
+    return AllowedToolsParam(tools=[SpecificFunction(name=name) for name in names], mode=mode)
+
+
+def native_tool_config(request: RequestIn) -> Raw | None:
+    """The whole `toolConfig` if a tool choice cannot express all of it."""
+    config = request.tool_config
+    if not config:
+        return None
+    calling = config.function_calling_config or FunctionCallingConfigIn()
+    has_native_settings = (
+        unknown_fields_of(config) or unknown_fields_of(calling) or (calling.mode or "").upper() == "VALIDATED"
+    )
+    return Raw(codec.encode(config)) if has_native_settings else None
+
+
+def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) -> FunctionToolParam:
+    """A function tool. Its result schema and other own members travel in `extra`."""
+    parameters: JsonSchema | UnsetType = UNSET
+    if declared.parameters_json_schema:
+        parameters = schema_to_hub(declared.parameters_json_schema, f"{path}.parametersJsonSchema", budget)
+    elif declared.parameters:
+        parameters = schema_to_hub(declared.parameters, f"{path}.parameters", budget)
+    return FunctionToolParam(
+        name=declared.name,
+        description=declared.description or UNSET,
+        parameters=parameters,
+        strict=False,  # the API has no strict mode; without a value, servers would apply different defaults
+        extra=unknown_fields_of(declared) or UNSET,
+    )
+
+
+def _native_tool(name: str, raw: Raw) -> UnknownTool:
+    kind = PREFIX + name
+    return UnknownTool(kind=kind, raw=Raw(codec.encode({"type": kind, name: raw})))
+
+
+MODES: Final[dict[str, ToolChoiceValue]] = {
+    "MODE_UNSPECIFIED": "auto",
+    "AUTO": "auto",
+    "ANY": "required",
+    "NONE": "none",
+    "VALIDATED": "auto",
+}
+#: Modes for which the API ignores `allowedFunctionNames`.
+MODES_WITHOUT_NAMES: Final = ("MODE_UNSPECIFIED", "AUTO", "NONE")

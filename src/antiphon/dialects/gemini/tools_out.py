@@ -1,0 +1,258 @@
+"""Translates tools and tool choice for a gemini server (TOOL-1, TOOL-2). All functions are in one list of declarations.
+
+Namespaces are flattened, and custom tools become functions with one string parameter. Tools that only this dialect has
+are sent unchanged; hosted tools of other APIs are losses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Final, assert_never
+
+from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.schema_budget import SchemaBudget
+from antiphon.dialects.common.tool_names import MAX_NAME_LENGTH, ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.gemini.wire import (
+    PREFIX,
+    FunctionCallingConfigOut,
+    FunctionDeclarationOut,
+    GeminiWire,
+    ToolConfigOut,
+    ToolOut,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    JsonSchema,
+    SpecificCustom,
+    SpecificFunction,
+    ToolParam,
+    UnknownTool,
+    UnknownToolChoice,
+)
+
+
+class ToolsFromHub:
+    """The tools of a request in wire form, with the losses."""
+
+    def __init__(self, request: Request, names: GeminiToolNames, wire: GeminiWire) -> None:
+        self.losses = Losses()
+        self._names = names
+        self._wire = wire
+        self._budget = SchemaBudget()
+        self._functions: dict[str, FunctionDeclarationOut] = {}
+        self._own: list[dict[str, Raw]] = []
+        for path, tool, namespace in tools_with_paths(request, self.losses, "the API has no namespaces of tools"):
+            self._take(path, tool, namespace)
+        functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
+        sent = [*functions, *self._own]
+        self.encoded: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
+
+    @property
+    def has_functions(self) -> bool:
+        return bool(self._functions)
+
+    def tool_config(self, request: Request, losses: Losses) -> ToolConfigOut | UnsetType:
+        """The tool choice among the functions that were sent; an impossible choice is a loss."""
+        choice = request.tool_choice
+        if request.parallel_tool_calls is False and self._functions:
+            losses.add("parallel_tool_calls", "the limit of one tool call", "the API has no equivalent")
+        match choice:
+            case None | UnsetType():
+                return UNSET
+            case str():
+                return self._mode(MODES[choice], None, losses)
+            case UnknownToolChoice():
+                losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
+                return UNSET
+            case SpecificFunction() | SpecificCustom():
+                report_unknown_fields(choice, "tool_choice", losses)
+                return self._mode("ANY", [self._names.wire_name(ToolRef.from_choice(choice))], losses)
+            case AllowedToolsParam():
+                report_unknown_fields(choice, "tool_choice", losses)
+                allowed = [
+                    self._names.wire_name(ToolRef.from_choice(tool))
+                    for tool in choice.tools
+                    if not isinstance(tool, UnknownToolChoice)
+                ]
+                if choice.mode == "required":
+                    return self._mode("ANY", allowed, losses)
+                # TOOL-3: the API takes allowed names only with a forced call; policy withholds calls outside the set.
+                return self._mode(MODES[choice.mode or "auto"], None, losses)
+            case _ as never:
+                assert_never(never)
+
+    def _take(self, path: str, tool: ToolParam, namespace: str | None) -> None:
+        losses = self.losses
+        match tool:
+            case FunctionToolParam():
+                name = self._names.wire_name(("function", tool.name, namespace))
+                offered = self._function(tool, name, path)
+            case CustomTool():
+                name = self._names.wire_name(("custom", tool.name, namespace))
+                offered = self._custom(tool, name, path)
+            case UnknownTool() if tool.kind.startswith(PREFIX):
+                self._own.append({member: raw for member, raw in tool.raw_members().items() if member != "type"})
+                return
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
+                return
+        if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
+            report_unknown_fields(tool, path, losses)
+        if tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
+        if self._functions.get(name, offered) != offered:
+            losses.add(
+                path, f"an earlier definition of {name!r}", "each tool is offered once; the last definition is used"
+            )
+        self._functions[name] = offered
+
+    def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
+        if tool.strict:
+            self.losses.add(f"{path}.strict", "strict arguments", "the API has no equivalent")
+        declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
+        own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
+        return replace(declared, **own) if own else declared
+
+    def _custom(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
+        description = freeform_tools.description(tool, path, self.losses)
+        schema = freeform_tools.schema()
+        if self._wire.schemas == "openapi":
+            del schema["additionalProperties"]  # it adds nothing for one string
+        return self._declared(name, description, schema, path)
+
+    def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
+        sent_description = description or UNSET
+        if not schema.get("properties") and set(schema) <= UNCONSTRAINING_KEYWORDS:
+            return FunctionDeclarationOut(
+                name=name, description=sent_description
+            )  # some API versions refuse an object without properties
+        if schema.get("type") != "object":
+            if "type" in schema:
+                self.losses.add(f"{path}.type", "the type of the arguments", "arguments are always an object")
+            schema = {**schema, "type": "object"}
+        if self._wire.schemas == "json_schema":
+            sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
+            return FunctionDeclarationOut(name=name, description=sent_description, parameters_json_schema=sent)
+        sent = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
+        return FunctionDeclarationOut(name=name, description=sent_description, parameters=sent)
+
+    def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
+        offered = [name for name in names if name in self._functions] if names is not None else None
+        if mode == "ANY" and not (self._functions if offered is None else offered):
+            losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
+            return UNSET
+        if not self._functions:
+            return UNSET
+        return ToolConfigOut(
+            function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET)
+        )
+
+
+class GeminiToolNames:
+    """`ToolNames` that puts `_` before names with an invalid first character."""
+
+    def __init__(self, request: Request) -> None:
+        self._names = ToolNames.for_request(request)
+        self._original_names = {
+            _with_prefix(name): name for name in self._names.wire_names if not VALID_FIRST_CHARACTER.match(name)
+        }
+
+    def wire_name(self, ref: ToolRef | tuple[str, str, str | None]) -> str:
+        """The name that the server gets for a tool."""
+        name = self._names.wire_name(ref)  # type: ignore[arg-type]  # a plain tuple is cheaper to build than a ToolRef
+        return name if VALID_FIRST_CHARACTER.match(name) else _with_prefix(name)
+
+    def original_tool(self, sent_name: str) -> ToolRef:
+        """The tool for a name that the server sent."""
+        return self._names.original_tool(self._original_names.get(sent_name, sent_name))
+
+
+def _with_prefix(name: str) -> str:
+    return f"_{name}"[:MAX_NAME_LENGTH]
+
+
+#: Function members that only clients of this dialect set: their wire name and our field name.
+NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
+MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
+#: Keywords that constrain nothing if the schema has no properties.
+UNCONSTRAINING_KEYWORDS: Final = frozenset(
+    {"type", "properties", "required", "additionalProperties", "$schema", "title", "description"}
+)
+#: The older schema form of the API: a subset of OpenAPI.
+OPENAPI_SUBSET: Final = Narrowing(
+    keywords=frozenset(
+        {
+            "type",
+            "format",
+            "title",
+            "description",
+            "nullable",
+            "default",
+            "enum",
+            "items",
+            "minItems",
+            "maxItems",
+            "properties",
+            "required",
+            "propertyOrdering",
+            "minProperties",
+            "maxProperties",
+            "minLength",
+            "maxLength",
+            "pattern",
+            "minimum",
+            "maximum",
+            "anyOf",
+            "example",
+        }
+    ),
+    formats=frozenset({"enum", "date-time", "float", "double", "int32", "int64"}),
+    references="inline",
+    types="capitals",
+    enum_of_strings=True,
+)
+#: JSON schema without references that have sibling keywords, which the API refuses.
+TOOL_SUBSET: Final = Narrowing(references="inline_unless_plain")
+#: The subset of JSON schema that the API accepts for structured output.
+OUTPUT_SUBSET: Final = Narrowing(
+    keywords=frozenset(
+        {
+            "$id",
+            "$defs",
+            "$ref",
+            "$anchor",
+            "type",
+            "format",
+            "title",
+            "description",
+            "enum",
+            "items",
+            "prefixItems",
+            "minItems",
+            "maxItems",
+            "minimum",
+            "maximum",
+            "anyOf",
+            "oneOf",
+            "properties",
+            "additionalProperties",
+            "required",
+            "propertyOrdering",
+        }
+    ),
+    references="inline_unless_plain",
+)
+VALID_FIRST_CHARACTER: Final = re.compile("[A-Za-z_]")

@@ -1,0 +1,369 @@
+"""Writes the content blocks of a Messages answer to the response writer as hub items.
+
+A block is an item, except that consecutive text blocks are parts of one message. The item of a stopped block stays open
+until another block starts, because only the end of the answer shows whether it was cut. Blocks that only this dialect
+has travel unchanged (`wire.block_to_item`). Blocks may overlap, although the API does not allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, assert_never
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.freeform_tools import FreeformInput
+from antiphon.dialects.common.sendable_names import SendableCalls
+from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.messages.content_in import citation_to_hub
+from antiphon.dialects.messages.response_wire import AnswerBlockIn, DeltaIn
+from antiphon.dialects.messages.wire import PREFIX, MessagesWire, block_to_item
+from antiphon.protocol.base import is_extension_type
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
+from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.writer import ResponseWriter
+
+
+class AnswerToHub:
+    """Translates one answer, block by block."""
+
+    def __init__(
+        self, writer: ResponseWriter, losses: Losses, names: ToolNames, new_id: Callable[[str], str], wire: MessagesWire
+    ) -> None:
+        self._writer = writer
+        self._losses = losses
+        self._names = names
+        self._wire = wire
+        self._items = 0
+        self._blocks: dict[int, _Block] = {}
+        self._last: _Block | None = None  # the block whose item was announced last
+        self._idle: _Block | None = None  # that block after it stopped, while its item is open
+        self._sendable_calls = SendableCalls("tool_use", losses, new_id)
+        #: The writer's key of the open text block, and its index; None if no text block is open.
+        self.open_text_key: int | None = None
+        self.open_text_index = -1
+        #: How many characters of it took the fast path to the writer.
+        self.fast_path_length = 0
+
+    @property
+    def open_indices(self) -> list[int]:
+        return list(self._blocks)
+
+    def start_block(self, index: int, raw: Raw) -> None:
+        """Start a block. In an answer that does not stream the block is whole."""
+        self._writer.count_bytes(PART_OVERHEAD_BYTES)
+        if index in self._blocks:
+            self.stop_block(index)  # its stop event is missing
+        try:
+            block = _decode_block(raw)
+            msgspec.json.decode(raw)  # checks that the members that are decoded later are valid JSON
+        except ValueError:
+            self._losses.add(f"content[{index}]", "a block", "it has an unknown form")
+            return
+        match block.type:
+            case "text":
+                self._start_text(index, block)
+            case "thinking":
+                self._blocks[index] = _Thinking()
+                self.add_delta(index, DeltaIn(thinking=block.thinking, signature=block.signature))
+            case "redacted_thinking":
+                redacted = _Thinking(redacted=block.data or "")
+                self._blocks[index] = redacted
+                self._begin(redacted)
+            case "tool_use":
+                self._start_call(index, block, raw)
+            case kind:
+                self._start_native(index, kind, raw)
+
+    def add_delta(self, index: int, delta: DeltaIn) -> None:
+        """Add a piece of a block. Text and thoughts for a block that did not start open one."""
+        block = self._blocks.get(index)
+        if delta.text:
+            self._add_text(index, block if type(block) is _Text else self._replace_block(index, _Text()), delta.text)
+        if delta.thinking or delta.signature:
+            thinking = block if type(block) is _Thinking else self._replace_block(index, _Thinking())
+            self._add_thought(thinking, delta.thinking or "", delta.signature or "")
+        if delta.partial_json:
+            self._add_arguments(index, block, delta.partial_json)
+        if delta.citation:
+            self._writer.count_bytes(PART_OVERHEAD_BYTES + len(delta.citation))
+            (block if type(block) is _Text else self._replace_block(index, _Text())).citations.append(delta.citation)
+
+    def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:
+        """Add a delta of an unknown kind; `event` contains it."""
+        block = self._blocks.get(index)
+        if type(block) is not _NativeBlock or kind != f"{block.kind}_delta":
+            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "Open Responses has no equivalent")
+            return
+        members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
+        if not members:
+            self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "it is not valid JSON")
+        block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
+
+    def stop_block(self, index: int) -> None:
+        """Stop a block. A block without content leaves no item."""
+        block = self._blocks.pop(index, None)
+        match block:
+            case None:
+                return
+            case _Text():
+                self._end_text(index, block)
+            case _Thinking():
+                self._seal(block)
+            case _Call():
+                pass
+            case _NativeBlock():
+                self._end_native(index, block)
+            case _ as never:
+                assert_never(never)
+        if block.key is None or type(block) is _NativeBlock:
+            return
+        if block is self._last:
+            self._idle = block
+        else:
+            self._close(block)
+
+    def add_refusal(self, explanation: str) -> None:
+        """STR-11: add a refusal with this text."""
+        for index in self.open_indices:
+            self.stop_block(index)
+        refusal = _Text()
+        self._begin(refusal)
+        assert refusal.key is not None
+        self._writer.add_refusal(refusal.key, explanation)
+        self._idle = refusal
+
+    def finish(self, outcome: StreamOutcome) -> None:
+        """End the answer. Items that are still open are closed with the response."""
+        for index in self.open_indices:
+            self.stop_block(index)
+        if self._idle is not None and outcome == "completed":
+            self._close(self._idle)
+        elif type(self._idle) is _Call:
+            self._end_call(self._idle, cut=True)
+        self._idle = None
+
+    # Items
+
+    def _begin(self, block: _Block) -> None:
+        """Give a block its item key. The idle item is closed first, unless a text follows a text."""
+        idle, self._idle, self._last = self._idle, None, block
+        if type(idle) is _Text and type(block) is _Text:
+            block.key = idle.key
+            return
+        if idle is not None:
+            self._close(idle)
+        self._items += 1
+        block.key = self._items
+
+    def _close(self, block: _Block) -> None:
+        assert block.key is not None
+        if type(block) is _Call:
+            self._end_call(block, cut=False)
+        self._writer.close_item(block.key)
+
+    def _replace_block(self, index: int, block: _AnyBlock) -> _AnyBlock:
+        """Store a block that was not announced, or was announced as another kind."""
+        self.stop_block(index)
+        self._blocks[index] = block
+        return block
+
+    # Text
+
+    def _start_text(self, index: int, block: AnswerBlockIn) -> None:
+        text = _Text(citations=list(block.citations or ()))
+        self._blocks[index] = text
+        if block.text:
+            self._add_text(index, text, block.text)
+
+    def _add_text(self, index: int, block: _Text, text: str) -> None:
+        if block.key is None:
+            self._begin(block)
+            assert block.key is not None
+            open_block = self._blocks.get(self.open_text_index)
+            if type(open_block) is _Text:  # another text block is still open
+                self._end_open_text(open_block)
+            self.open_text_key, self.open_text_index = block.key, index
+        self._writer.add_text(block.key, text, part_key=None)
+        block.length += len(text)
+
+    def _end_open_text(self, block: _Text) -> None:
+        """Count the characters that took the fast path."""
+        block.length += self.fast_path_length
+        self.open_text_key, self.open_text_index, self.fast_path_length = None, -1, 0
+
+    def _end_text(self, index: int, block: _Text) -> None:
+        if index == self.open_text_index:
+            self._end_open_text(block)
+        if block.key is None:
+            if block.citations:
+                self._losses.add("content.citations", "citations", "their text was not sent")
+            return
+        for raw in block.citations:
+            citation = _decoded(raw)
+            if isinstance(citation, dict):
+                self._writer.add_annotation(block.key, citation_to_hub(citation, block.length))
+            else:
+                self._losses.add("content.citations", "a citation", "it has an unknown form")
+        self._writer.end_part(block.key)
+
+    # Thoughts
+
+    def _add_thought(self, block: _Thinking, text: str, signature: str) -> None:
+        if text:
+            if block.key is None:
+                self._begin(block)
+            self._writer.add_reasoning(block.key, text)
+            block.pieces.append(text)
+        if signature:
+            self._writer.count_bytes(len(signature))
+            block.signatures.append(signature)
+
+    def _seal(self, block: _Thinking) -> None:
+        """RSN-2: seal what the server needs back, with the text, because clients may drop the text."""
+        if block.redacted is not None:
+            content = {"redacted": block.redacted}
+        elif block.signatures or (block.pieces and self._wire.unsigned_thinking):
+            content = {"thinking": "".join(block.pieces), "signature": "".join(block.signatures)}
+        else:
+            return
+        if block.key is None:
+            self._begin(block)
+        self._writer.set_encrypted_content(block.key, seal_reasoning(self._wire.maker, content))
+
+    # Calls
+
+    def _start_call(self, index: int, block: AnswerBlockIn, raw: Raw) -> None:
+        if not block.name:
+            self._losses.add(f"content[{index}]", "a call without a name")
+            return
+        called = self._names.original_tool(block.name)
+        name = self._sendable_calls.name(called)
+        call = _Call(given=_compact(block.input), freeform_input=FreeformInput() if called.kind == "custom" else None)
+        self._blocks[index] = call
+        self._begin(call)
+        announce = self._writer.open_call if call.freeform_input is None else self._writer.open_custom_call
+        announce(call.key, name=name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace)
+        extra_fields = {
+            name: value
+            for name, value in _decode_members(raw).items()
+            if name in RETURNED_CALL_MEMBERS and msgspec.json.decode(value) not in DEFAULT_VALUES
+        }
+        if extra_fields:
+            self._writer.set_extra_fields(call.key, extra_fields)
+
+    def _add_arguments(self, index: int, block: _Block | None, piece: str) -> None:
+        match block:
+            case _Call():
+                block.has_arguments = True
+                self._arguments(block, piece)
+            case _NativeBlock():
+                self._writer.count_bytes(len(piece))
+                block.pieces.append(piece)
+            case _:
+                self._losses.add(f"content[{index}]", "arguments", "their call did not start")
+
+    def _arguments(self, call: _Call, piece: str) -> None:
+        if call.freeform_input is None:
+            self._writer.add_arguments(call.key, piece)
+        else:
+            self._writer.count_bytes(len(piece))
+            self._writer.add_custom_input(call.key, call.freeform_input.feed(piece))
+
+    def _end_call(self, call: _Call, *, cut: bool) -> None:
+        """A call without argument deltas has its arguments in the start event, or none: `{}`, unless it was cut."""
+        if not call.has_arguments and not (cut and call.given == "{}"):
+            self._arguments(call, call.given)
+        if call.freeform_input is not None:
+            self._writer.add_custom_input(call.key, call.freeform_input.finish())
+            if rest := call.freeform_input.left_over:
+                self._losses.add("tool_use.input", f"{rest[:80]!r}", "a custom tool accepts one string")
+
+    # Blocks that only this dialect has
+
+    def _start_native(self, index: int, kind: str, raw: Raw) -> None:
+        if not is_extension_type(PREFIX + kind):
+            self._losses.add(f"content[{index}]", f"a block of type {kind[:50]!r}", "its type is not a valid name")
+            return
+        raw = Raw(_compact(raw).encode())
+        carried = _NativeBlock(kind=kind, members=_decode_members(raw))
+        self._blocks[index] = carried
+        self._begin(carried)
+        self._writer.open_extension_item(carried.key, PREFIX + kind, {"block": raw})
+
+    def _end_native(self, index: int, block: _NativeBlock) -> None:
+        """Such a block is complete by itself, however the answer ends."""
+        if block.pieces:
+            try:
+                block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
+            except ValueError:
+                self._losses.add(
+                    f"content[{index}].input", f"the input of a {block.kind} block", "it is not valid JSON"
+                )
+        self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
+        self._last = self._last if self._last is not block else None
+
+
+class _Open(Struct):
+    """A block that has not stopped. `key` is the writer's key, set when the block is announced."""
+
+    key: int | None = None
+
+
+class _Text(_Open):
+    length: int = 0
+    citations: list[Raw] = []
+
+
+class _Thinking(_Open):
+    pieces: TextPieces = field(default_factory=TextPieces)
+    signatures: TextPieces = field(default_factory=TextPieces)
+    redacted: str | None = None
+
+
+class _Call(_Open, kw_only=True):
+    given: str
+    freeform_input: FreeformInput | None
+    has_arguments: bool = False
+
+
+class _NativeBlock(_Open, kw_only=True):
+    kind: str
+    members: dict[str, Any]
+    pieces: TextPieces = field(default_factory=TextPieces)
+
+
+_Block = _Text | _Thinking | _Call | _NativeBlock
+_AnyBlock = TypeVar("_AnyBlock", _Text, _Thinking)
+
+
+class _RawDelta(Struct, frozen=True):
+    """An event with a delta of an unknown kind."""
+
+    delta: dict[str, Raw]
+
+
+def _decoded(raw: bytes | Raw) -> Any:
+    """Decode any JSON; None if it holds a value that cannot be represented."""
+    try:
+        return msgspec.json.decode(raw)
+    except ValueError:
+        return None
+
+
+def _compact(raw: Raw) -> str:
+    """JSON without white space; `{}` for null."""
+    text = msgspec.json.format(bytes(raw), indent=-1).decode()
+    return "{}" if text == "null" else text
+
+
+#: Members of a call that go back with it.
+RETURNED_CALL_MEMBERS: Final = frozenset({"caller", "toolset_name"})
+DEFAULT_VALUES: Final = (None, {"type": "direct"})
+_decode_block: Final = msgspec.json.Decoder(AnswerBlockIn).decode
+_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_raw_delta: Final = msgspec.json.Decoder(_RawDelta).decode

@@ -1,0 +1,398 @@
+"""Translates hub events to the blocks of a message, strictly one block after the other (`EventSequencer`).
+
+Reasoning becomes a thinking block with the sealed reasoning as its signature, or a redacted block if it has no text.
+Each text and each refusal becomes a text block, each call a `tool_use` block. Empty content makes no block, because
+servers refuse empty blocks in the history. Unsupported content is reported as a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.event_ordering import EventSequencer
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_out import citation_from_hub
+from antiphon.dialects.messages.response_wire import (
+    AnswerBlockOut,
+    AnswerRedactedThinkingBlock,
+    AnswerTextBlock,
+    AnswerThinkingBlock,
+    AnswerToolUseBlock,
+    BlockDelta,
+    BlockEvent,
+    BlockStart,
+    BlockStop,
+    CitationsDeltaOut,
+    DeltaOut,
+    FinalDeltaOut,
+    InputJsonDeltaOut,
+    OutputDetailsOut,
+    SignatureDeltaOut,
+    TextDeltaOut,
+    ThinkingDeltaOut,
+    UsageOut,
+)
+from antiphon.dialects.messages.wire import (
+    CACHE_CREATION_FIELD,
+    PREFIX,
+    STOP_REASON_FIELD,
+    STOP_SEQUENCE_FIELD,
+    block_from_item,
+)
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Annotation,
+    Content,
+    InputText,
+    OutputText,
+    Refusal,
+    Text,
+    UrlCitation,
+)
+from antiphon.protocol.events import (
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
+    ContentPartEvent,
+    CustomInputDelta,
+    CustomInputDone,
+    ItemAdded,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    UnknownEvent,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+
+
+class OpenTextBlock(NamedTuple):
+    """The text that is being sent: its position in the hub, and its block."""
+
+    output_index: int
+    content_index: int
+    block_index: int
+
+
+class AnswerFromHub:
+    """Translates one answer for one client."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        #: The text whose deltas go directly into the open block.
+        self.open_text: OpenTextBlock | None = None
+        self._losses = losses
+        self._names = ToolNames.for_request(request)
+        self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
+        self._parts = EventSequencer(
+            _part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone)
+        )
+        self._block = 0  # the index of the open block, or of the next one
+        self._is_open = False
+        self._is_streamed = False  # whether the item was sent piece by piece
+        self._thought: Hashable = None  # the part of the reasoning that was sent last
+        self._calls = 0
+        self._has_refused = False
+
+    def feed(self, event: StreamEvent) -> list[BlockEvent]:
+        """The block events for an event, and for events that waited for it."""
+        if type(event) is UnknownEvent:
+            self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
+            return []
+        if not hasattr(event, "output_index"):
+            return []
+        return [piece for item_event in self._items.feed(event) for piece in self._in_item(item_event)]
+
+    def final_delta(self, response: Response) -> FinalDeltaOut:
+        """REQ-3: the stop reason."""
+        extra = response.extra or {}
+        for name, raw in extra.items():
+            if not name.startswith(PREFIX):
+                report_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
+        sequence = msgspec.json.decode(extra.get(STOP_SEQUENCE_FIELD, b"null"))
+        return FinalDeltaOut(stop_reason=self._reason(response, extra, sequence), stop_sequence=sequence)
+
+    def _reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
+        if STOP_REASON_FIELD in extra:
+            return str(msgspec.json.decode(extra[STOP_REASON_FIELD]))
+        if response.incomplete_details is not None:
+            reason = response.incomplete_details.reason
+            if reason not in REASONS:
+                self._losses.add(
+                    "incomplete_details.reason",
+                    f"the reason {reason!r}",
+                    "the API has no equivalent; 'max_tokens' is sent",
+                )
+            return REASONS.get(reason, "max_tokens")
+        if self._has_refused:
+            return "refusal"
+        if self._calls:
+            return "tool_use"
+        return "end_turn" if sequence is None else "stop_sequence"
+
+    def _in_item(self, event: StreamEvent) -> list[BlockEvent]:
+        if type(event) is ArgumentsDelta:
+            return self._arguments(event.delta)
+        match event:
+            case ItemAdded():
+                return [] if event.item is None else self._begin(event.item, event.output_index)
+            case ItemDone():
+                return [] if event.item is None else self._end_item(event.item, event.output_index)
+            case CustomInputDelta():
+                return self._arguments(freeform_tools.wrap_delta(event.delta))
+            case ArgumentsDone() | CustomInputDone():
+                return []
+            case _:
+                self._is_streamed = True
+                return [piece for part_event in self._parts.feed(event) for piece in self._in_part(part_event)]
+
+    def _in_part(self, event: StreamEvent) -> list[BlockEvent]:
+        if type(event) is ReasoningDelta:
+            return self._thinking(event.delta, TEXT_PART)
+        match event:
+            case OutputTextDelta():
+                if event.logprobs:
+                    self._report_logprobs(event.output_index)
+                pieces = self._text(event.delta)
+                if self._is_open:
+                    self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block)
+                return pieces
+            case RefusalDelta():
+                return self._refusal(event.delta)
+            case AnnotationAdded():
+                return [] if event.annotation is None else self._citation(event.annotation, event.output_index)
+            case ContentPartDone(part=OutputText() as part):
+                self._report_partial_citations(part, event.output_index)
+                return self._close()
+            case ContentPartDone(part=Refusal()):
+                return self._close()
+            case SummaryTextDelta():
+                return self._thinking(event.delta, (event.output_index, event.summary_index))
+            case _:
+                return []
+
+    # Items
+
+    def _begin(self, item: Item, at: int) -> list[BlockEvent]:
+        self._is_streamed = False
+        match item:
+            case FunctionCall():
+                return self._call(item, self._names.wire_name(ToolRef("function", item.name, item.namespace or None)))
+            case CustomToolCall():
+                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                return [
+                    *self._call(item, name),
+                    self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
+                ]
+            case Message() | Reasoning():
+                self._thought = None
+            case UnknownItem() if block_from_item(item) is not None:
+                pass
+            case _:
+                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
+        return []
+
+    def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
+        """End an item. An item that was not streamed is sent now."""
+        if isinstance(item, Shape):
+            report_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall():
+                pieces = [] if self._is_streamed else self._arguments(item.arguments)
+                if item.arguments and not is_json_object(item.arguments):
+                    self._losses.add(
+                        f"output[{at}].arguments",
+                        "arguments that are not a JSON object",
+                        "the API accepts only objects",
+                    )
+                return pieces + self._close()
+            case CustomToolCall():
+                return self._end_custom(item)
+            case Reasoning():
+                return self._end_reasoning(item, at)
+            case Message():
+                if item.phase:
+                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
+                return [] if self._is_streamed else self._whole_message(item, at)
+            case UnknownItem():
+                block = block_from_item(item)
+                return [] if block is None else [self._open(block), *self._close()]
+            case _:
+                return []
+
+    def _call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockEvent]:
+        self._calls += 1
+        return [self._open(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
+
+    def _arguments(self, piece: str) -> list[BlockEvent]:
+        self._is_streamed = True
+        return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
+
+    def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
+        pieces = [] if self._is_streamed else self._arguments(freeform_tools.wrap_delta(call.input))
+        if call.status != ItemStatus.INCOMPLETE:  # a call that was cut must not look complete
+            pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
+        return pieces + self._close()
+
+    def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
+        """RSN-2: the sealed reasoning is the signature, directly before the end of the block."""
+        pieces = [] if self._is_streamed else self._whole_reasoning(item, at)
+        sealed = item.encrypted_content or ""
+        if sealed and not self._is_open:
+            return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
+        if sealed:
+            pieces.append(self._delta(SignatureDeltaOut(signature=sealed)))
+        return pieces + self._close()
+
+    def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
+        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
+        return [piece for text, part in thoughts for piece in self._thinking(text, part)]
+
+    def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
+        if item.role != "assistant":
+            self._losses.add(
+                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
+            )
+            return []
+        return [piece for part in item.content for piece in self._whole_part(part, at)]
+
+    def _whole_part(self, part: Content, at: int) -> list[BlockEvent]:
+        if isinstance(part, Shape):
+            report_unknown_fields(part, f"output[{at}].content", self._losses)
+        match part:
+            case OutputText():
+                if part.logprobs:
+                    self._report_logprobs(at)
+                self._report_partial_citations(part, at)
+                pieces = self._text(part.text)
+                pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, at)]
+                return pieces + self._close()
+            case Text(text=text) | InputText(text=text):
+                return self._text(text) + self._close()
+            case Refusal(refusal=refusal):
+                return self._refusal(refusal) + self._close()
+            case _:
+                self._report_unsupported_part(at, part)
+                return []
+
+    # Blocks
+
+    def _text(self, piece: str) -> list[BlockEvent]:
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+
+    def _refusal(self, piece: str) -> list[BlockEvent]:
+        self._has_refused = True
+        return self._text(piece)
+
+    def _citation(self, annotation: Annotation, at: int) -> list[BlockEvent]:
+        citation = citation_from_hub(annotation)
+        if citation is None:
+            self._losses.add(
+                f"output[{at}].annotations",
+                f"an annotation of type {type_of(annotation)!r}",
+                "the API has no equivalent",
+            )
+            return []
+        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+
+    def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
+        """A thinking delta. An item's reasoning is one text, in which each part of a summary starts a new paragraph."""
+        if not piece:
+            return []
+        last, self._thought = self._thought, part
+        gap = "\n\n" if last is not None and last != part else ""
+        return [
+            *self._open_if_closed(AnswerThinkingBlock(thinking="", signature="")),
+            self._delta(ThinkingDeltaOut(thinking=gap + piece)),
+        ]
+
+    def _open_if_closed(self, block: AnswerBlockOut) -> list[BlockEvent]:
+        return [] if self._is_open else [self._open(block)]
+
+    def _open(self, block: AnswerBlockOut) -> BlockEvent:
+        self._is_open = True
+        return BlockStart(index=self._block, content_block=block)
+
+    def _delta(self, delta: DeltaOut) -> BlockEvent:
+        return BlockDelta(index=self._block, delta=delta)
+
+    def _close(self) -> list[BlockEvent]:
+        if not self._is_open:
+            return []
+        self.open_text, self._is_open, self._block = None, False, self._block + 1
+        return [BlockStop(index=self._block - 1)]
+
+    # Losses
+
+    def _report_logprobs(self, at: int) -> None:
+        self._losses.add(f"output[{at}].logprobs", "log probabilities", "the API has no equivalent")
+
+    def _report_partial_citations(self, part: OutputText, at: int) -> None:
+        whole = (0, len(part.text))
+        for annotation in part.annotations:
+            if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
+                self._losses.add(
+                    f"output[{at}].annotations", "the range of a citation", "it applies to the whole block"
+                )
+
+    def _report_unsupported_part(self, at: int, part: Content) -> None:
+        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
+
+
+def usage_from_hub(usage: Usage | None) -> UsageOut:
+    """The token counts. A message always has usage, so unknown usage is all zeros."""
+    if usage is None:
+        return UsageOut(input_tokens=0, cache_creation_input_tokens=0, cache_read_input_tokens=0, output_tokens=0)
+    details = usage.input_tokens_details
+    created = int(msgspec.json.decode((details.extra or {}).get(CACHE_CREATION_FIELD, b"0")))
+    thoughts = usage.output_tokens_details.reasoning_tokens
+    return UsageOut(
+        input_tokens=max(0, usage.input_tokens - details.cached_tokens - created),
+        cache_creation_input_tokens=created,
+        cache_read_input_tokens=details.cached_tokens,
+        output_tokens=usage.output_tokens,
+        output_tokens_details=OutputDetailsOut(thinking_tokens=thoughts) if thoughts else UNSET,
+    )
+
+
+def is_json_object(arguments: str) -> bool:
+    """Whether the arguments of a call are a JSON object."""
+    try:
+        return isinstance(decode_json(arguments), dict)
+    except ValueError:
+        return False
+
+
+def _item_key(event: Any) -> Hashable:
+    index: int = event.output_index
+    return index
+
+
+def _part_key(event: Any) -> Hashable:
+    return ("content", event.content_index) if isinstance(event, ContentPartEvent) else ("summary", event.summary_index)
+
+
+REASONS: Final[dict[str, str]] = {
+    "max_output_tokens": "max_tokens",
+    "max_output_bytes": "max_tokens",
+    "max_output_items": "max_tokens",
+    "content_filter": "refusal",
+}

@@ -1,0 +1,123 @@
+"""Translates a client's content blocks and citations to hub content parts.
+
+Other members of a block (`cache_control`, for example) travel in `extra` and reach servers of this dialect. A block
+without an equivalent in the hub travels unchanged. A citation belongs to a whole text block here, and to a range of
+text in the hub. A web citation is the hub's `url_citation`, with the members that its server needs back in `extra`.
+Citations of documents, which only this dialect has, travel as unknown annotations.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, assert_never
+
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.messages.wire import (
+    CITATION_SERVER_MEMBERS,
+    PREFIX,
+    WEB_CITATION,
+    Base64SourceIn,
+    CacheControl,
+    DocumentBlockIn,
+    FileSourceIn,
+    ImageBlockIn,
+    PlainBlockIn,
+    TextBlockIn,
+    TextSourceIn,
+    UnknownSource,
+    UrlSourceIn,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    Annotation,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitation,
+)
+
+
+def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFileParam | UnknownContent:
+    """A block of user or system input as a hub part."""
+    match block:
+        case TextBlockIn():
+            return InputText(text=block.text, extra=extra_fields_of(block, citations=block.citations or UNSET))
+        case ImageBlockIn():
+            return _image(block)
+        case DocumentBlockIn():
+            return _document(block)
+        case UnknownContent():
+            return _native_part(block.raw, block.kind)
+        case _ as never:
+            assert_never(never)
+
+
+def output_text_to_hub(block: TextBlockIn) -> OutputTextParam:
+    """A text of the model, with its citations."""
+    citations = [citation_to_hub(citation, len(block.text)) for citation in block.citations or ()]
+    return OutputTextParam(text=block.text, annotations=[*citations] or UNSET, extra=extra_fields_of(block))
+
+
+def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
+    """The members of a block that the hub's shape does not have."""
+    if not block.extra and not block.cache_control and not others:
+        return UNSET
+    cache_control: CacheControl = block.cache_control
+    named = {"cache_control": cache_control or UNSET, **others}
+    extra = {name: Raw(codec.encode(value)) for name, value in named.items() if value is not UNSET}
+    return {**(block.extra or {}), **extra} or UNSET
+
+
+def citation_to_hub(citation: dict[str, Any], length: int) -> Annotation:
+    """Translate a citation of a text with `length` characters."""
+    kind, url, title = citation.get("type"), citation.get("url"), citation.get("title")
+    if kind == WEB_CITATION and isinstance(url, str):
+        server_members = {
+            name: Raw(codec.encode(citation[name])) for name in CITATION_SERVER_MEMBERS if citation.get(name)
+        }
+        named = title if isinstance(title, str) else ""
+        return UrlCitation(start_index=0, end_index=length, url=url, title=named, extra=server_members or UNSET)
+    kind_in_hub = f"{PREFIX}{kind or 'citation'}"
+    return UnknownAnnotation(kind=kind_in_hub, raw=Raw(codec.encode({**citation, "type": kind_in_hub})))
+
+
+def _image(block: ImageBlockIn) -> InputImageParam | UnknownContent:
+    match block.source:
+        case Base64SourceIn(media_type=kind, data=data):
+            return InputImageParam(image_url=f"data:{kind};base64,{data}", extra=extra_fields_of(block))
+        case UrlSourceIn(url=url):
+            return InputImageParam(image_url=url, extra=extra_fields_of(block))
+        case FileSourceIn(file_id=file_id):
+            return InputImageParam(file_id=file_id, extra=extra_fields_of(block))
+        case UnknownSource():
+            return _native_part(Raw(codec.encode(block)), "image")
+        case _ as never:
+            assert_never(never)
+
+
+def _document(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
+    named = block.title or UNSET
+    match block.source:
+        case Base64SourceIn(media_type=kind, data=data):
+            return InputFileParam(file_data=f"data:{kind};base64,{data}", filename=named, extra=extra_fields_of(block))
+        case TextSourceIn(data=text):
+            data = base64.b64encode(text.encode()).decode()
+            return InputFileParam(
+                file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_fields_of(block)
+            )
+        case UrlSourceIn(url=url):
+            return InputFileParam(file_url=url, filename=named, extra=extra_fields_of(block))
+        case FileSourceIn(file_id=file_id):
+            return InputFileParam(file_id=file_id, filename=named, extra=extra_fields_of(block))
+        case UnknownSource():
+            return _native_part(Raw(codec.encode(block)), "document")
+        case _ as never:
+            assert_never(never)
+
+
+def _native_part(block: Raw, kind: str) -> UnknownContent:
+    return UnknownContent(kind=PREFIX + kind, raw=block)

@@ -1,0 +1,259 @@
+"""Translates the content of hub messages and tool outputs to blocks. Unsupported content becomes a text note and a loss.
+
+Block members that a client of this dialect set (`cache_control`, for example) are restored; any other unknown field is
+a loss. Blank texts are left out, because servers refuse them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.placeholders import replace_with_placeholder
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.wire import (
+    CITATION_SERVER_MEMBERS,
+    PREFIX,
+    WEB_CITATION,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    KnownBlock,
+    MessagesWire,
+    SourceOut,
+    TextBlock,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    ContentParam,
+    InputFileParam,
+    InputImageParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    UnknownAnnotation,
+    UnknownContent,
+    UrlCitationParam,
+)
+from antiphon.protocol.losses import Losses
+
+
+class ContentFromHub:
+    """Translates parts for one server; `path` and `member` locate their list in the request."""
+
+    def __init__(self, wire: MessagesWire, losses: Losses) -> None:
+        self._wire = wire
+        self._losses = losses
+
+    def blocks(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
+        """Blocks for user messages and tool outputs, which allow every kind of part."""
+        if isinstance(content, str):
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
+        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        return [block for place, part in places for block in self._block(part, place)]
+
+    def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
+        """Blocks for system and assistant messages, which allow only text and this dialect's own blocks."""
+        if isinstance(content, str):
+            return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
+        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        return [block for place, part in places for block in self._text(part, place)]
+
+    def with_fields(self, block: KnownBlock, shape: Shape, path: str, own: Collection[str]) -> Block:
+        """Add those unknown fields of `shape` that this dialect has (`own`); others are losses."""
+        if not shape.extra:
+            return block
+        native_fields = {name: raw for name, raw in shape.extra.items() if name in own}
+        report_unknown_fields(
+            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses
+        )
+        return {**block_to_dict(block), **native_fields} if native_fields else block
+
+    def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
+        match part:
+            case InputImageParam():
+                return [self._image(part, path)]
+            case InputFileParam():
+                return [self._file(part, path)]
+            case UnknownContent() if part.kind in OWN_BLOCKS:
+                return [part.raw]
+            case _:
+                return self._text(part, path)
+
+    def _text(self, part: ContentParam, path: str) -> Iterable[Block]:
+        match part:
+            case InputText() | Text() | SummaryText() | ReasoningText():
+                block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
+            case OutputTextParam():
+                block = self._output_text(part, path)
+            case Refusal():
+                self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
+                block = self.with_fields(TextBlock(text=part.refusal), part, path, TEXT_FIELDS)
+            case UnknownContent() if part.kind.startswith(PREFIX):
+                return [part.raw]
+            case _:
+                block = self._note(part, path, NO_PLACE)
+        return self._unless_blank(block, path)
+
+    def _unless_blank(self, block: Block, path: str) -> list[Block]:
+        if block_text(block).strip():
+            return [block]
+        self._losses.add(path, "a blank text", "the server refuses it")
+        return []
+
+    def _output_text(self, part: OutputTextParam, path: str) -> Block:
+        if part.logprobs:
+            self._losses.add(f"{path}.logprobs", "log probabilities", NO_PLACE)
+        block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
+        citations = [
+            citation
+            for at, annotation in enumerate(part.annotations or ())
+            if (citation := self._citation(annotation, f"{path}.annotations[{at}]"))
+        ]
+        return {**block_to_dict(block), "citations": citations} if citations else block
+
+    def _citation(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
+        """A citation, for the server that made it. Servers refuse a citation without their own mark."""
+        foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
+        citation = None if foreign else citation_from_hub(annotation)
+        if citation is None:
+            self._losses.add(path, "a citation", "the server accepts only citations of its own search results")
+        return citation
+
+    def _image(self, part: InputImageParam, path: str) -> Block:
+        if not self._wire.images:
+            return self._note(part, path, "the server does not support images")
+        source = _image_source(part)
+        if source is None:
+            return self._note(part, path, "the API accepts only inline images (JPEG, PNG, GIF, WebP) and https URLs")
+        if part.detail and part.detail != "auto":
+            self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
+        if part.file_id and source.type != "file":
+            self._losses.add(f"{path}.file_id", "the file id of an image", "its content is sent instead")
+        return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)
+
+    def _file(self, part: InputFileParam, path: str) -> Block:
+        if not self._wire.documents:
+            return self._note(part, path, "the server does not support documents")
+        source = _document_source(part)
+        if source is None:
+            return self._note(part, path, "the API accepts only inline documents (PDF or text) and https URLs")
+        for name, value, kind in (("file_url", part.file_url, "url"), ("file_id", part.file_id, "file")):
+            if value and source.type != kind:
+                self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
+        block = DocumentBlock(source=source, title=part.filename or UNSET)
+        return self.with_fields(block, part, path, DOCUMENT_FIELDS)
+
+    def _note(self, part: ContentParam, path: str, why: str) -> TextBlock:
+        return TextBlock(text=replace_with_placeholder(part, path, why, self._losses))
+
+
+def block_to_dict(block: Block) -> dict[str, Any]:
+    """A block as a dict, to add members."""
+    if isinstance(block, dict):
+        return block
+    assert not isinstance(block, Raw)
+    members = {name: getattr(block, name) for name in block.__struct_fields__}
+    return {
+        "type": block.__struct_config__.tag,
+        **{name: value for name, value in members.items() if value is not UNSET},
+    }
+
+
+def block_text(block: Block) -> str:
+    """The text of a text block; empty for any other block."""
+    match block:
+        case TextBlock(text=text) | {"type": "text", "text": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def replace_text(block: Block, text: str) -> Block:
+    """The text block with another text."""
+    return {**block, "text": text} if isinstance(block, dict) else TextBlock(text=text)
+
+
+def encode_raw(value: Any) -> Raw:
+    """Encode any value as JSON."""
+    return Raw(codec.encode(value))
+
+
+def citation_from_hub(annotation: UrlCitationParam | UnknownAnnotation) -> dict[str, Any] | None:
+    """Translate an annotation; None if this dialect has no such citation."""
+    if isinstance(annotation, UnknownAnnotation):
+        if not annotation.kind.startswith(PREFIX):
+            return None
+        return {**annotation.raw_members(), "type": annotation.kind.removeprefix(PREFIX)}
+    # The members are required, but only the server that searched knows their values.
+    server_members = {name: Raw(b'""') for name in CITATION_SERVER_MEMBERS} | (annotation.extra or {})
+    return {"type": WEB_CITATION, "url": annotation.url, "title": annotation.title or None, **server_members}
+
+
+def _image_source(part: InputImageParam) -> SourceOut | None:
+    url = part.image_url or ""
+    if url.startswith("https://"):
+        return SourceOut(type="url", url=url)
+    if url.startswith("data:"):
+        kind, data = _data_of(url)
+        # The first bytes decide the media type: servers refuse an image whose type does not match.
+        kind = next((named for sign, named in SIGNS.items() if data.startswith(sign)), kind)
+        return SourceOut(type="base64", media_type=kind, data=data) if kind in IMAGES and data else None
+    return _file_source(part.file_id)
+
+
+def _document_source(part: InputFileParam) -> SourceOut | None:
+    if part.file_data:
+        kind, data = _data_of(part.file_data)
+        if data.startswith(PDF_SIGN) or kind == PDF:
+            return SourceOut(type="base64", media_type=PDF, data=data)
+        text = _plain_text(data) if kind.startswith("text/") or kind in TEXTS else None
+        return None if text is None else SourceOut(type="text", media_type="text/plain", data=text)
+    if part.file_url and part.file_url.startswith("https://"):
+        return SourceOut(type="url", url=part.file_url)
+    return _file_source(part.file_id)
+
+
+def _file_source(file_id: Any) -> SourceOut | None:
+    """Whether a file id is one of this API. Ids of other APIs mean nothing to the server."""
+    return SourceOut(type="file", file_id=file_id) if isinstance(file_id, str) and file_id.startswith("file_") else None
+
+
+def _data_of(url: str) -> tuple[str, str]:
+    """Media type and base64 data of a data URL; any other text counts as base64."""
+    if not url.startswith("data:"):
+        return "", url
+    head, _, data = url.removeprefix("data:").partition(",")
+    kind, _, coding = head.partition(";")
+    return kind.lower(), data if coding.endswith("base64") else ""
+
+
+def _plain_text(data: str) -> str | None:
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+    except ValueError:  # not base64, or not UTF-8 inside
+        return None
+    return text if text.strip() else None
+
+
+NO_PLACE: Final = "the API has no equivalent"
+TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
+IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
+DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
+#: Blocks of this dialect that the hub has no part for, by type.
+OWN_BLOCKS: Final = frozenset(
+    {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
+)
+PDF: Final = "application/pdf"
+PDF_SIGN: Final = "JVBERi"  # %PDF, in base64
+TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+#: The first base64 characters of image types.
+SIGNS: Final = {"/9j/": "image/jpeg", "iVBORw": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}

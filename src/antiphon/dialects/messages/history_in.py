@@ -1,0 +1,110 @@
+"""Translates a client's messages to hub items, in order: thoughts, texts, calls and results become separate items.
+
+The signature of a thinking block is the sealed reasoning of any maker; it is not checked here (RSN-2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from msgspec import UNSET, UnsetType
+
+from antiphon.dialects.common.tool_errors import IS_ERROR
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_in import block_to_hub, extra_fields_of, output_text_to_hub
+from antiphon.dialects.messages.wire import (
+    MessageIn,
+    PlainBlockIn,
+    RedactedThinkingBlockIn,
+    TextBlockIn,
+    ThinkingBlockIn,
+    ToolResultBlockIn,
+    ToolUseBlockIn,
+    block_to_item,
+)
+from antiphon.protocol import codec
+from antiphon.protocol.content import Content, ContentParam, ReasoningText, ToolOutputContentParam, UnknownContent
+from antiphon.protocol.items import (
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    MessageRole,
+    ReasoningParam,
+)
+from antiphon.protocol.losses import Losses
+
+
+class InstructionsAndItems(NamedTuple):
+    instructions: str | UnsetType
+    items: list[ItemParam]
+
+
+def history_to_hub(
+    system: str | list[PlainBlockIn] | None | UnsetType, messages: list[MessageIn], losses: Losses
+) -> InstructionsAndItems:
+    """E-4: a system string becomes `instructions`; system blocks, which carry their own members, become a system
+    message.
+    """
+    items: list[ItemParam] = []
+    if system and not isinstance(system, str):
+        items.append(MessageParam(role="system", content=[block_to_hub(block) for block in system]))
+    for at, message in enumerate(messages):
+        items += _items_of(message, f"messages[{at}]", losses)
+    return InstructionsAndItems(system if isinstance(system, str) and system else UNSET, items)
+
+
+def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
+    """The items of a message. The message's own fields go to its last message item."""
+    if isinstance(message.content, str):
+        return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
+    items: list[ItemParam] = []
+    parts: list[ContentParam] = []
+    for block in message.content:
+        if isinstance(block, ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn):
+            item: ItemParam = _item_of(block)
+        elif isinstance(block, UnknownContent) and message.role == "assistant":
+            item = block_to_item(block.kind, block.raw)
+        else:
+            parts.append(_part_of(block, message.role))
+            continue
+        if parts:
+            items.append(MessageParam(role=message.role, content=parts))
+            parts = []
+        items.append(item)
+    if parts or not message.content:
+        items.append(MessageParam(role=message.role, content=parts, extra=message.extra))
+    else:
+        report_unknown_fields(message, path, losses)
+    return items
+
+
+def _part_of(block: PlainBlockIn, role: MessageRole) -> ContentParam:
+    return output_text_to_hub(block) if isinstance(block, TextBlockIn) and role == "assistant" else block_to_hub(block)
+
+
+def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn) -> ItemParam:
+    match block:
+        case ThinkingBlockIn(thinking=text):
+            content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
+            return ReasoningParam(
+                summary=[], content=content, encrypted_content=block.signature or UNSET, extra=block.extra
+            )
+        case RedactedThinkingBlockIn():
+            return ReasoningParam(summary=[], encrypted_content=block.data, extra=block.extra)
+        case ToolUseBlockIn():
+            arguments = codec.encode(block.input).decode()
+            return FunctionCallParam(
+                call_id=block.id, name=block.name, arguments=arguments, extra=extra_fields_of(block)
+            )
+        case ToolResultBlockIn():
+            extra = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)
+        case _ as never:
+            assert_never(never)
+
+
+def _output_of(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:
+    if isinstance(block.content, list):
+        return [block_to_hub(part) for part in block.content]
+    return block.content or ""

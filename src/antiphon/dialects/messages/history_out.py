@@ -1,0 +1,389 @@
+"""Writes the hub's conversation as messages: user and assistant alternate, results directly after their calls.
+
+`dialects/common/history` builds the turns; this module writes each one. Within an assistant turn calls come last; other
+blocks keep their order, because servers check the position of their thoughts. A plain conversation takes a fast path,
+which writes the same messages; a test compares the two. Item ids and statuses have no equivalent and are not reported:
+they belong to the hub.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, PlacedItem, ToolCallParam, build_history
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.plain_history import PlainCalls, plain_history
+from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, without_error_mark
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, encode_raw, replace_text
+from antiphon.dialects.messages.wire import (
+    Block,
+    MessageOut,
+    MessagesWire,
+    RedactedThinkingBlock,
+    Role,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    block_from_item,
+)
+from antiphon.errors import InvalidValue
+from antiphon.protocol.content import UnknownContent
+from antiphon.protocol.items import (
+    AdditionalTools,
+    FunctionCallParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
+from antiphon.protocol.request import Request, input_items
+
+
+class SystemAndMessages(NamedTuple):
+    system: list[Block]
+    messages: list[MessageOut]
+
+    @property
+    def ends_with_assistant(self) -> bool:
+        """Whether the last message is the assistant's, which the answer then continues."""
+        return self.messages[-1].role == "assistant"
+
+    @property
+    def has_tool_loop_without_thinking(self) -> bool:
+        """Whether the assistant's turn after the last user message starts without thoughts."""
+        of_user = [
+            at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)
+        ]
+        answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
+        return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
+
+
+def history_from_hub(
+    request: Request, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
+) -> SystemAndMessages:
+    """The messages of the conversation; `leading_system_texts` start the system text."""
+    items = input_items(request)
+    plain = plain_messages(items, names)
+    if plain is not None:
+        return SystemAndMessages([TextBlock(text=text) for text in leading_system_texts if text.strip()], plain)
+    return general_history_from_hub(items, names, wire, losses, leading_system_texts)
+
+
+def general_history_from_hub(
+    items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
+) -> SystemAndMessages:
+    """Like `history_from_hub`, for any conversation: the items are put in order first."""
+    history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
+    messages = _Messages(names, wire, losses, leading_system_texts)
+    for turn in history.turns:
+        if type(turn) is AssistantTurn:
+            messages.add_assistant(turn)
+        else:
+            messages.add(turn)
+    for other in history.others:
+        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+            report_unknown_fields(other.item, other.path, losses)
+        else:
+            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
+    return messages.whole()
+
+
+def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
+    """The messages of a plain conversation; None if it is not plain or cannot be sent unchanged."""
+    turns = plain_history(items)
+    if turns is None:
+        return None
+    done: list[MessageOut] = []
+    for turn in turns:
+        if type(turn) is PlainCalls:
+            assistant_blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
+            results: list[Block] = []
+            for call, output in zip(turn.calls, turn.outputs, strict=True):
+                arguments = arguments_as_json_object(call.arguments)
+                if arguments is None or VALID_CALL_ID.fullmatch(call.call_id) is None:
+                    return None
+                assistant_blocks.append(
+                    ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments)
+                )
+                results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
+            done.append(MessageOut(role="assistant", content=assistant_blocks))
+            done.append(MessageOut(role="user", content=results))
+        elif not turn.is_user:
+            done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
+        elif done and done[-1].role == "user":  # results, which the user's text follows
+            done[-1].content.append(TextBlock(text=turn.text))
+        else:
+            done.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
+    return done
+
+
+def outgoing_call_id(call_id: str) -> str:
+    """The wire id of a call: servers accept letters, digits, `_` and `-`."""
+    return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
+
+
+def arguments_as_json_object(arguments: str) -> Raw | None:
+    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
+    if not arguments.strip(JSON_WHITESPACE):
+        return Raw(b"{}")
+    try:
+        return Raw(arguments.encode()) if isinstance(decode_json(arguments), dict) else None
+    except ValueError:
+        return None
+
+
+def _as_message_item(item: ItemParam) -> ItemParam:
+    """An item that holds a block of this dialect, as an assistant message."""
+    block = block_from_item(item) if isinstance(item, UnknownItem) else None
+    return (
+        item
+        if block is None
+        else MessageParam(role="assistant", content=[UnknownContent(kind=type_of(item), raw=block)])
+    )
+
+
+class _Messages:
+    """Collects messages, turn by turn."""
+
+    def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
+        self._names = names
+        self._wire = wire
+        self._losses = losses
+        self._content = ContentFromHub(wire, losses)
+        self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
+        self._done: list[MessageOut] = []
+        self._system_waiting: list[Block] = []  # until a system message is allowed
+        self._thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
+        self._call_ids: set[str] = set()
+        self._id_of: dict[str, str] = {}  # the last wire id of each call id
+        self._phase_reported = False
+
+    def whole(self) -> SystemAndMessages:
+        self._drop_thoughts()
+        self._flush_system()
+        if not self._done and not self._system:
+            raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+        if not self._done or self._done[0].role != "user":
+            self._losses.add(
+                "input", "the start of the conversation", "the API requires a user message first; one is added"
+            )
+            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
+        last = self._done[-1]
+        text = block_text(last.content[-1])
+        if last.role == "assistant" and text != text.rstrip():
+            self._losses.add("input", "white space at the end of the last assistant message", "the server refuses it")
+            last.content[-1] = replace_text(last.content[-1], text.rstrip())
+        return SystemAndMessages(self._system, self._done)
+
+    def add(self, turn: PlacedItem[MessageParam]) -> None:
+        message = turn.item
+        self._report_fields(turn)
+        self._drop_thoughts()
+        if message.role == "user":
+            self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
+            if self._system_waiting:
+                self._losses.add(turn.path, "the position of a system message", "it is moved after the user message")
+            return
+        texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
+        if not self._done:
+            self._system += texts
+        elif self._wire.system == "inline":
+            self._system_waiting += texts
+        elif self._wire.system == "top":
+            self._losses.add(
+                turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
+            )
+            self._system += texts
+        else:
+            self._mark_as_system(texts, turn.path)
+
+    def add_assistant(self, turn: AssistantTurn) -> None:
+        blocks = {**self._thoughts, **self._turn_blocks(turn)}
+        self._thoughts = {}
+        while blocks and isinstance(
+            next(reversed(blocks.values())), THOUGHTS
+        ):  # servers refuse thoughts at the end of a turn
+            path, thought = blocks.popitem()
+            self._thoughts = {path: thought, **self._thoughts}
+        if blocks:  # else no assistant message follows, and a system message is not allowed
+            self._flush_system()
+        self._add_blocks(
+            "assistant", sorted(blocks.values(), key=_is_call)
+        )  # a block after a call would separate it from its result
+        if turn.calls:
+            self._drop_thoughts()
+            self._add_blocks("user", [self._result(answered) for answered in turn.calls])
+
+    def _add_blocks(self, role: Role, blocks: list[Block]) -> None:
+        """Add blocks for a role. Blocks of the same role are joined."""
+        if not blocks:
+            return
+        if self._done and self._done[-1].role == role:
+            self._done[-1].content.extend(blocks)
+        else:
+            self._done.append(MessageOut(role=role, content=blocks))
+
+    # System
+
+    def _flush_system(self) -> None:
+        """Add the pending system texts: a system message after a user message, else a marked user text."""
+        waiting, self._system_waiting = self._system_waiting, []
+        if waiting and self._done[-1].role == "user":
+            self._done.append(MessageOut(role="system", content=waiting))
+        elif waiting:
+            self._mark_as_system(waiting, "input")
+
+    def _mark_as_system(self, texts: list[Block], path: str) -> None:
+        if texts:
+            self._losses.add(path, "the system role of a message", "it is sent as user text with a mark")
+            self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
+
+    # The assistant
+
+    def _turn_blocks(self, turn: AssistantTurn) -> dict[str, Block]:
+        """The thoughts, texts and calls of a turn, in their order, by path."""
+        placed_blocks: list[tuple[tuple[int, int], str, Block]] = []
+        for thought in turn.reasoning:
+            block = self._thought(thought)
+            if block is not None:
+                placed_blocks.append((_place(thought), thought.path, block))
+        for message in turn.messages:
+            self._report_fields(message)
+            texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
+            placed_blocks += [
+                (_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)
+            ]
+        placed_blocks += [
+            (_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls
+        ]
+        return {path: block for _, path, block in sorted(placed_blocks, key=lambda entry: entry[0])}
+
+    def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
+        """RSN-2, RSN-3: unseal reasoning that this server made. Other reasoning is a loss."""
+        path, item = placed.path, placed.item
+        report_unknown_fields(item, path, self._losses)
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None:
+            why = (
+                "the server accepts only reasoning that it signed itself"
+                if not item.encrypted_content
+                else "another server sealed it"
+            )
+        elif envelope.maker != self._wire.maker:
+            why = f"{envelope.maker} made it, and only its servers accept it"
+        else:
+            match envelope.content:
+                case {"thinking": str(thinking), "signature": str(signature)} if (
+                    signature or self._wire.unsigned_thinking
+                ):
+                    return ThinkingBlock(thinking=thinking, signature=signature)
+                case {"redacted": str(data)}:
+                    return RedactedThinkingBlock(data=data)
+            why = "it is sealed in an unknown form"
+        self._losses.add(path, "earlier reasoning", why)
+        return None
+
+    def _drop_thoughts(self) -> None:
+        for path in self._thoughts:
+            self._losses.add(path, "earlier reasoning", "no text or call follows it")
+        self._thoughts = {}
+
+    # Calls and results
+
+    def _call(self, placed: PlacedItem[ToolCallParam]) -> Block:
+        call = placed.item
+        if isinstance(call, FunctionCallParam):
+            name = self._names.wire_name(("function", call.name, call.namespace or None))
+            arguments = self._arguments(call.arguments, placed.path)
+        else:
+            name = self._names.wire_name(("custom", call.name, call.namespace or None))
+            arguments = Raw(freeform_tools.wrap_input(call.input).encode())
+        block = ToolUseBlock(id=self._new_id(call.call_id), name=name, input=arguments)
+        return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
+
+    def _arguments(self, arguments: str, path: str) -> Raw:
+        """Arguments as a JSON object; a text that is not one is wrapped in one."""
+        own = arguments_as_json_object(arguments)
+        if own is not None:
+            return own
+        self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
+        return encode_raw({"arguments": arguments})
+
+    def _new_id(self, call_id: str) -> str:
+        """A new wire id for a call: its own if possible. Ids are unique in the conversation."""
+        sent, mark = outgoing_call_id(call_id), call_id
+        while sent in self._call_ids:
+            mark += "'"
+            sent = _shortened(sent, mark)
+        self._call_ids.add(sent)
+        self._id_of[call_id] = sent
+        return sent
+
+    def _result(self, answered: AnsweredCall) -> Block:
+        path, output = answered.output.path, answered.output.item
+        given = output.output
+        content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
+        if is_failed(output):
+            if not content or (isinstance(content, str) and not content.strip()):
+                content = tool_error_text("")  # servers refuse an error without text
+            elif isinstance(content, list) and not all(map(block_text, content)):  # and an error with other content
+                output, content = without_error_mark(output), _marked(content)
+        block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
+        return self._content.with_fields(block, output, path, RESULT_FIELDS)
+
+    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
+        report_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
+            self._phase_reported = True
+            what = "the phase of a message"
+            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
+
+
+def _shortened(id: str, mark: str) -> str:
+    return f"{id[: MAX_ID - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
+
+
+def _marked(blocks: list[Block]) -> list[Block]:
+    """The output of a failed tool, with a text that says so."""
+    for at, block in enumerate(blocks):
+        if text := block_text(block):
+            return [*blocks[:at], replace_text(block, tool_error_text(text)), *blocks[at + 1 :]]
+    return [TextBlock(text=tool_error_text("")), *blocks]
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolUseBlock) or (isinstance(block, dict) and block["type"] == "tool_use")
+
+
+def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
+    """The position of an item in the input, and of its part in the message."""
+    match = PLACE.match(placed.path)
+    assert match
+    return int(match[1]), int(match[2] or placed.first_part)
+
+
+def _holds_results(message: MessageOut) -> bool:
+    first = message.content[0]
+    return not isinstance(first, Raw) and block_to_dict(first)["type"] == "tool_result"
+
+
+THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
+CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
+RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
+EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
+MARKED: Final = "<system>\n{}\n</system>"
+MAX_ID: Final = 64
+NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+PLACE: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")
+VALID_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

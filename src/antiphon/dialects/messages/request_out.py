@@ -1,0 +1,257 @@
+"""Writes a hub request as the body for a Messages server.
+
+This module writes the settings; the history, the tools and thinking have modules of their own. Fields that only this
+dialect has travel as `extra["messages:name"]` and are sent under their own name (REQ-7).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.messages.history_out import history_from_hub
+from antiphon.dialects.messages.schemas import enforceable_schema
+from antiphon.dialects.messages.thinking_out import THINKING_FIELD, ThinkingFromHub
+from antiphon.dialects.messages.tools_out import tool_choice_from_hub, tools_from_hub
+from antiphon.dialects.messages.wire import PREFIX, MessagesWire, RequestOut
+from antiphon.protocol import codec
+from antiphon.protocol.content import Number
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonSchemaFormatParam,
+    Request,
+    ServiceTier,
+    TextFormat,
+)
+
+T = TypeVar("T")
+
+
+def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """The body for a server, with the losses."""
+    losses = Losses()
+    names = ToolNames.for_request(request)
+    offered = translate_tools_once(tools_from_hub, request, names, wire)
+    losses.extend(offered.losses)
+    choice, allowed = tool_choice_from_hub(request, offered.by_name, names, losses)
+    tools = [tool for name, tool in offered.by_name.items() if allowed is None or name in allowed]
+    first = [request.instructions] if request.instructions else []
+    format = _format(request, wire, losses, first)
+    history = history_from_hub(request, names, wire, losses, first)
+    max_tokens = request.max_output_tokens if isinstance(request.max_output_tokens, int) else wire.max_tokens
+    thinking = ThinkingFromHub(request, wire, max_tokens, losses)
+    thinking.disable_if_refused(history, choice)
+    settings = _Settings(request, wire, losses, thinking)
+    config = settings.output_config(format)
+    temperature = settings.temperature()
+    body = RequestOut(
+        model=request.model or UNSET,
+        max_tokens=max_tokens,
+        messages=history.messages,
+        system=history.system or UNSET,
+        tools=Raw(ENCODER.encode(tools)) if tools else UNSET,
+        tool_choice=choice,
+        thinking=thinking.thinking,
+        output_config=config or UNSET,
+        output_format=format if format and wire.json_output == "output_format" else UNSET,
+        temperature=temperature,
+        top_p=settings.top_p(temperature),
+        top_k=settings.top_k(),
+        stop_sequences=settings.stop_sequences(),
+        metadata=settings.metadata(),
+        service_tier=settings.service_tier(),
+        cache_control=settings.cache_control(),
+        stream=UNSET if request.stream is None else request.stream,
+    )
+    _report_fields(request, losses)
+    extra = settings.extra()
+    encoded = ENCODER.encode(body)
+    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded, losses
+
+
+class _Settings:
+    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
+
+    def __init__(self, request: Request, wire: MessagesWire, losses: Losses, thinking: ThinkingFromHub) -> None:
+        self._request = request
+        self._wire = wire
+        self._losses = losses
+        self._thinking = thinking
+        self._extra: dict[str, Raw] = dict(request.extra or {})
+        self._extra.pop(THINKING_FIELD, None)
+
+    def output_config(self, format: dict[str, Any] | UnsetType) -> dict[str, Any]:
+        """`output_config`. The client's own members override ours."""
+        config: dict[str, Any] = {}
+        if self._thinking.effort:
+            config["effort"] = self._thinking.effort
+        if format and self._wire.json_output == "output_config":
+            config["format"] = format
+        raw = self._extra.pop(OUTPUT_CONFIG, None)
+        written = msgspec.json.decode(raw, type=dict[str, Raw]) if raw is not None else {}
+        if "effort" in written:
+            effort = self._thinking.client_effort(msgspec.json.decode(written.pop("effort")))
+            if effort is not UNSET:
+                config["effort"] = effort
+        return {**config, **written}
+
+    def temperature(self) -> Number | UnsetType:
+        temperature = self._given("temperature", self._request.temperature)
+        temperature = self._thinking.drop_beside_thinking("temperature", temperature, allowed=temperature == 1)
+        if temperature and temperature > 1:
+            self._losses.add("temperature", f"a temperature of {temperature}", "the maximum is 1")
+            return 1
+        return temperature
+
+    def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
+        top_p = self._given("top_p", self._request.top_p)
+        top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
+        if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
+            self._losses.add("top_p", "the field 'top_p'", "the server does not accept it together with a temperature")
+            return UNSET
+        return top_p
+
+    def top_k(self) -> int | UnsetType:
+        name, top_k = self._from_extra("top_k")
+        if top_k is not None and not isinstance(top_k, int):
+            self._losses.add(name, f"the field {name!r}", "it is not an integer")
+            return UNSET
+        return self._thinking.drop_beside_thinking(name, self._given("top_k", top_k, name))
+
+    def stop_sequences(self) -> list[str] | UnsetType:
+        name, value = self._from_extra("stop_sequences")
+        given = self._given("stop_sequences", value, name)
+        texts = [] if given is UNSET else given if isinstance(given, list) else [given]
+        stops = [text for text in texts if isinstance(text, str) and text.strip()]
+        if len(stops) < len(texts):
+            self._losses.add(name, "a stop sequence that is blank or not a string", "the server refuses it")
+        return stops or UNSET
+
+    def metadata(self) -> dict[str, str] | UnsetType:
+        request = self._request
+        user = request.safety_identifier or request.user or UNSET
+        if request.user and request.user != user:
+            self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
+        if request.metadata:
+            self._losses.add("metadata", "the field 'metadata'", "the API has no equivalent")
+        given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
+        return {"user_id": given} if given else UNSET
+
+    def service_tier(self) -> str | UnsetType:
+        requested = self._request.service_tier
+        if not requested or PREFIX + "service_tier" in self._extra:
+            return UNSET
+        tier = TIERS.get(requested)
+        if tier is None or requested == "priority":
+            self._losses.add("service_tier", f"the service tier {requested!r}", "the server does not support it")
+        return UNSET if tier is None else self._given("service_tier", tier)
+
+    def cache_control(self) -> dict[str, str] | UnsetType:
+        """A hint that the prompt will be repeated. The server does not use the client's cache key."""
+        request = self._request
+        if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
+            return UNSET
+        if request.prompt_cache_key:
+            self._losses.add("prompt_cache_key", "the field 'prompt_cache_key'", "the server manages its cache itself")
+        if not self._wire.auto_cache:
+            return UNSET
+        return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
+
+    def extra(self) -> dict[str, Raw]:
+        """Unknown fields that are sent: those of clients of this dialect, and those that the profile passes on."""
+        sent: dict[str, Raw] = {}
+        for name, raw in self._extra.items():
+            own = name.removeprefix(PREFIX)
+            if is_handled_by_gateway(name, raw, self._request):
+                continue
+            if own in RESERVED:
+                self._losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
+            elif own in BETA_FIELDS and own not in self._wire.fields:
+                self._losses.add(name, f"the field {name!r}", "it is a beta field, and no beta header is sent")
+            elif own != name or own in self._wire.pass_fields:
+                sent[own] = raw
+            else:
+                self._losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
+        return sent
+
+    def _given(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
+        if value is None or value is UNSET:
+            return UNSET
+        if name not in self._wire.fields:
+            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
+            return UNSET
+        return value
+
+    def _from_extra(self, name: str) -> tuple[str, Any]:
+        """A field that several dialects have and the hub does not: its name in `extra`, and its value."""
+        spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
+        return spelled, msgspec.json.decode(self._extra.pop(spelled, NULL))
+
+
+def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
+    """REQ-1: the output format in the server's form. A format that it cannot enforce goes into the system text."""
+    format = request.text.format if request.text else UNSET
+    if not format:
+        return UNSET
+    report_unknown_fields(format, "text.format", losses)
+    if isinstance(format, TextFormat):
+        return UNSET
+    if not isinstance(format, JsonSchemaFormatParam):
+        losses.add("text.format", "the enforcement of JSON output", "the format is only described in the system text")
+        first.append(OBJECT_RULE)
+        return UNSET
+    schema = format.schema or {"type": "object"}
+    if format.description and "description" not in schema:
+        schema = {**schema, "description": format.description}
+    enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
+    if enforced is None:
+        losses.add("text.format", "the enforcement of the schema", "the schema is only described in the system text")
+        first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
+        return UNSET
+    return {"type": "json_schema", "schema": enforced}
+
+
+def _report_fields(request: Request, losses: Losses) -> None:
+    """Report the fields that messages do not have. Fields that the gateway serves itself (`store`, `truncation` …) are
+    no losses.
+    """
+    for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
+        if getattr(request, name):
+            losses.add(name, f"the field {name!r}", "the API has no equivalent")
+    if request.reasoning:
+        report_unknown_fields(request.reasoning, "reasoning", losses)
+    if request.text:
+        report_unknown_fields(request.text, "text", losses)
+        if request.text.verbosity:
+            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
+    for at, name in enumerate(request.include or ()):
+        if name not in SEALED:
+            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
+
+
+ENCODER: Final = msgspec.json.Encoder()
+SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
+LEAST_TOP_P: Final = 0.95  # with thinking
+NULL: Final = Raw(b"null")
+OUTPUT_CONFIG: Final = "messages:output_config"
+#: Never taken from unknown fields: hub fields set them.
+RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
+#: Beta fields, which servers refuse without a header that names the feature. A profile that sends such headers lists
+#: the fields.
+BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
+#: The names of a field in `extra`, for clients of this dialect and of others.
+SPELLINGS: Final = {
+    "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),
+    "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
+}
+#: `auto` may use reserved capacity, as `priority` requests.
+TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+OBJECT_RULE: Final = "Answer with one JSON object and with nothing else."
+SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"

@@ -1,0 +1,206 @@
+"""Writes hub events as a Messages client's stream, or a response as one whole message (STR-14).
+
+A stream is message start, blocks, stop reason, message stop. A failure is an error event. So is a stream without a
+terminal event, so that a cut answer never looks complete. Text deltas, the most frequent events, are written with byte
+templates. A whole message joins the blocks of the stream; the error of a failed response is raised, and the endpoint
+then answers with `error_from_hub`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, assert_never
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, raise_unless_ended
+from antiphon.dialects.messages.answer_out import AnswerFromHub, OpenTextBlock, is_json_object, usage_from_hub
+from antiphon.dialects.messages.errors import error_event_data
+from antiphon.dialects.messages.response_wire import (
+    AnswerBlockOut,
+    AnswerOut,
+    AnswerRedactedThinkingBlock,
+    AnswerTextBlock,
+    AnswerThinkingBlock,
+    AnswerToolUseBlock,
+    BlockDelta,
+    BlockEvent,
+    BlockStart,
+    CitationsDeltaOut,
+    DeltaOut,
+    InputJsonDeltaOut,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    Ping,
+    SignatureDeltaOut,
+    TextDeltaOut,
+    ThinkingDeltaOut,
+)
+from antiphon.protocol.events import (
+    ErrorEvent,
+    OutputTextDelta,
+    ResponseCompleted,
+    ResponseCreated,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    TextRun,
+)
+from antiphon.protocol.fold import replay
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream."""
+
+    def __init__(self, request: Request) -> None:
+        self.losses = Losses()
+        self._model = request.model
+        self._answer = AnswerFromHub(request, self.losses)
+        self._text: OpenTextBlock | None = None  # the text that `_head` is for
+        self._output_index = self._content_index = -1
+        self._head = b""
+        self._has_sent_end = False  # the end of the message or an error was sent
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """The client's stream events for an event."""
+        # Hot path: a piece of the text whose block is open.
+        if (
+            type(event) is OutputTextDelta
+            and event.output_index == self._output_index
+            and event.content_index == self._content_index
+            and not event.logprobs
+        ):
+            return b"%b%b}}\n\n" % (self._head, _encode(event.delta))
+        match event:
+            case ResponseCreated():
+                return self._begin(event.response)
+            case ResponseCompleted() | ResponseIncomplete():
+                return self._end(event.response)
+            case ErrorEvent():
+                return self._error(error_event_data(event.error))
+            case ResponseFailed():
+                return b"" if self._has_sent_end else self._error(error_event_data(event.response.error))
+            case _:
+                return self._blocks(event)
+
+    def text_run(self, run: TextRun) -> bytes:
+        """The bytes of a run of text deltas, equal to those of its single events."""
+        if run.output_index != self._output_index or run.content_index != self._content_index:
+            return b"".join(map(self.feed, run.events()))
+        between = TAIL + self._head
+        return self._head + between.join(map(_encode, run.deltas)) + TAIL
+
+    def finish(self) -> bytes:
+        """The error event that ends a cut stream; nothing for a complete stream."""
+        return b"" if self._has_sent_end else self._error(error_event_data(STREAM_CUT_ERROR))
+
+    def _begin(self, response: Response) -> bytes:
+        message = message_from_hub(response, self._model, [])
+        return _frame(MessageStart(message=message)) + _frame(Ping())
+
+    def _blocks(self, event: StreamEvent) -> bytes:
+        out = b"".join(map(_frame, self._answer.feed(event)))
+        if self._answer.open_text is not self._text:
+            self._open_text(self._answer.open_text)
+        return out
+
+    def _open_text(self, text: OpenTextBlock | None) -> None:
+        self._text = text
+        self._output_index = self._content_index = -1
+        if text is not None:
+            self._output_index, self._content_index = text.output_index, text.content_index
+            self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(
+                b'""' + TAIL
+            )
+
+    def _end(self, response: Response) -> bytes:
+        self._has_sent_end = True
+        message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
+        return _frame(message_delta) + _frame(MessageStop())
+
+    def _error(self, data: bytes) -> bytes:
+        self._has_sent_end = True
+        return sse.encode_frame("error", data)
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """Write a response as a message. Raises the error of a response that failed or did not end."""
+    raise_unless_ended(response)
+    losses = Losses()
+    answer = AnswerFromHub(request, losses)
+    blocks = _BlockJoiner()
+    for event in replay(response):
+        for piece in answer.feed(event):
+            blocks.take(piece)
+    end = answer.final_delta(response)
+    message = message_from_hub(response, request.model, blocks.done())
+    return msgspec.json.encode(replace(message, stop_reason=end.stop_reason, stop_sequence=end.stop_sequence)), losses
+
+
+def message_from_hub(response: Response, model: Any, content: list[Any]) -> AnswerOut:
+    """The message of a response, with the model name that the client used."""
+    return AnswerOut(
+        id=f"msg_{response.id.removeprefix('resp_')}",
+        model=model or response.model,
+        content=content,
+        usage=usage_from_hub(response.usage),
+    )
+
+
+def _frame(event: BlockEvent | MessageStart | MessageDelta | MessageStop | Ping) -> bytes:
+    return sse.encode_frame(str(event.__struct_config__.tag), _encode(event))
+
+
+class _BlockJoiner:
+    """Joins the deltas of blocks."""
+
+    def __init__(self) -> None:
+        self._blocks: list[AnswerBlockOut] = []
+        self._deltas: list[list[DeltaOut]] = []
+
+    def take(self, piece: BlockEvent) -> None:
+        if isinstance(piece, BlockStart):
+            self._blocks.append(piece.content_block)
+            self._deltas.append([])
+        elif isinstance(piece, BlockDelta):
+            self._deltas[piece.index].append(piece.delta)
+
+    def done(self) -> list[AnswerBlockOut]:
+        return [_whole_block(block, deltas) for block, deltas in zip(self._blocks, self._deltas, strict=True)]
+
+
+def _whole_block(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOut:
+    match block:
+        case AnswerTextBlock():
+            citations: list[Any] = [delta.citation for delta in deltas if isinstance(delta, CitationsDeltaOut)]
+            text = "".join(delta.text for delta in deltas if isinstance(delta, TextDeltaOut))
+            return AnswerTextBlock(text=text, citations=citations or UNSET)
+        case AnswerThinkingBlock():
+            thinking = "".join(delta.thinking for delta in deltas if isinstance(delta, ThinkingDeltaOut))
+            signature = "".join(delta.signature for delta in deltas if isinstance(delta, SignatureDeltaOut))
+            return AnswerThinkingBlock(thinking=thinking, signature=signature)
+        case AnswerToolUseBlock():
+            arguments = "".join(delta.partial_json for delta in deltas if isinstance(delta, InputJsonDeltaOut))
+            return replace(block, input=_tool_input(arguments))
+        case AnswerRedactedThinkingBlock() | Raw():
+            return block
+        case _ as never:
+            assert_never(never)
+
+
+def _tool_input(arguments: str) -> Any:
+    """Arguments as an object. A text that is not one is wrapped, so that no tool reads it as empty arguments."""
+    if not arguments:
+        return {}
+    return Raw(arguments.encode()) if is_json_object(arguments) else {"arguments": arguments}
+
+
+TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta

@@ -1,0 +1,253 @@
+"""Translates tools and tool choice for a Messages server (TOOL-1, TOOL-2).
+
+Namespaces are flattened, and custom tools become functions with one string parameter (`dialects/common` reverses both).
+Tools that a server of this dialect runs itself are sent unchanged; hosted tools of other APIs are losses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple, assert_never
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_out import encode_raw
+from antiphon.dialects.messages.schemas import enforceable_schema
+from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
+from antiphon.protocol.base import Shape
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    JsonSchema,
+    SpecificCustom,
+    SpecificFunction,
+    ToolChoiceParam,
+    UnknownTool,
+    UnknownToolChoice,
+)
+
+
+class OfferedTools(Struct, frozen=True):
+    """Tools in wire form by their wire names, with the losses."""
+
+    by_name: dict[str, Any]  # `ToolOut`, a dict, or the bytes of a tool of this dialect
+    losses: Losses
+
+
+class ToolSelection(NamedTuple):
+    choice: ToolChoiceOut | UnsetType
+    #: The tools that may be called; None means all.
+    allowed_names: Collection[str] | None = None
+
+
+def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
+    """Translate every tool that can be offered."""
+    losses = Losses()
+    budget = SchemaBudget()
+    sent: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    offered = list(tools_with_paths(request, losses, "the API has no namespaces of tools"))
+    has_tool_search = any(
+        isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
+    )
+    for path, tool, namespace in offered:
+        match tool:
+            case FunctionToolParam():
+                name = names.wire_name(("function", tool.name, namespace))
+                shown = _function(tool, name, path, wire, losses, budget)
+            case CustomTool():
+                name = names.wire_name(("custom", tool.name, namespace))
+                shown = _custom(tool, name, path, losses)
+            case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
+                name = tool.string_member("name") or tool.kind
+                sent[name], places[name] = tool.raw, path
+                continue
+            case _:
+                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
+                continue
+        if tool.defer_loading and has_tool_search:
+            shown = replace(shown, defer_loading=True)
+        elif tool.defer_loading:
+            losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
+        final = _with_fields(shown, tool, path, losses)
+        if name in sent and encode_raw(sent[name]) != encode_raw(final):
+            losses.add(
+                places[name],
+                f"an earlier definition of {name!r}",
+                "each tool is offered once; the last definition is used",
+            )
+        sent[name], places[name] = final, path
+    return OfferedTools(sent, losses)
+
+
+def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+    """The tool choice among the tools that were sent; an impossible choice is a loss."""
+    chosen = _choice(request.tool_choice, sent, names, losses)
+    if request.parallel_tool_calls is not False or not sent:
+        return chosen
+    choice = chosen.choice or ToolChoiceOut(type="auto")
+    return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
+
+
+def _choice(
+    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
+    match choice:
+        case None | UnsetType():
+            return NO_CHOICE
+        case str():
+            return _mode(choice, sent, losses)
+        case UnknownToolChoice():
+            name = choice.string_member("name") or ""
+            if choice.kind == "tool" and name in sent:
+                return ToolSelection(ToolChoiceOut(type="tool", name=name))
+            losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
+            return NO_CHOICE
+        case SpecificFunction() | SpecificCustom():
+            return _named(choice, sent, names, losses)
+        case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
+            return _named(only, sent, names, losses)
+        case AllowedToolsParam(mode=mode):
+            report_unknown_fields(choice, "tool_choice", losses)
+            allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
+            if mode == "none" or not allowed:
+                return _mode("none", sent, losses)
+            losses.add(
+                "tools",
+                "tools outside the allowed set",
+                "they are not offered; the API has no equivalent of an allowed set",
+            )
+            return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
+        case _ as never:
+            assert_never(never)
+
+
+def _mode(mode: str, sent: Collection[str], losses: Losses) -> ToolSelection:
+    if sent:
+        return ToolSelection(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
+    if mode == "required":
+        losses.add("tool_choice", "a forced tool call", "no tool could be offered")
+    return NO_CHOICE
+
+
+def _named(
+    choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
+    report_unknown_fields(choice, "tool_choice", losses)
+    name = names.wire_name(ToolRef.from_choice(choice))
+    if name in sent:
+        return ToolSelection(ToolChoiceOut(type="tool", name=name))
+    losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
+    return NO_CHOICE
+
+
+def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
+    if isinstance(choice, UnknownToolChoice):
+        return choice.string_member("name") or ""
+    return names.wire_name(ToolRef.from_choice(choice))
+
+
+def _function(
+    tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget
+) -> ToolOut:
+    place = f"{path}.parameters"
+    schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
+    strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
+    if tool.strict and strict is None:
+        why = "the server cannot enforce such a schema" if wire.strict_tools else "the server does not support it"
+        losses.add(f"{path}.strict", "strict arguments", why)
+    return ToolOut(
+        name=name,
+        description=tool.description or UNSET,
+        input_schema=schema if strict is None else strict,
+        strict=UNSET if strict is None else True,
+    )
+
+
+def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
+    description = freeform_tools.description(tool, path, losses)
+    return ToolOut(name=name, description=description or UNSET, input_schema=freeform_tools.schema())
+
+
+def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
+    if not tool.extra:
+        return shown
+    native_fields = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
+    report_unknown_fields(
+        Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses
+    )
+    return {
+        **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET},
+        **native_fields,
+    }
+
+
+def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
+    """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
+    kind = schema.get("type", "object")
+    if kind != "object" and not (isinstance(kind, list) and "object" in kind):
+        losses.add(
+            path, f"a schema of type {str(kind)[:50]!r}", "arguments are always an object; any properties are allowed"
+        )
+        return NO_PARAMETERS
+    whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
+    members = [_properties(whole)]
+    required = dict.fromkeys(_required(whole))
+    for word in CHOICES:
+        if word not in schema:
+            continue
+        losses.add(
+            f"{path}.{word}",
+            f"{word!r} at the top level of a schema",
+            "the properties of all alternatives are allowed together",
+        )
+        for form in schema[word] if isinstance(schema[word], list) else []:
+            counter.add_nodes(1)
+            if isinstance(form, dict):
+                members.append(_properties(form))
+                required |= dict.fromkeys(_required(form) if word == "allOf" else ())
+    properties: dict[str, Any] = {}
+    for group in reversed(members):  # of properties with the same name, the first wins
+        counter.add_nodes(len(group))
+        properties.update(group)
+    for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
+        losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "the server refuses its name")
+        del properties[name]
+    given = whole.get("required", [])
+    if not isinstance(given, list) or not set(map(type, given)) <= {str}:
+        losses.add(f"{path}.required", "required properties that are not strings", "the server refuses them")
+    needed = [name for name in required if PROPERTY.fullmatch(name)]
+    whole |= {"properties": properties, "required": needed}
+    if not needed:
+        del whole["required"]
+    return whole
+
+
+def _properties(schema: JsonSchema) -> dict[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _required(schema: JsonSchema) -> list[str]:
+    required = schema.get("required")
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+NO_CHOICE: Final = ToolSelection(UNSET)
+NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+CHOICES: Final = ("anyOf", "oneOf", "allOf")
+PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+#: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
+OWN_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
+TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})

@@ -1,0 +1,305 @@
+"""Translates a hub request to the body for a server of this API.
+
+The hub uses this dialect, so most fields and items pass unchanged, unknown ones included (REQ-7, ITEM-5). Changed are
+the parts that the server's `ResponsesWire` asks for, and content types that do not fit their role (C-2).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.model_names import matches_any
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_errors import mark_failure_in_text
+from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, is_handled_by_gateway
+from antiphon.dialects.responses.tools_out import FlatTools
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import UnsupportedParameter
+from antiphon.protocol import codec
+from antiphon.protocol.content import (
+    ContentParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    Refusal,
+    SummaryText,
+    Text,
+    ToolResult,
+    ToolUse,
+    UnknownContent,
+)
+from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
+    FunctionCallOutputParam,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonObjectFormat, JsonSchemaFormatParam, Request
+from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
+
+T = TypeVar("T", bound=Struct)
+AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
+
+
+def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
+    """Return the body for a server, and the losses."""
+    losses = Losses()
+    if not wire.stateful:
+        request = replace(
+            request, store=False, previous_response_id=UNSET, conversation=UNSET, background=UNSET, generate=UNSET
+        )
+    request = _with_supported_include(request, wire, losses)
+    request = _with_supported_effort(request, wire, losses)
+    flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
+    if isinstance(request.input, list):
+        request = _Input(wire, losses, flat).rewrite(request, request.input)
+    if flat is not None:
+        request = replace(request, tools=flat.tools, tool_choice=flat.flatten_choice(request.tool_choice))
+    request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
+    if "text.format" in wire.lacks:
+        _check_format(request)
+    for name in wire.lacks:
+        request = _without(request, name, losses)
+    return codec.encode(request), losses
+
+
+def _check_format(request: Request) -> None:
+    """REQ-1: refuse a request for JSON output if the server writes text only."""
+    format = request.text.format if request.text else UNSET
+    if isinstance(format, JsonObjectFormat | JsonSchemaFormatParam):
+        raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
+
+
+class _Input:
+    """Rewrites the input items of one request for the server."""
+
+    def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
+        self._wire = wire
+        self._losses = losses
+        self._flat = flat
+
+    def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
+        sent = [self._item(item, f"input[{at}]") for at, item in enumerate(items)]
+        return replace(request, input=[item for item in sent if item is not None])
+
+    def _item(self, item: ItemParam, path: str) -> ItemParam | None:
+        match self._flat.flatten_item(item, path) if self._flat else item:
+            case None:
+                return None
+            case MessageParam() as item:
+                return self._without_bookkeeping(self._message(item, path))
+            case ReasoningParam() as item:
+                return self._reasoning(item, path)
+            case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
+                return self._without_bookkeeping(mark_failure_in_text(item))
+            case UnknownItem() as item:
+                if item.kind.startswith(FOREIGN):
+                    self._losses.add(path, f"an item of type {item.kind!r}", FOREIGN_REASON)
+                    return None
+                if self._wire.unknown_items == "drop":
+                    self._losses.add(path, f"an item of type {item.kind!r}", "the server does not support it")
+                    return None
+                return item
+            case item:
+                return self._without_bookkeeping(item)
+
+    def _without_bookkeeping(self, item: T) -> T:
+        """Remove redundant fields, and the status if the server does not accept it."""
+        if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
+            item = replace(item, status=UNSET)
+        extra = getattr(item, "extra", UNSET)
+        if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
+            item = replace(
+                item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET
+            )
+        return item
+
+    # Messages
+
+    def _message(self, message: MessageParam, path: str) -> MessageParam:
+        if message.role == "assistant":
+            return self._assistant(message, path)
+        if isinstance(message.content, str):
+            return message
+        parts = [self._input_part(part, f"{path}.content[{at}]") for at, part in enumerate(message.content)]
+        return replace(message, content=[part for part in parts if part is not None])
+
+    def _input_part(self, part: ContentParam, path: str) -> ContentParam | None:
+        """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
+        if isinstance(part, UnknownContent):
+            return self._unknown_part(part, path)
+        return self._input_text(part, path) if isinstance(part, AnyText) else part
+
+    def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
+        if not part.kind.startswith(FOREIGN):
+            return part
+        self._losses.add(path, f"a part of type {part.kind!r}", FOREIGN_REASON)
+        return None
+
+    def _input_text(self, part: AnyText, path: str) -> InputText:
+        if isinstance(part, InputText):
+            return part
+        if isinstance(part, Refusal):
+            self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
+        elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
+            self._losses.add(path, "citations and log probabilities", "the server accepts only plain text here")
+        return InputText(text=_text_in(part), extra=part.extra)
+
+    def _assistant(self, message: MessageParam, path: str) -> MessageParam:
+        if message.phase and self._wire.phase == "drop":
+            self._losses.add(f"{path}.phase", "the phase of a message", "the server does not support it")
+            message = replace(message, phase=UNSET)
+        content = message.content
+        if isinstance(content, str):
+            return (
+                replace(message, content=[InputText(text=content)])
+                if self._wire.assistant_content == "input_text"
+                else message
+            )
+        sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(content)]
+        return replace(message, content=[part for part in sent if part is not None])
+
+    def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
+        """C-2: assistant text is `output_text` or `refusal`, unless the server wants `input_text`."""
+        if isinstance(part, AnyText):
+            if self._wire.assistant_content == "input_text":
+                return self._input_text(part, path)
+            is_output = isinstance(part, OutputTextParam | Refusal)
+            return part if is_output else OutputTextParam(text=_text_in(part), extra=part.extra)
+        if isinstance(part, UnknownContent):
+            return self._unknown_part(part, path)
+        if isinstance(part, ToolUse | ToolResult):
+            return part
+        self._losses.add(path, f"a part of type {type_of(part)!r}", "an assistant message cannot have it")
+        return None
+
+    # Reasoning
+
+    def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
+        """RSN-3: send only the reasoning that the server accepts."""
+        unsealed = self._unsealed(item, path)
+        if unsealed is None:
+            return None
+        item = unsealed
+        if self._wire.reasoning == "encrypted_only":
+            if not item.encrypted_content:
+                self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
+                return None
+            if item.content:
+                self._losses.add(f"{path}.content", "the text of earlier reasoning", "its sealed form is sent")
+                item = replace(item, content=UNSET)
+        return self._without_bookkeeping(item)
+
+    def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
+        """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
+        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        if envelope is None:
+            return item
+        match envelope.content:
+            case {"encrypted_content": str() as sealed, **rest} if envelope.maker == self._wire.maker:
+                original_id = rest.get("id")
+                return replace(
+                    item,
+                    encrypted_content=sealed,
+                    id=original_id if item.id and isinstance(original_id, str) else item.id,
+                )
+            case _:
+                self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its servers accept it")
+                return None
+
+
+def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-2: request encrypted reasoning where the server needs it back, and never of a model that does not reason."""
+    requested = request.include or ()
+    if matches_any(request.model or "", wire.no_reasoning_models):
+        if SEALED in requested:
+            losses.add(
+                f"include[{requested.index(SEALED)}]",
+                f"the included data {SEALED!r}",
+                "the model does not support reasoning",
+            )
+        remaining = [name for name in requested if name not in (SEALED, ENCRYPTED_IF_ANY)]
+        return replace(request, include=remaining or UNSET) if len(remaining) < len(requested) else request
+    wanted = [name for name in requested if name != ENCRYPTED_IF_ANY]
+    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(requested)):
+        wanted.append(SEALED)
+    return replace(request, include=wanted) if wanted != [*requested] else request
+
+
+def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
+    effort = request.reasoning.effort if request.reasoning else None
+    if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
+        return request
+    supported_effort = nearest_effort(effort, wire.efforts)
+    losses.add(
+        "reasoning.effort",
+        f"the effort {effort!r}",
+        f"{supported_effort!r} is the nearest value that the server accepts",
+    )
+    return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
+
+
+def _text_in(part: AnyText) -> str:
+    return part.refusal if isinstance(part, Refusal) else part.text
+
+
+def _without_foreign_fields(request: Request, losses: Losses) -> Request:
+    """Remove fields of other dialects, and report them. Other unknown fields are kept (REQ-7)."""
+    foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
+    for name, raw in foreign.items():
+        if not is_handled_by_gateway(name, raw, request):
+            losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "the API has no equivalent")
+    remaining_fields = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
+    return replace(request, extra=remaining_fields or UNSET) if foreign else request
+
+
+def _without_foreign_tools(request: Request, losses: Losses) -> Request:
+    """Remove hosted tools of other APIs, because servers refuse tools of unknown type."""
+    foreign = {
+        at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
+    }
+    if not request.tools or not foreign:
+        return request
+    for at in foreign:
+        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])!r}", FOREIGN_REASON)
+    remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
+    if (
+        isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
+    ):  # the form of the Messages API
+        losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
+        request = replace(request, tool_choice=UNSET)
+    return replace(request, tools=remaining_tools or UNSET)
+
+
+def _without(request: Request, name: str, losses: Losses) -> Request:
+    """REQ-6: remove a field that the server does not accept. `text.verbosity` names a nested field."""
+    outer, _, inner = name.partition(".")
+    if request.extra and outer in request.extra:
+        losses.add(name, f"the field {name!r}", "the server does not support it")
+        return replace(request, extra={key: raw for key, raw in request.extra.items() if key != outer} or UNSET)
+    holder = getattr(request, outer, UNSET)
+    if inner and holder:
+        if getattr(holder, inner) not in (UNSET, None):
+            losses.add(name, f"the field {name!r}", "the server does not support it")
+        return replace(request, **{outer: replace(holder, **{inner: UNSET})})
+    if holder not in (UNSET, None):
+        losses.add(name, f"the field {name!r}", "the server does not support it")
+        return replace(request, **{outer: UNSET})
+    return request
+
+
+SEALED: Final = "reasoning.encrypted_content"
+FOREIGN: Final = ("chat:", "gemini:", "messages:")
+#: Hosted tools of the Messages API end in a date.
+FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
+FOREIGN_REASON: Final = "only servers of another API support it"

@@ -1,0 +1,418 @@
+"""`EventsToHub` reads the event stream of a server of this API, in the current or the older spelling (API-6).
+
+It decodes events and dispatches them by type. `answer_in` applies them to the items of the response. A response that is
+not streamed is normalized like its stream (STR-14).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.dialects.common.surrogates import SurrogateJoiner
+from antiphon.dialects.responses.answer_in import TEXT_KINDS_IN_MESSAGE, TEXT_KINDS_IN_REASONING, ResponseNormalizer
+from antiphon.dialects.responses.errors import decode_error, error_in_answer
+from antiphon.dialects.responses.item_tracker import ItemKind, TextKind, UpstreamItem, UpstreamPart
+from antiphon.dialects.responses.response_wire import (
+    DECODE_ERRORS,
+    ServerError,
+    ServerEvent,
+    ServerPart,
+    ServerResponse,
+    decode_struct,
+    require_valid_json,
+    text_or_json,
+)
+from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import check_nesting, with_nesting_limit
+from antiphon.protocol.output_limits import OutputLimits
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+
+_decode: Final = with_nesting_limit(msgspec.json.Decoder(ServerEvent).decode)
+Place = tuple[str | None, str | None, int | None, int | None]
+
+
+class EventsToHub:
+    """Translates SSE frames into hub events."""
+
+    def __init__(
+        self,
+        request: Request,
+        initial_response: Response,
+        stamps: Stamps,
+        wire: ResponsesWire = ResponsesWire(),  # noqa: B008
+    ) -> None:
+        self._normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
+        self._wire = wire
+        self._events = self._normalizer.events
+        writer = self._normalizer.writer
+        self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.add_text, "reasoning": writer.add_reasoning}
+        self._surrogates = SurrogateJoiner()
+        self._split_deltas: dict[
+            tuple[str, ...], bytes
+        ] = {}  # last delta per channel that may end in half a surrogate pair
+        # Where the last text deltas were written, and how. Cleared by any other event.
+        self._text_targets: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
+        self._error: ApiError | None = None
+        self._has_done_mark = False
+
+    @property
+    def losses(self) -> Losses:
+        return self._normalizer.losses
+
+    @property
+    def error(self) -> ApiError | None:
+        """The error that the response failed with."""
+        return self._normalizer.error
+
+    def feed(self, frame: sse.Frame) -> list[StreamEvent]:
+        """Return the events of one frame. Frames after the end are ignored (STR-7)."""
+        try:
+            event = _decode(frame.data)
+        except DECODE_ERRORS:
+            return self._feed_unusual(frame)
+        target = self._text_targets.get((event.type, event.item_id, event.output_index, event.content_index))
+        if target is not None and event.delta and not event.logprobs:  # the hot path of every stream
+            write, key, part = target
+            part.pieces.append(event.delta)
+            write(key, event.delta, part_key=part.key)
+            return self._take_events()
+        if event.type not in TEXT_DELTAS:
+            try:
+                require_valid_json(frame.data)
+            except UpstreamFault:
+                return self._feed_unusual(frame)
+        return self._feed(event, frame)
+
+    def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
+        """End the response when the stream ends: completed if all items are finished, else failed."""
+        normalizer = self._normalizer
+        if normalizer.writer.has_ended:
+            return []
+        self._flush_surrogates("")
+        self._text_targets.clear()
+        if self._error or error:
+            normalizer.fail(self._error or error or _disconnected_error())
+        elif normalizer.has_only_finished_items and (self._has_done_mark or self._wire.end == "items"):
+            normalizer.complete()
+        else:
+            normalizer.fail(_disconnected_error())
+        return self._take_events()
+
+    def limit_output(self, limits: OutputLimits) -> None:
+        """Limit the output. A frame above the limits raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        self._normalizer.writer.limits = limits
+
+    def cut_off(self, reason: str) -> list[StreamEvent]:
+        """End the response as incomplete. Later frames are ignored."""
+        self._text_targets.clear()
+        self._normalizer.cut_off(reason)
+        return self._take_events()
+
+    def _take_events(self) -> list[StreamEvent]:
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def _feed_unusual(self, frame: sse.Frame) -> list[StreamEvent]:
+        """Read a frame that the typed decode refuses: `[DONE]`, wrong types, lone surrogates or invalid JSON."""
+        if frame.data.strip() == sse.DONE:
+            self._has_done_mark = True
+        elif not self._normalizer.writer.has_ended:
+            try:
+                data = require_valid_json(self._join_surrogates(frame.data))
+                return self._feed(decode_struct(data, ServerEvent), sse.Frame(frame.event, data))
+            except UpstreamFault as error:
+                self._text_targets.clear()
+                self._normalizer.fail(self._error or error)
+        return self._take_events()
+
+    def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
+        """Dispatch an event whose frame is valid JSON."""
+        if self._normalizer.writer.has_ended:
+            return []
+        if event.type is None:
+            event = replace(event, type=frame.event)
+        if self._split_deltas and not (event.type or "").endswith(".delta"):
+            self._flush_surrogates(event.type or "")
+        if event.type not in DELTAS:
+            self._text_targets.clear()
+        self._dispatch(event.type or "", event, frame)
+        return self._take_events()
+
+    def _join_surrogates(self, data: bytes) -> bytes:
+        """Join a surrogate pair that is split over two deltas. A half without its other half is replaced."""
+        try:
+            check_nesting(data)
+            members = json.loads(data)
+        except ValueError:
+            return data
+        channel: tuple[str, ...] | None = None
+        if (
+            isinstance(members, dict)
+            and isinstance(members.get("delta"), str)
+            and str(members.get("type")) in TEXT_DELTAS
+        ):
+            channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
+            members["delta"] = self._surrogates.join(channel, members["delta"])
+        rest = SurrogateJoiner()
+        whole = rest.join(None, json.dumps(members, ensure_ascii=False)).encode()
+        if channel is not None:
+            self._split_deltas[channel] = whole
+        self._report_surrogate_loss(self._surrogates.lost_count + rest.lost_count)
+        return whole
+
+    def _flush_surrogates(self, kind: str) -> None:
+        """Write the replacement of lone surrogates, unless a `.done` event brings the whole text."""
+        split, self._split_deltas = self._split_deltas, {}
+        for channel, data in split.items():
+            rest = self._surrogates.flush(channel)
+            if rest and not kind.endswith(".done"):
+                event = replace(decode_struct(data, ServerEvent), delta=rest)
+                self._dispatch(event.type or "", event, sse.Frame("", data))
+        self._report_surrogate_loss(self._surrogates.lost_count)
+
+    def _report_surrogate_loss(self, count: int) -> None:
+        if count:
+            self.losses.add("stream", "unpaired surrogates", "they are replaced by U+FFFD")
+
+    def _dispatch(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+        if self._error is not None and kind != "response.failed":
+            self._normalizer.fail(self._error)
+        elif kind in HANDLERS:
+            HANDLERS[kind](self, event)
+        elif kind in DELTAS:
+            self._delta(DELTAS[kind], event)
+        elif kind in WHOLE_TEXTS:
+            self._whole_text(WHOLE_TEXTS[kind], event)
+        elif kind in IGNORED_EVENTS:
+            return
+        elif kind:
+            self._forward_event(kind, event, frame)
+        elif decode_error(event.error) is not None:
+            self._error_event(event)
+        else:
+            self.losses.add("stream", "an event without a type", "it cannot be translated")
+
+    # The response
+
+    def _created(self, event: ServerEvent) -> None:
+        self._normalizer.on_created(_response_in(event))
+
+    def _queued(self, _event: ServerEvent) -> None:
+        self._normalizer.on_queued()
+
+    def _end_response(self, status: str, event: ServerEvent) -> None:
+        response = _response_in(event)
+        # The response in `response.completed` may have another status.
+        response_status = response.status if status == "completed" and response.status in ENDS else None
+        self._normalizer.on_response_ended(response, response_status or status, self._error)
+
+    def _completed(self, event: ServerEvent) -> None:
+        self._end_response("completed", event)
+
+    def _incomplete(self, event: ServerEvent) -> None:
+        self._end_response("incomplete", event)
+
+    def _failed(self, event: ServerEvent) -> None:
+        self._end_response("failed", event)
+
+    def _error_event(self, event: ServerEvent) -> None:
+        """STR-8: keep the error. A `response.failed` with more details should follow; if not, the response fails."""
+        server_error = decode_error(event.error)
+        if server_error is None:  # the older spelling (API-6)
+            server_error = ServerError(code=event.code, message=event.message, param=event.param)
+        self._error = error_in_answer(server_error)
+
+    # Items
+
+    def _added(self, event: ServerEvent) -> None:
+        self._normalizer.on_item_added(event.item, event.output_index)
+
+    def _done(self, event: ServerEvent) -> None:
+        self._normalizer.on_item_done(event.item, event.output_index)
+
+    def _part_added(self, event: ServerEvent) -> None:
+        part = decode_struct(event.part, ServerPart)
+        text_kind = self._text_kind_of(part, event)
+        if text_kind is not None:
+            self._apply_to_part(text_kind, event, self._normalizer.on_part_added)
+
+    def _part_done(self, event: ServerEvent) -> None:
+        part = decode_struct(event.part, ServerPart)
+        text_kind = self._text_kind_of(part, event)
+        if text_kind is not None:
+            self._apply_to_part(text_kind, event, self._normalizer.on_part_done, part)
+
+    def _text_kind_of(self, part: ServerPart, event: ServerEvent) -> TextKind | None:
+        if event.type in SUMMARY_PARTS:
+            return "summary"
+        text_kind = TEXT_KIND_OF_PART.get(part.type)
+        if text_kind is not None:
+            return text_kind
+        item = self._normalizer.tracker.find_of_any_kind(event.item_id, event.output_index)
+        is_reasoning = item is not None and item.kind == "reasoning"
+        text_kind = (TEXT_KINDS_IN_REASONING if is_reasoning else TEXT_KINDS_IN_MESSAGE).get(part.type)
+        if text_kind is None:
+            self.losses.add("output", f"a part of type {part.type!r}", "Open Responses has no equivalent")
+        return text_kind
+
+    def _apply_to_part(
+        self, text_kind: TextKind, event: ServerEvent, action: Callable[..., None], *arguments: Any
+    ) -> UpstreamItem | None:
+        item = self._normalizer.item_for_delta(ITEM_KIND_OF_TEXT[text_kind], event.item_id, event.output_index)
+        if item is not None:
+            index = event.summary_index if text_kind == "summary" else event.content_index
+            self._normalizer.run_when_announced(item, action, text_kind, index, *arguments)
+        return item
+
+    # Text
+
+    def _delta(self, text_kind: TextKind, event: ServerEvent) -> None:
+        item = self._apply_to_part(text_kind, event, self._normalizer.on_delta, event.delta or "", event.logprobs)
+        if text_kind in self._writes and item is not None and item.announced_to_client:
+            part = item.part_at(text_kind, event.content_index)
+            if not part.is_closed:
+                place = (event.type, event.item_id, event.output_index, event.content_index)
+                self._text_targets[place] = self._writes[text_kind], item.key, part
+
+    def _whole_text(self, text_kind: TextKind, event: ServerEvent) -> None:
+        server_part = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
+        self._apply_to_part(text_kind, event, self._normalizer.on_text_done, server_part)
+
+    def _annotation(self, event: ServerEvent) -> None:
+        item = self._normalizer.item_for_delta("message", event.item_id, event.output_index)
+        if item is not None:
+            self._normalizer.run_when_announced(
+                item, self._normalizer.on_annotation, event.content_index, event.annotation
+            )
+
+    # Calls
+
+    def _arguments(self, event: ServerEvent) -> None:
+        self._apply_to_call("call", event, self._normalizer.on_arguments_delta, event.delta or "")
+
+    def _arguments_done(self, event: ServerEvent) -> None:
+        self._apply_to_call("call", event, self._normalizer.on_arguments_done, text_or_json(event.arguments))
+
+    def _input(self, event: ServerEvent) -> None:
+        self._apply_to_call("custom", event, self._normalizer.on_arguments_delta, event.delta or "")
+
+    def _input_done(self, event: ServerEvent) -> None:
+        self._apply_to_call("custom", event, self._normalizer.on_arguments_done, text_or_json(event.input))
+
+    def _apply_to_call(self, kind: ItemKind, event: ServerEvent, action: Callable[..., None], text: str | None) -> None:
+        item = self._normalizer.item_for_delta(kind, event.item_id, event.output_index)
+        if item is not None:
+            self._normalizer.run_when_announced(item, action, text)
+            self._normalizer.on_call_name(item, event.name)
+
+    # Everything else
+
+    def _forward_event(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
+        """ITEM-5: forward events of unknown type, such as the progress of hosted tools."""
+        try:
+            members: dict[str, Any] = msgspec.json.decode(frame.data, type=dict[str, Raw])
+        except msgspec.ValidationError:
+            self.losses.add("stream", f"an event of type {kind!r}", "its data is not an object")
+            return
+        self._normalizer.on_unknown_event(kind, members, event.item_id, event.output_index)
+
+
+def response_to_hub(
+    body: bytes,
+    request: Request,
+    initial_response: Response,
+    stamps: Stamps,
+    wire: ResponsesWire = ResponsesWire(),  # noqa: B008
+) -> tuple[Response, Losses]:
+    """Translate a server's response. Raises its error, or `UpstreamFault` if the body is no response object."""
+    server_response = decode_struct(require_valid_json(body), ServerResponse)
+    if server_response.output is None and server_response.status is None:
+        error = decode_error(server_response.error)
+        if error is not None:
+            raise error_in_answer(error)
+        raise UpstreamFault("the answer of the upstream is not a response object", code="upstream_invalid_response")
+    normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
+    normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
+    return normalizer.writer.response, normalizer.losses
+
+
+def _response_in(event: ServerEvent) -> ServerResponse:
+    return decode_struct(event.response, ServerResponse)
+
+
+def _disconnected_error() -> UpstreamFault:
+    return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
+
+
+IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
+ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
+ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
+    "text": "message",
+    "refusal": "message",
+    "reasoning": "reasoning",
+    "summary": "reasoning",
+}
+TEXT_KIND_OF_PART: Final[dict[str | None, TextKind]] = {
+    "output_text": "text",
+    "refusal": "refusal",
+    "reasoning_text": "reasoning",
+}
+SUMMARY_PARTS: Final = frozenset({"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"})
+# The second name of each pair is the older spelling (API-6).
+DELTAS: Final[dict[str, TextKind]] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning.delta": "reasoning",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_summary.delta": "summary",
+}
+TEXT_DELTAS: Final = frozenset(
+    {*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
+)
+WHOLE_TEXTS: Final[dict[str, TextKind]] = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning.done": "reasoning",
+    "response.reasoning_text.done": "reasoning",
+    "response.reasoning_summary_text.done": "summary",
+    "response.reasoning_summary.done": "summary",
+}
+HANDLERS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
+    "response.created": EventsToHub._created,
+    "response.in_progress": EventsToHub._created,
+    "response.queued": EventsToHub._queued,
+    "response.completed": EventsToHub._completed,
+    "response.done": EventsToHub._completed,
+    "response.incomplete": EventsToHub._incomplete,
+    "response.failed": EventsToHub._failed,
+    "response.cancelled": EventsToHub._failed,
+    "error": EventsToHub._error_event,
+    "response.error": EventsToHub._error_event,
+    "response.output_item.added": EventsToHub._added,
+    "response.output_item.done": EventsToHub._done,
+    "response.content_part.added": EventsToHub._part_added,
+    "response.content_part.done": EventsToHub._part_done,
+    "response.reasoning_summary_part.added": EventsToHub._part_added,
+    "response.reasoning_summary_part.done": EventsToHub._part_done,
+    "response.output_text.annotation.added": EventsToHub._annotation,
+    "response.output_text_annotation.added": EventsToHub._annotation,
+    "response.function_call_arguments.delta": EventsToHub._arguments,
+    "response.function_call_arguments.done": EventsToHub._arguments_done,
+    "response.custom_tool_call_input.delta": EventsToHub._input,
+    "response.custom_tool_call_input.done": EventsToHub._input_done,
+}

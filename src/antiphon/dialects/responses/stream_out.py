@@ -1,0 +1,225 @@
+"""`EventsFromHub` writes hub events for a client, as server-sent events or as WebSocket messages.
+
+Deltas are the most frequent events. They use byte templates that give the same bytes as `codec.encode`. Clients of this
+API differ in the names of reasoning events and in the form of errors (API-6); `EVENT_STYLES` lists the styles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeGuard
+
+import msgspec
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon import sse
+from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
+from antiphon.protocol.events import (
+    RESPONSE_EVENTS,
+    TYPE_OF_EVENT,
+    ArgumentsDelta,
+    ErrorEvent,
+    Event,
+    OutputTextDelta,
+    ReasoningDelta,
+    ReasoningDone,
+    ResponseEvent,
+    StreamEvent,
+    TextRun,
+    UnknownEvent,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+SelectableEventStyle = Literal["standard", "older"]
+EventStyle = Literal["default"] | SelectableEventStyle
+Framing = Literal["sse", "websocket"]
+MESSAGE_END: Final = b"\n"  # no message contains it
+_encode: Final = msgspec.json.Encoder().encode
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
+
+
+class EventStyleOptions(Struct, frozen=True, kw_only=True):
+    """The options of a style. They are independent of each other."""
+
+    #: The name of reasoning events: `response.<name>.delta` and `.done` (STR-10).
+    reasoning: Literal["reasoning", "reasoning_text"]
+    #: `error` events: with an object `error`, or with its members beside the type (STR-8).
+    error: Literal["nested", "flat"]
+    #: Whether a stream ends with `data: [DONE]` (HTTP-4).
+    done: bool
+
+
+EVENT_STYLES: Final[dict[EventStyle, EventStyleOptions]] = {
+    # Each option has the value that most clients read without loss; docs/clients.md lists the clients.
+    "default": EventStyleOptions(reasoning="reasoning_text", error="nested", done=True),
+    "standard": EventStyleOptions(reasoning="reasoning", error="nested", done=True),
+    "older": EventStyleOptions(reasoning="reasoning_text", error="flat", done=False),
+}
+
+
+class FlatError(Shape, frozen=True, kw_only=True, tag="error"):
+    """An error event with flat members (API-6)."""
+
+    sequence_number: int
+    code: str | None
+    message: str
+    param: str | None
+
+
+class ReasoningTextDelta(ReasoningDelta, frozen=True, kw_only=True, tag="response.reasoning_text.delta"):
+    """A piece of reasoning, under the name that most clients read (API-6)."""
+
+
+class ReasoningTextDone(ReasoningDone, frozen=True, kw_only=True, tag="response.reasoning_text.done"):
+    """The whole text of reasoning, under the name that most clients read (API-6)."""
+
+
+class EventsFromHub:
+    """Encodes events: as frames of a stream (HTTP-3), or as one WebSocket message each (WS-3)."""
+
+    def __init__(self, request: Request, *, style: EventStyle = "default", framing: Framing = "sse") -> None:
+        del request  # part of the common signature; unused here
+        self.losses = Losses()
+        self._style = EVENT_STYLES[style]
+        self._framing = framing
+        self._dropped_count = 0
+        self._response: Response | None = None  # the last encoded response; its bytes are `_response_json`
+        self._response_json = b""
+        self._heads: dict[tuple[str, int, int | None], bytes] = {}
+        frame = _frame_of(framing)
+        self._text = frame(OutputTextDelta, b',"logprobs":[]')
+        self._reasoning = frame(
+            ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
+        )
+        self._arguments = frame(ArgumentsDelta, b"")
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """Return the bytes of one event. Empty if the event is not sent to the client."""
+        if type(event) is OutputTextDelta:
+            if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
+                key = (event.item_id, event.output_index, event.content_index)
+                return self._text % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
+        elif type(event) is ReasoningDelta:
+            if event.obfuscation is UNSET and event.extra is UNSET:
+                key = (event.item_id, event.output_index, event.content_index)
+                return self._reasoning % (
+                    event.sequence_number,
+                    self._heads.get(key) or self._head(key),
+                    _encode(event.delta),
+                )
+        elif type(event) is ArgumentsDelta and event.obfuscation is UNSET and event.extra is UNSET:
+            place = (event.item_id, event.output_index, None)
+            return self._arguments % (
+                event.sequence_number,
+                self._heads.get(place) or self._head(place),
+                _encode(event.delta),
+            )
+        return self._encode_event(event)
+
+    def text_run(self, run: TextRun) -> bytes:
+        """Return the bytes of a run of deltas. WebSocket messages are separated by `MESSAGE_END`."""
+        head = self._head((run.item_id, run.output_index, run.content_index))
+        template = self._text.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
+        deltas = _encode_lines(run.deltas).split(b"\n")  # JSON escapes line breaks inside strings
+        deltas.pop()
+        written = [template % numbered for numbered in enumerate(deltas, run.sequence_number)]
+        return (MESSAGE_END if self._framing == "websocket" else b"").join(written)
+
+    def finish(self) -> bytes:
+        """HTTP-4: return the end of the stream."""
+        return sse.DONE_FRAME if self._style.done and self._framing == "sse" else b""
+
+    def _encode_event(self, event: StreamEvent) -> bytes:
+        if self._framing == "websocket" and isinstance(event, ErrorEvent):
+            # WS-3: a turn ends once, so only `response.failed` is sent, with the sequence number of the error (STR-5).
+            self._dropped_count = 1
+            return b""
+        if self._dropped_count and isinstance(event, ResponseEvent):
+            event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
+        styled_event = _in_style(event, self._style)
+        data = (
+            self._response_event(event)
+            if _is_response_event(event) and event.extra is UNSET
+            else codec.encode(styled_event)
+        )
+        if b"\n" in data or b"\r" in data:  # raw JSON of another server; HTTP-3: the data is one line
+            data = msgspec.json.format(data, indent=-1)
+        if self._framing == "websocket":
+            return data
+        name = NAMES.get(type(styled_event))
+        return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode_frame(_type_of(styled_event), data)
+
+    def _response_event(self, event: ResponseEvent) -> bytes:
+        """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""
+        if event.response is not self._response:
+            self._response, self._response_json = event.response, codec.encode(event.response)
+        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
+            NAMES[type(event)],
+            event.sequence_number,
+            self._response_json,
+        )
+
+    def _head(self, key: tuple[str, int, int | None]) -> bytes:
+        id, output_index, content_index = key
+        inside = b"" if content_index is None else b',"content_index":%d' % content_index
+        head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, inside)
+        self._heads[key] = head
+        return head
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """HTTP-2: encode the response."""
+    del request  # part of the common signature; unused here
+    return codec.encode(response), Losses()
+
+
+def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
+    return type(event) in RESPONSE_EVENTS  # equal to `isinstance` here, and faster
+
+
+def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
+    """Return a function that makes byte templates. Its placeholders are the sequence number, the head and the delta."""
+
+    def frame(kind: type[Event], tail: bytes) -> bytes:
+        name = str(kind.__struct_config__.tag).encode()
+        message = b'{"type":"%b","sequence_number":%%d%%b%%b%b}' % (name, tail)
+        return message if framing == "websocket" else b"event: %b\ndata: %b\n\n" % (name, message)
+
+    return frame
+
+
+def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
+    match event:
+        case ReasoningDelta() if style.reasoning == "reasoning_text":
+            return ReasoningTextDelta(**_members(event))
+        case ReasoningDone() if style.reasoning == "reasoning_text":
+            return ReasoningTextDone(**_members(event))
+        case ErrorEvent(error=error) if style.error == "flat":
+            return FlatError(
+                sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param
+            )
+        case _:
+            return event
+
+
+def _members(event: Event) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in event.__struct_fields__}
+
+
+def _type_of(event: StreamEvent | FlatError) -> str:
+    return (
+        event.kind
+        if isinstance(event, UnknownEvent)
+        else TYPE_OF_EVENT.get(type(event)) or str(event.__struct_config__.tag)
+    )
+
+
+NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}

@@ -1,0 +1,153 @@
+"""Turns extension tools into plain functions, for servers that support only these.
+
+Namespaces are flattened, custom tools become functions with one string, and `additional_tools` items join the other
+tools. Calls in the history are renamed alike. Hosted tools are losses. `answer_in` translates the calls back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.offered_tools import flatten_tools
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CompactionTrigger,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    HostedItem,
+    ItemParam,
+    ToolSearchCall,
+    ToolSearchOutput,
+)
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import (
+    AllowedToolsParam,
+    CustomTool,
+    FunctionToolParam,
+    SpecificCustom,
+    SpecificFunction,
+    SpecificToolChoice,
+    ToolChoiceParam,
+    ToolParam,
+    UnknownToolChoice,
+)
+
+
+class FlatTools:
+    """The tools of one request as plain functions, by their names on the wire."""
+
+    def __init__(self, request: Request, losses: Losses) -> None:
+        self._names = ToolNames.for_request(request)
+        self._losses = losses
+        self._offered: dict[str, ToolParam] = {}
+        self._places: dict[str, str] = {}
+        self._offer(request.tools or (), "tools")
+
+    @property
+    def tools(self) -> list[ToolParam] | UnsetType:
+        return list(self._offered.values()) or UNSET
+
+    def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
+        """Rewrite an item of the history for the server. None if the server cannot take it."""
+        match item:
+            case AdditionalTools():
+                report_unknown_fields(item, path, self._losses)
+                self._offer(item.tools, f"{path}.tools")
+                return None
+            case FunctionCallParam():
+                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
+                return replace(item, name=name, namespace=UNSET)
+            case CustomToolCallParam():
+                return FunctionCallParam(
+                    call_id=item.call_id,
+                    name=self._names.wire_name(ToolRef("custom", item.name, item.namespace or None)),
+                    arguments=freeform_tools.wrap_input(item.input),
+                    id=item.id,
+                    status=item.status,
+                    extra=item.extra,
+                )
+            case CustomToolCallOutputParam():
+                return FunctionCallOutputParam(
+                    call_id=item.call_id, output=item.output, id=item.id, status=item.status, extra=item.extra
+                )
+            case _ if isinstance(item, ToolSearchCall | ToolSearchOutput | CompactionTrigger | HostedItem):
+                self._losses.add(path, f"an item of type {type_of(item)!r}", "the server supports only functions")
+                return None
+            case _:
+                return item
+
+    def flatten_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
+        """Rewrite the tool choice. A choice of a tool that is not offered is a loss."""
+        match choice:
+            case SpecificFunction() | SpecificCustom() as named:
+                sent = self._chosen(named)
+                if sent is None:
+                    self._losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
+                return sent or UNSET
+            case AllowedToolsParam():
+                return self._allowed(choice)
+            case UnknownToolChoice():
+                self._losses.add(
+                    "tool_choice", f"the tool choice {choice.kind!r}", "the server supports only functions"
+                )
+                return UNSET
+            case _:
+                return choice
+
+    def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
+        for place, tool, namespace in flatten_tools(tools, path, self._losses, "the server has no namespaces of tools"):
+            match tool:
+                case FunctionToolParam():
+                    name = self._names.wire_name(ToolRef("function", tool.name, namespace))
+                    sent = replace(tool, name=name)
+                case CustomTool():
+                    name = self._names.wire_name(ToolRef("custom", tool.name, namespace))
+                    sent = self._function(tool, name, place)
+                case _:
+                    self._losses.add(place, f"a tool of type {type_of(tool)!r}", "the server supports only functions")
+                    continue
+            if self._offered.get(name, sent) != sent:
+                self._losses.add(
+                    self._places[name],
+                    f"an earlier definition of {name!r}",
+                    "each tool is offered once; the last definition is used",
+                )
+            self._offered[name] = sent
+            self._places[name] = place
+
+    def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
+        """Return the choice of a tool by its wire name. None if the tool is not offered."""
+        name = self._names.wire_name(ToolRef.from_choice(choice))
+        return SpecificFunction(name=name) if name in self._offered else None
+
+    def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
+        """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
+        left: list[SpecificToolChoice] = []
+        for at, named in enumerate(choice.tools):
+            sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)
+            if sent is None:
+                why = "the tool could not be offered"
+                self._losses.add(f"tool_choice.tools[{at}]", "a tool of the allowed set", why)
+            else:
+                left.append(sent)
+        return replace(choice, tools=left) if left else choice.mode or "auto"
+
+    def _function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
+        report_unknown_fields(tool, path, self._losses)
+        return FunctionToolParam(
+            name=name,
+            description=freeform_tools.description(tool, path, self._losses).strip() or UNSET,
+            parameters=freeform_tools.schema("The whole input of the tool as plain text."),
+            strict=False,
+            defer_loading=tool.defer_loading,
+        )

@@ -1,0 +1,290 @@
+"""Writes hub events as a stream for an editor: one line of JSON for each response part, and a last line (A-8, C-4).
+
+Text and thinking are streamed, calls are not. Images and files become data parts. A truncated call is not delivered,
+because the editor would run it. Output that the editor cannot hold is reported as a loss. A failure is an error line. A
+stream that ends without a terminal event ends with an error line, too. A response that is not streamed joins the parts
+of the stream (STR-14); the error of a failed response is raised, and the endpoint then uses `error_from_hub`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.response_errors import (
+    STREAM_CUT_ERROR,
+    error_of_event,
+    error_of_response,
+    raise_unless_ended,
+)
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.vscode.errors import error_out
+from antiphon.dialects.vscode.wire import (
+    DataPart,
+    DoneLine,
+    ErrorLine,
+    ResponseOut,
+    ResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    UsageOut,
+    encode_line,
+)
+from antiphon.errors import ApiError
+from antiphon.protocol.base import Shape
+from antiphon.protocol.content import (
+    Content,
+    InputFile,
+    InputImage,
+    InputText,
+    OutputText,
+    Refusal,
+    Text,
+)
+from antiphon.protocol.events import (
+    ContentPartAdded,
+    ContentPartDone,
+    ErrorEvent,
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    ResponseCompleted,
+    ResponseFailed,
+    ResponseIncomplete,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryTextDelta,
+    TextRun,
+    UnknownEvent,
+)
+from antiphon.protocol.fold import replay
+from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.status import ItemStatus
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EventsFromHub:
+    """Writes one stream."""
+
+    def __init__(self, request: Request) -> None:
+        del request  # tools keep the editor's names, so nothing of the request is needed
+        self.losses = Losses()
+        self._answer = AnswerFromHub(self.losses)
+        self._has_sent_end = False  # the last line was sent
+
+    def feed(self, event: StreamEvent) -> bytes:
+        """Return the lines for an event."""
+        if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
+            return _text_line(event.delta)
+        match event:
+            case ResponseCompleted() | ResponseIncomplete():
+                self._has_sent_end = True
+                return encode_line(self._answer.done_line(event.response))
+            case ErrorEvent():
+                return self._error(error_of_event(event.error))
+            case ResponseFailed():
+                return b"" if self._has_sent_end else self._error(error_of_response(event.response.error))
+            case _:
+                return b"".join(map(encode_line, self._answer.feed(event)))
+
+    def text_run(self, run: TextRun) -> bytes:
+        """Return the bytes of a run of deltas."""
+        return b"".join(map(_text_line, run.deltas))
+
+    def finish(self) -> bytes:
+        """Return an error line if the response did not end."""
+        return b"" if self._has_sent_end else self._error(error_of_response(STREAM_CUT_ERROR))
+
+    def _error(self, error: ApiError) -> bytes:
+        self._has_sent_end = True
+        return encode_line(ErrorLine(error=error_out(error)))
+
+
+def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
+    """Encode a response as parts. Raises the error of a failed or unfinished response."""
+    del request  # tools keep the editor's names, so nothing of the request is needed
+    raise_unless_ended(response)
+    losses = Losses()
+    answer = AnswerFromHub(losses)
+    parts = [part for event in replay(response) for part in answer.feed(event)]
+    return msgspec.json.encode(ResponseOut(parts=join_parts(parts), end=answer.done_line(response))), losses
+
+
+class AnswerFromHub:
+    """Translates one response for one editor."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
+        self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
+
+    def feed(self, event: StreamEvent) -> list[ResponsePart]:
+        """Return the parts for an event."""
+        match event:
+            case OutputTextDelta():
+                if event.logprobs:
+                    self._report_loss(f"output[{event.output_index}].logprobs", "log probabilities")
+                return _text_parts(event.delta)
+            case RefusalDelta():
+                return _text_parts(event.delta)
+            case ReasoningDelta():
+                return self._thinking_text(event.delta, event.item_id, TEXT_PART)
+            case SummaryTextDelta():
+                return self._thinking_text(event.delta, event.item_id, event.summary_index)
+            case ContentPartAdded() | SummaryPartAdded():
+                self._streamed.add(event.output_index)
+            case ContentPartDone():
+                self._report_annotations(event.part, event.output_index)
+            case ItemDone() if event.item is not None:
+                return self._end(event.output_index, event.item)
+            case UnknownEvent():
+                self._report_loss("events", f"an event of type {event.kind!r}")
+        return []
+
+    def done_line(self, response: Response) -> DoneLine:
+        """REQ-3: return the line that ends the response."""
+        report_unknown_fields(response, "response", self._losses)
+        details = response.incomplete_details
+        return DoneLine(
+            response_id=response.id,
+            model=response.model,
+            status=response.status,
+            reason=details.reason if details else UNSET,
+            usage=_usage(response.usage) if response.usage else UNSET,
+        )
+
+    # Items
+
+    def _end(self, at: int, item: Item) -> list[ResponsePart]:
+        """End an item. Its content is sent now if it was not streamed."""
+        if isinstance(item, Shape):
+            report_unknown_fields(item, f"output[{at}]", self._losses)
+        match item:
+            case FunctionCall():
+                return self._call(at, item)
+            case Message():
+                if item.phase:
+                    self._report_loss(f"output[{at}].phase", "the phase of a message")
+                return (
+                    []
+                    if at in self._streamed
+                    else [part for content in item.content for part in self._whole_part(at, content)]
+                )
+            case Reasoning():
+                return [*([] if at in self._streamed else self._whole_reasoning(at, item)), *_seal(item)]
+            case ImageGenerationCall(result=str() as image):
+                return [DataPart(mime_type="image/png", data=image)]
+            case _:
+                self._report_loss(f"output[{at}]", f"an item of type {type_of(item)!r}")
+                return []
+
+    def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
+        was_cut = call.status == ItemStatus.INCOMPLETE
+        arguments = call.arguments.strip() or ("" if was_cut else "{}")
+        try:
+            decode_json(arguments, type=dict[str, Raw])
+        except ValueError:
+            if was_cut:
+                self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
+                return []
+            self._losses.add(
+                f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
+            )
+            arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
+        return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
+
+    def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
+        if isinstance(part, Shape):
+            report_unknown_fields(part, f"output[{at}].content", self._losses)
+        self._report_annotations(part, at)
+        match part:
+            case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
+                return _text_parts(text)
+            case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(
+                url
+            ):
+                return [DataPart(mime_type=data[1], data=data[2])]
+            case _:
+                self._report_part(at, part)
+                return []
+
+    def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
+        thoughts = reasoning_texts(at, item, self._report_part)
+        return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
+
+    def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
+        """Return a thinking part. Each summary part is a paragraph."""
+        if not text:
+            return []
+        last, self._last_thought = self._last_thought, (id, part)
+        gap = "\n\n" if last[0] == id and last[1] != part else ""
+        return [ThinkingPart(value=gap + text, id=id)]
+
+    # Losses
+
+    def _report_annotations(self, part: Content, at: int) -> None:
+        if isinstance(part, OutputText) and part.annotations:
+            self._report_loss(f"output[{at}].annotations", "citations")
+
+    def _report_part(self, at: int, part: Content) -> None:
+        self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")
+
+    def _report_loss(self, path: str, what: str) -> None:
+        self._losses.add(path, what, "the API has no equivalent")
+
+
+def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:
+    """Join the parts of a response that is not streamed: adjacent text, and thinking of one item (STR-14)."""
+    whole: list[ResponsePart] = []
+    for part in parts:
+        last: Any = whole[-1] if whole else None
+        if isinstance(part, TextPart) and isinstance(last, TextPart):
+            whole[-1] = TextPart(value=last.value + part.value)
+        elif isinstance(part, ThinkingPart) and isinstance(last, ThinkingPart) and last.id == part.id:
+            whole[-1] = ThinkingPart(value=last.value + part.value, id=part.id, metadata=part.metadata)
+        else:
+            whole.append(part)
+    return whole
+
+
+def _text_line(text: str) -> bytes:
+    if not text:
+        return b""
+    return b"%b%b%b" % (HEAD, _encode(text) if text.isascii() else escape_line_ends(_encode(text)), TAIL)
+
+
+def _text_parts(text: str) -> list[ResponsePart]:
+    return [TextPart(value=text)] if text else []
+
+
+def _seal(item: Reasoning) -> list[ResponsePart]:
+    sealed = item.encrypted_content
+    return [ThinkingPart(value="", id=item.id, metadata={"signature": sealed})] if sealed else []
+
+
+def _usage(usage: Usage) -> UsageOut:
+    return UsageOut(
+        input_tokens=usage.input_tokens,
+        cached_tokens=usage.input_tokens_details.cached_tokens,
+        output_tokens=usage.output_tokens,
+        reasoning_tokens=usage.output_tokens_details.reasoning_tokens,
+        total_tokens=usage.total_tokens,
+    )
+
+
+HEAD, _, TAIL = encode_line(TextPart(value="")).partition(b'""')
+DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
