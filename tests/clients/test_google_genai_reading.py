@@ -15,7 +15,7 @@ from google import genai
 from google.genai import errors, types
 from hypothesis import HealthCheck, given, settings
 from tests.dialects.gemini.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
-from tests.dialects.gemini.test_events_from_hub import calls_of, squeezed, thoughts_of, words_of
+from tests.dialects.gemini.test_stream_out import calls_of, squeezed, thoughts_of, words_of
 from tests.generate.events import lives
 
 from antiphon.dialects.gemini import error_from_hub, request_to_hub, response_from_hub

@@ -51,8 +51,6 @@ from antiphon.protocol.status import ItemStatus
 
 SIGNATURE = seal_reasoning("messages", {"thinking": "hm", "signature": "s"})
 DONE = ItemStatus.COMPLETED
-
-
 # Laws
 
 

@@ -1,4 +1,4 @@
-"""`dialects/chat/plain_history`: the fast path gives the same result as the full path, or none."""
+"""`dialects/chat/history_out`: the fast path gives the same result as the full path, or none."""
 
 from __future__ import annotations
 

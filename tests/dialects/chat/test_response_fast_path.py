@@ -1,4 +1,4 @@
-"""`dialects/chat/text_response`: the fast path gives the same result as the full path, or none."""
+"""`dialects/chat/stream_in`: the fast path for a text response gives the same result as the full path, or none."""
 
 from __future__ import annotations
 

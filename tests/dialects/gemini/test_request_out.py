@@ -43,8 +43,6 @@ WIRES = st.builds(
     missing_signature=st.just("skip"),
     signed_models=st.just(("",)),
 )
-
-
 # The laws.
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from tests.dialects.messages.asking import RICH, ask
-from tests.dialects.messages.test_history_from_hub import assistant, call, output, thought, user
+from tests.dialects.messages.test_history_out import assistant, call, output, thought, user
 
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire, ModelThinking

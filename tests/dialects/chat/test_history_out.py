@@ -71,8 +71,6 @@ USER = MessageParam(role="user", content="hi")
 ANSWER = message("assistant", OutputTextParam(text="said"))
 PICTURE = InputImageParam(image_url="https://i/1")
 THOUGHT = ReasoningParam(summary=[SummaryText(text="short")], content=[ReasoningText(text="long")])
-
-
 # System text.
 
 

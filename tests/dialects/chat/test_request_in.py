@@ -1,0 +1,141 @@
+"""`dialects/chat/request_in`: the settings of a chat client's request."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+from tests.dialects.chat.test_request_out import SETTINGS
+
+from antiphon.dialects.chat import request_to_hub
+from antiphon.errors import InvalidJson, InvalidValue, MissingField, UnsupportedParameter
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    Request,
+    StreamOptions,
+    TextFormat,
+    TextParam,
+)
+
+
+def taken(**fields: Any) -> tuple[Request, list[str]]:
+    body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    return request, [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, "model", "parallel_tool_calls", "store", "stream", "top_logprobs"])
+def test_settings_of_the_same_name_are_decoded_REQ5(name: str) -> None:
+    value = SETTINGS.get(name, {"model": "m", "top_logprobs": 2}.get(name, True))
+    request, losses = taken(**{name: value})
+    assert getattr(request, name) == value
+    assert not losses
+    assert getattr(taken(**{name: None})[0], name) in (None, UNSET)
+
+
+def test_settings_of_another_name_are_decoded_REQ5() -> None:
+    request, losses = taken(reasoning_effort="low", verbosity="high", logprobs=True, max_completion_tokens=5)
+    assert request.reasoning == ReasoningConfigParam(effort="low")
+    assert request.text == TextParam(verbosity="high", format=UNSET)
+    assert request.include == ["message.output_text.logprobs", ENCRYPTED_IF_ANY]
+    assert taken()[0].include == [ENCRYPTED_IF_ANY]  # RSN-2: chat clients have a field for it, and no way to request it
+    assert request.max_output_tokens == 5  # allowed in chat
+    assert not losses
+
+
+def test_token_limit_is_read_under_both_names() -> None:
+    assert taken(max_tokens=5)[0].max_output_tokens == 5
+    assert taken(max_tokens=5, max_completion_tokens=5)[1] == []
+    request, losses = taken(max_tokens=5, max_completion_tokens=6)
+    assert request.max_output_tokens == 6
+    assert losses == ["max_tokens"]
+
+
+def test_server_specific_values_are_passed_through() -> None:
+    request, losses = taken(reasoning_effort="default", verbosity="chatty", service_tier="on_demand")
+    assert request.reasoning is request.text is request.service_tier is UNSET
+    assert _extra(request) == {
+        "chat:reasoning_effort": "default",
+        "chat:verbosity": "chatty",
+        "chat:service_tier": "on_demand",
+    }
+    assert not losses
+
+
+def test_response_formats_are_flat_in_the_hub_REQ1() -> None:
+    schema = {"name": "answer", "description": "d", "schema": {"type": "object"}, "strict": True}
+    request, losses = taken(response_format={"type": "json_schema", "json_schema": schema})
+    assert request.text == TextParam(
+        format=JsonSchemaFormatParam(name="answer", description="d", schema={"type": "object"}, strict=True),
+        verbosity=UNSET,
+    )
+    assert taken(response_format={"type": "json_object"})[0].text == TextParam(
+        format=JsonObjectFormat(), verbosity=UNSET
+    )
+    assert taken(response_format={"type": "text"})[0].text == TextParam(format=TextFormat(), verbosity=UNSET)
+    assert taken(response_format=None)[0].text is UNSET
+    assert not losses
+    grammar = {"type": "grammar", "grammar": "x"}
+    request, losses = taken(response_format=grammar)
+    assert request.text is UNSET
+    assert _extra(request) == {"chat:response_format": grammar}
+    assert not losses
+    x = {"x": 1}
+    odd = {"type": "json_schema", "json_schema": {**schema, **x}, **x}
+    assert taken(response_format=odd)[1] == ["response_format.x", "response_format.json_schema.x"]
+
+
+def test_stream_options_are_kept_for_the_stream_writer() -> None:
+    request, losses = taken(stream=True, stream_options={"include_usage": True, "include_obfuscation": False})
+    assert request.stream_options == StreamOptions(include_obfuscation=False)
+    assert _extra(request) == {"chat:stream_options": {"include_usage": True}}
+    assert not losses
+    assert taken(stream=True, stream_options={"include_obfuscation": None})[0].extra is UNSET
+    assert taken(stream_options=None)[0].stream_options is UNSET
+
+
+def test_other_fields_are_passed_through_REQ7() -> None:
+    others = {"stop": ["x"], "seed": 1, "logit_bias": {"5": 1}, "modalities": ["text"], "top_k": 3, "prediction": None}
+    request, losses = taken(**others)
+    assert _extra(request) == {f"chat:{name}": value for name, value in others.items()}
+    assert not losses
+
+
+def test_more_than_one_choice_is_refused() -> None:
+    assert taken(n=1)[0].extra is UNSET
+    with pytest.raises(UnsupportedParameter) as caught:
+        taken(n=2)
+    assert caught.value.param == "n"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "param"),
+    [
+        (b"", InvalidJson, None),
+        (b"[]", InvalidJson, None),
+        (b"{}", MissingField, "messages"),
+        (b'{"messages":[]}', InvalidValue, "messages"),
+        (b'{"messages":"hi"}', InvalidValue, "messages"),
+        (b'{"messages":[{"role":"user","content":"hi"}],"temperature":"hot"}', InvalidValue, "temperature"),
+        (b'{"messages":[{"role":"user","content":"hi"}],"n":0}', InvalidValue, "n"),
+        (
+            b'{"messages":[{"role":"user","content":"hi"}],"response_format":{"type":"json_schema"}}',
+            MissingField,
+            "response_format.json_schema",
+        ),
+    ],
+)
+def test_invalid_bodies_are_refused_with_their_path_ERR3(body: bytes, kind: Any, param: str | None) -> None:
+    with pytest.raises(kind) as caught:
+        request_to_hub(body)
+    assert caught.value.param == param
+    assert caught.value.status == 400
+
+
+def _extra(request: Request) -> dict[str, Any]:
+    return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
