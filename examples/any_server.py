@@ -1,4 +1,4 @@
-"""No gateway at all: the same calls to a server of another dialect.
+"""Calls a server of another dialect directly, without a gateway.
 
 python examples/any_server.py https://api.example/v1 messages some-model   # the key is in $SERVER_KEY
 """
@@ -6,10 +6,10 @@ python examples/any_server.py https://api.example/v1 messages some-model   # the
 import os
 import sys
 
-from antiphon.client import Client, output_text
+from antiphon import Client
 
 if len(sys.argv) != 4:
-    sys.exit("wanted: an address, a dialect or a profile, and a model")
+    sys.exit("expected three arguments: an address, a dialect or a profile, and a model")
 url, name, model = sys.argv[1:]
 
 with Client(
@@ -20,4 +20,4 @@ with Client(
     on_losses=lambda losses: print(*losses, sep="\n", file=sys.stderr),
 ) as client:
     response = client.create("Say hello in three languages.", max_output_tokens=200, tools=[{"type": "web_search"}])
-    print(output_text(response))
+    print(response.output_text)

@@ -1,12 +1,12 @@
-"""A long answer that is made whether anybody listens or not: begun, left in the middle, and read on from there.
+"""Starts a long answer in the background, closes the connection in the middle, and reads the rest later.
 
-A connection that breaks by itself is replaced without a word; this program breaks its own to show how one comes back days later.
+The client replaces a broken connection by itself. This program closes its own to show how another program can resume.
 """
 
 import os
 
-from antiphon.client import Client, output_text
-from antiphon.protocol.events import OutputTextDelta
+from antiphon import Client
+from antiphon.types import OutputTextDelta
 
 with Client(model=os.environ.get("ANTIPHON_MODEL", "local")) as client:
     seen, number = "", -1
@@ -16,16 +16,16 @@ with Client(model=os.environ.get("ANTIPHON_MODEL", "local")) as client:
             if isinstance(event, OutputTextDelta):
                 seen += event.delta
             if len(seen) > 10:
-                break  # the connection is gone; the gateway goes on
+                break  # this closes the connection; the gateway continues
         id = stream.response.id
     print(f"left after event {number}: {seen!r}")
 
-# An id and a number are all it takes, in another program and on another day.
+# Another program needs only the id of the response and the number of the last event.
 with Client() as client:
     with client.resume(id, after=number) as stream:
         rest = "".join(stream.texts())
     print(f"and the rest: {rest!r}")
-    kept = client.retrieve(id)
-    assert output_text(kept) == seen + rest, "something is missing, or came twice"
-    print(kept.status)
+    stored = client.retrieve(id)
+    assert stored.output_text == seen + rest, "an event is missing, or came twice"
+    print(stored.status)
     client.delete(id)

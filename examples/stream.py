@@ -1,11 +1,10 @@
-"""An answer as it comes, and the response as far as it is known at any moment: `python examples/stream.py "Tell me a story."`."""
+"""Prints an answer while it is streamed: `python examples/stream.py "Tell me a story."`."""
 
 import os
 import sys
 
-from antiphon.client import Client
-from antiphon.errors import ApiError
-from antiphon.protocol.events import ItemAdded, OutputTextDelta, ReasoningDelta
+from antiphon import ApiError, Client
+from antiphon.types import ItemAdded, OutputTextDelta, ReasoningDelta
 
 question = " ".join(sys.argv[1:]) or "Tell me a story."
 

@@ -1,15 +1,15 @@
-"""An answer as data: a type says what it looks like, the server sees to it, and the program gets an object."""
+"""An answer as an object: a type defines its fields, the server follows the schema, and the program decodes the text."""
 
 import os
 from typing import Literal
 
 import msgspec
 
-from antiphon.client import Client, output_text
+from antiphon import Client
 
 
 class Review(msgspec.Struct):
-    """What a review says."""
+    """The content of a review."""
 
     title: str
     stars: int
@@ -24,5 +24,5 @@ with Client(model=os.environ.get("ANTIPHON_MODEL", "local")) as client:
         "Review: 'The soup was cold, but I would come back for the cake.'", text={"format": format}
     )
 
-review = msgspec.json.decode(output_text(response), type=Review)
+review = msgspec.json.decode(response.output_text, type=Review)
 print(f"{review.title}: {review.stars} stars, {review.mood}")

@@ -1,6 +1,6 @@
-"""A model that calls Python functions: their schemas come from signature and docstring, calls are made side by side.
+"""A model calls Python functions. Their schemas come from signature and docstring; the calls run concurrently.
 
-The embedded model is too small for this; name another with $ANTIPHON_MODEL.
+The embedded model is too small for this. Set $ANTIPHON_MODEL to another model.
 """
 
 import asyncio
@@ -9,26 +9,28 @@ from datetime import datetime
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from antiphon.client import AsyncClient, output_text
+from antiphon import AsyncClient
 
 
 async def weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> dict[str, object]:
-    """The weather in a city now.
+    """Return the current weather in a city.
 
     Args:
         city: its name, in English
         unit: of the temperature
     """
-    await asyncio.sleep(0)  # here a real one would ask somebody
+    await asyncio.sleep(0)  # a real function would call a weather service
     return {"city": city, "sky": "clear", "temperature": 21 if unit == "celsius" else 70}
 
 
 def time_in(zone: Annotated[str, "such as Europe/Paris"]) -> str:
-    """The time in a time zone."""
+    """Return the time in a time zone."""
     try:
         return datetime.now(ZoneInfo(zone)).isoformat(timespec="minutes")
     except ZoneInfoNotFoundError:
-        raise ValueError(f"there is no time zone {zone!r}") from None  # the model is told, and may try another
+        raise ValueError(
+            f"there is no time zone {zone!r}"
+        ) from None  # the model gets this error and may try another zone
 
 
 async def main() -> None:
@@ -38,7 +40,7 @@ async def main() -> None:
         )
     for call in run.calls:
         print(f"{call.name}({call.arguments}) = {call.output}")
-    print(output_text(run.response))
+    print(run.response.output_text)
 
 
 asyncio.run(main())

@@ -1,6 +1,8 @@
-"""One request in the words of four APIs, with what each of them cannot be told. No network is needed."""
+"""Translates one request to four APIs and prints what each of them cannot express. No network is needed."""
 
-from antiphon.dialects import chat, gemini, messages, responses
+from typing import Literal
+
+from antiphon import translate
 
 BODY = b"""{
   "model": "some-model",
@@ -17,14 +19,10 @@ BODY = b"""{
   "max_output_tokens": 300
 }"""
 
-request, _ = responses.request_to_hub(BODY)
-translated = {
-    "chat": chat.request_from_hub(request),
-    "messages": messages.request_from_hub(request),
-    "gemini": gemini.request_from_hub(request),
-    "responses": responses.request_from_hub(request),
-}
-for name, (body, losses) in translated.items():
-    print(f"{name}: {body.decode()}")
-    for loss in losses:
+DIALECTS: list[Literal["chat", "messages", "gemini", "responses"]] = ["chat", "messages", "gemini", "responses"]
+
+for dialect in DIALECTS:
+    translation = translate.request(BODY, from_="responses", to=dialect)
+    print(f"{dialect}: {translation.body.decode()}")
+    for loss in translation.losses:
         print(f"  lost: {loss}")

@@ -40,7 +40,7 @@ def section(name: str, shape: type[Struct]) -> str:
     rows = [
         f"| `{field.encode_name}` | {kind(field)} | {default(field)} | {meaning(field)} |" for field in fields(shape)
     ]
-    about = (shape.__doc__ or "").replace("\n    ", " ")
+    about = (shape.__doc__ or "").partition("\n\n    Example:")[0].replace("\n    ", " ")
     return "\n".join(
         [f"## {name}", "", about, "", "| setting | type | default | meaning |", "|---|---|---|---|", *rows]
     )

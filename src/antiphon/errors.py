@@ -30,7 +30,14 @@ class ClientDisconnected(AntiphonError):
 
 
 class ApiError(AntiphonError):
-    """An error for a client, with status, type, code, message and param."""
+    """An error for a client, with status, type, code, message and param.
+
+    Example:
+        try:
+            client.retrieve("resp_unknown")
+        except ApiError as error:
+            print(error.type, error.code, error.status)
+    """
 
     default_type: ErrorType = "server_error"
     default_code = "internal_error"

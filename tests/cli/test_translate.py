@@ -15,11 +15,12 @@ from antiphon.cli import translate
 from antiphon.cli.entry import main, make_parser
 from antiphon.cli.exits import FAILED, INVALID_USAGE, LOSSY, OK, InvalidUsage
 from antiphon.cli.translate import DIALECTS, detect_kind
-from antiphon.errors import ApiError, ClientFault
+from antiphon.errors import ApiError, ClientFault, ProfileError
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.fold import fold
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
+from antiphon.translate import UNKNOWN_MODEL
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 # The same small request in each dialect.
@@ -241,7 +242,7 @@ def test_translate_seals_reasoning_with_the_maker_of_the_profile() -> None:
 
 def test_translate_refuses_a_profile_of_another_dialect() -> None:
     with pytest.raises(
-        InvalidUsage, match=r"'anthropic' is for servers of dialect 'messages'; expected a profile of dialect 'chat'"
+        ProfileError, match=r"'anthropic' is for servers of dialect 'messages'; expected a profile of dialect 'chat'"
     ):
         run(body(REQUESTS["messages"]), "messages", "chat", "--profile", "anthropic")
     assert run(answer("messages"), "messages", "chat", "--profile", "anthropic")[0] == OK
@@ -259,7 +260,7 @@ def test_translate_takes_the_model_from_option_then_input() -> None:
             msgspec.json.decode(frame.data)["model"]
             for frame in frames(run(answer(source, streams=True), source, "chat")[1])[:-1]
         }
-        assert (streamed_models, model != translate.NO_MODEL) == ({model}, True), source
+        assert (streamed_models, model != UNKNOWN_MODEL) == ({model}, True), source
 
 
 def test_translate_prints_no_path_for_a_gemini_request_without_model() -> None:
@@ -343,6 +344,7 @@ def test_translate_exit_codes_match_the_other_commands(tmp_path: Path, capsys: p
     assert main([*begin, "cobol", str(file)]) == INVALID_USAGE
     assert main([*begin, "chat", "--request", "--stream", str(file)]) == INVALID_USAGE
     assert main([*begin, "chat", "--profile", "nobody", str(file)]) == INVALID_USAGE
+    assert main([*begin, "chat", "--profile", "anthropic", str(file)]) == INVALID_USAGE
     file.write_bytes(b'{"messages":[]}')
     assert main([*begin, "chat", str(file)]) == FAILED
     assert "antiphon: " in capsys.readouterr().err

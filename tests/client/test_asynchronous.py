@@ -9,7 +9,7 @@ import pytest
 from tests.client.conversing import asked, client_of, gateway
 
 from antiphon import testing
-from antiphon.client import AsyncClient, output_text
+from antiphon.client import AsyncClient
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import MessageParam
@@ -39,7 +39,7 @@ def test_async_client_creates_and_streams_with_every_dialect(dialect: Any) -> No
 
     async def work(client: AsyncClient) -> Response:
         whole = await client.create("Say hello.", max_output_tokens=100)
-        assert (whole.status, output_text(whole)) == ("completed", "Hello.")
+        assert (whole.status, whole.output_text) == ("completed", "Hello.")
         async with client.stream("Say hello.", max_output_tokens=100) as stream:
             events = [event async for event in stream]
         assert find_violations(events) == []
@@ -72,11 +72,43 @@ def test_create_accepts_request_fields_and_typed_or_untyped_items() -> None:
     assert server.received[0].path == "/v1/responses"
 
 
+def test_create_sends_output_back_unchanged() -> None:
+    """ITEM-6."""
+    reply = turn(testing.text("One ", "moment."), testing.tool_call("call_1", "look", '{"at": "it"}'))
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    with ResponsesServer([reply, HELLO]) as server, client_of(server.base_url) as client:
+        response = client.create("Look.", tools=[tool])
+        call_output = {"type": "function_call_output", "call_id": "call_1", "output": "Seen."}
+        client.create([{"role": "user", "content": "Look."}, *response.output, call_output], tools=[tool])
+        sent = server.received[1].json["input"]
+    assert response.output_text == "One moment."
+    assert [(call.name, call.arguments, call.call_id) for call in response.function_calls] == [
+        ("look", '{"at": "it"}', "call_1")
+    ]
+    assert [item["type"] for item in sent] == ["message", "message", "function_call", "function_call_output"]
+    assert (sent[1]["content"][0]["text"], sent[2]["call_id"]) == ("One moment.", "call_1")
+
+
+def test_create_sends_extra_fields_unchanged() -> None:
+    """REQ-7."""
+    with ResponsesServer([HELLO]) as server, client_of(server.base_url) as client:
+        client.create("Hi.", extra_fields={"x_lab": {"mode": 1}})
+        assert server.received[0].json["x_lab"] == {"mode": 1}
+        assert "extra_fields" not in server.received[0].json
+
+
+@pytest.mark.parametrize("dialect", SERVERS)
+def test_models_lists_the_models_of_a_server(dialect: Any) -> None:
+    """API-5."""
+    with server_of(dialect) as server, client_of(server.base_url, dialect=dialect) as client:
+        assert "mock-1" in [model.id for model in client.models()]
+
+
 def test_create_refuses_an_invalid_setting_before_sending() -> None:
     """ERR-3."""
 
     async def work(client: AsyncClient) -> None:
-        await client.create("Hi.", temperature="hot")
+        await client.create("Hi.", temperature="hot")  # type: ignore[arg-type]
 
     with ResponsesServer([]) as server, pytest.raises(ClientFault) as caught:
         asked(server.base_url, work)
@@ -116,12 +148,12 @@ def test_client_reads_answers_in_the_other_form() -> None:
     """B-9: servers that ignore `stream`."""
 
     async def work(client: AsyncClient) -> None:
-        assert output_text(await client.create("Hi.")) == "Hello."
+        assert (await client.create("Hi.")).output_text == "Hello."
         async with client.stream("Hi.") as stream:
             events = [event async for event in stream]
         assert find_violations(events) == []
         assert stream.text == "Hello."
-        assert await stream.batch() == []
+        assert await stream.next_events() == []
 
     for dialect in ("chat", "responses"):
         script = [turn(testing.text("Hello."), stream=True), turn(testing.text("Hello."), stream=False)]
@@ -135,7 +167,7 @@ def test_stored_response_is_retrieved_continued_and_deleted(tmp_path: Path) -> N
     async def work(client: AsyncClient) -> None:
         made = await client.create("Say hello.")
         stored = await client.retrieve(made.id)
-        assert (stored.id, output_text(stored), stored.store) == (made.id, "Hello.", True)
+        assert (stored.id, stored.output_text, stored.store) == (made.id, "Hello.", True)
         again = await client.create("And again.", previous_response_id=made.id)
         assert again.previous_response_id == made.id
         await client.delete(made.id)

@@ -11,7 +11,7 @@ import pytest
 from tests.client.conversing import client_of
 
 from antiphon import testing
-from antiphon.client import Client, output_text
+from antiphon.client import Client
 from antiphon.errors import UpstreamFault
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
@@ -21,7 +21,7 @@ HELLO = turn(testing.text("Hel", "lo."))
 
 def test_client_is_thread_safe() -> None:
     with ResponsesServer() as server, client_of(server.base_url) as client, ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda number: output_text(client.create(f"Number {number}.")), range(32)))
+        answers = list(threads.map(lambda number: client.create(f"Number {number}.").output_text, range(32)))
     assert answers == [f"You said: Number {number}." for number in range(32)]
 
 
@@ -54,11 +54,11 @@ def test_client_works_inside_a_running_event_loop() -> None:
 
     async def cell(url: str) -> str:
         with client_of(url) as client:
-            return output_text(client.create("Hi."))
+            return client.create("Hi.").output_text
 
     with ChatServer() as server:
         with client_of(server.base_url, dialect="chat") as client:
-            assert output_text(client.create("Hi.")) == "You said: Hi."
+            assert client.create("Hi.").output_text == "You said: Hi."
     with ResponsesServer() as other:
         assert asyncio.run(cell(other.base_url)) == "You said: Hi."
 

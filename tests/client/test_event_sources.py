@@ -15,7 +15,7 @@ from tests.running import BOUND
 from tests.upstream.scripted import until
 
 from antiphon import testing
-from antiphon.client import AsyncClient, Retries, Timeouts, output_text
+from antiphon.client import AsyncClient, Retries, Timeouts
 from antiphon.errors import ClientFault, UpstreamFault
 from antiphon.protocol.codec import encode
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
@@ -71,7 +71,7 @@ def test_stream_resumes_after_the_last_seen_event(lab: Lab) -> None:
         check([*seen, *rest])
         assert resumed.text == "".join(LONG)
         assert list(client.resume(id, after=rest[-1].sequence_number)) == []
-        assert output_text(client.resume(id).final()) == "".join(LONG)
+        assert client.resume(id).final().output_text == "".join(LONG)
 
 
 def test_stream_snapshot_is_available_at_any_time(lab: Lab) -> None:
@@ -83,7 +83,7 @@ def test_stream_snapshot_is_available_at_any_time(lab: Lab) -> None:
                 break
         assert (stream.text, stream.response.status) == ("one two ", "in_progress")
         gate.open()
-        assert output_text(stream.final()) == "one two three"
+        assert stream.final().output_text == "one two three"
 
 
 def test_cancelled_response_ends_its_stream_without_an_error(lab: Lab) -> None:
@@ -119,7 +119,7 @@ def test_exhausted_reconnects_raise_and_the_stream_can_be_resumed_later(lab: Lab
             assert caught.value.code == "upstream_disconnected"
             id = stream.response.id
     with client_of(lab.url, key=ALICE) as client:
-        assert output_text(client.resume(id).final()) == "".join(LONG)
+        assert client.resume(id).final().output_text == "".join(LONG)
 
 
 def test_resume_of_an_unknown_response_raises_not_found(lab: Lab) -> None:
@@ -146,7 +146,7 @@ def test_silent_background_stream_is_requested_again(lab: Lab) -> None:
 
     retries = Retries(times=9, sleep=open_gate)
     with client_of(lab.url, key=ALICE, retries=retries, timeouts=Timeouts(idle=0.2)) as client:
-        assert output_text(client.stream("slow", background=True).final()) == "Well."
+        assert client.stream("slow", background=True).final().output_text == "Well."
 
 
 def test_unopened_stream_can_be_closed() -> None:
@@ -157,7 +157,7 @@ def test_unopened_stream_can_be_closed() -> None:
 def test_consecutive_streams_reuse_one_connection() -> None:
     async def work(client: AsyncClient) -> None:
         for _ in range(3):
-            assert output_text(await client.stream("Hi.").final()) == "You said: Hi."
+            assert (await client.stream("Hi.").final()).output_text == "You said: Hi."
             await until(lambda: not client._sender.network.connections_in_use)
         assert client._sender.network.open_connections == 1
 
@@ -207,7 +207,7 @@ def test_stream_can_be_reopened_after_a_failed_open() -> None:
         stream = client.stream("Hi.")
         with pytest.raises(UpstreamFault):
             stream.__enter__()
-        assert output_text(stream.final()) == "Hello."
+        assert stream.final().output_text == "Hello."
 
 
 def test_closing_a_stream_early_disconnects_from_the_server(lab: Lab) -> None:

@@ -8,7 +8,6 @@ import pytest
 from tests.client.conversing import Sleeps, client_of
 
 from antiphon import testing
-from antiphon.client import output_text
 from antiphon.config import Timeouts
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.testing import ResponsesServer, turn
@@ -36,7 +35,7 @@ def test_transient_error_is_retried_after_retry_after(status: int) -> None:
         testing.error(status, headers={"retry-after-ms": "250"}),
     ]
     with ResponsesServer([*busy, HELLO]) as server, client_of(server.base_url, retries=sleeps.retries()) as client:
-        assert output_text(client.create("Hi.")) == "Hello."
+        assert client.create("Hi.").output_text == "Hello."
         assert len({received.body for received in server.received}) == 1
     assert sleeps.taken == [7.0, 0.25]
 
@@ -91,7 +90,7 @@ def test_unreachable_server_is_retried() -> None:
 def test_disconnect_before_the_answer_is_retried() -> None:
     with ResponsesServer([testing.exactly(testing.end("rst")), HELLO]) as server:
         with client_of(server.base_url, retries=Sleeps().retries()) as client:
-            assert output_text(client.create("Hi.")) == "Hello."
+            assert client.create("Hi.").output_text == "Hello."
 
 
 def test_timeout_is_not_retried() -> None:

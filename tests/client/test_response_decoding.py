@@ -10,7 +10,6 @@ import pytest
 from tests.client.conversing import client_of
 
 from antiphon import testing
-from antiphon.client import as_input, output_text
 from antiphon.client.response_decoding import NumberedEvents
 from antiphon.client.server import server_at
 from antiphon.dialects.common.envelope import unseal_reasoning
@@ -102,7 +101,7 @@ def test_incomplete_plain_answer_is_normalized_and_keeps_its_id() -> None:
     }
     with ResponsesServer([testing.whole(answer)]) as server, client_of(server.base_url) as client:
         response = client.create("Hi.")
-    assert (response.id, output_text(response), response.status) == ("resp_poor", "Hello.", "completed")
+    assert (response.id, response.output_text, response.status) == ("resp_poor", "Hello.", "completed")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_sealed_reasoning_returns_to_its_server_unchanged(streams: bool) -> None
         assert envelope is not None
         sealed = envelope.content["encrypted_content"]
         client.create(
-            [{"role": "user", "content": "Hi."}, *as_input(first.output), {"role": "user", "content": "And?"}],
+            [{"role": "user", "content": "Hi."}, *first.output, {"role": "user", "content": "And?"}],
             **settings,
         )
         sent = [item for item in server.received[1].json["input"] if item["type"] == "reasoning"]

@@ -9,7 +9,7 @@ from tests.upstream.scripted import Peer, serving
 from tests.upstream.websocket_peer import accept, text
 
 from antiphon import testing
-from antiphon.client import AsyncClient, output_text
+from antiphon.client import AsyncClient
 from antiphon.errors import ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.grammar import find_violations
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
@@ -28,7 +28,7 @@ def test_socket_runs_turns_that_continue_each_other() -> None:
                 events = [event async for event in stream]
             assert find_violations(events) == []
             assert (stream.text, stream.error, len(stream.losses)) == ("Ada.", None, 0)
-            assert await stream.batch() == []
+            assert await stream.next_events() == []
 
     with ChatServer([HELLO, turn(testing.text("Ada."))]) as upstream, running(one_upstream(upstream.base_url)) as lab:
         asked(lab.url, work)
@@ -46,7 +46,7 @@ def test_socket_raises_a_turn_error_and_stays_usable() -> None:
         client_of(lab.url) as client,
     ):
         with client.connect() as socket:
-            assert output_text(socket.create("Hi.")) == "Hello."
+            assert socket.create("Hi.").output_text == "Hello."
             with pytest.raises(UpstreamFault) as caught:
                 socket.create("Hi.")
             assert (caught.value.status, caught.value.code) == (429, "rate_limit_exceeded")

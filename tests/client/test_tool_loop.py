@@ -10,7 +10,7 @@ import pytest
 from tests.client.conversing import asked, client_of
 
 from antiphon import testing
-from antiphon.client import AsyncClient, ToolRun, output_text
+from antiphon.client import AsyncClient, ToolRun
 from antiphon.errors import ClientFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
@@ -47,7 +47,7 @@ def test_run_tools_calls_the_function_and_returns_the_answer(dialect: str) -> No
         with client_of(server.origin, dialect=dialect, key="k") as client:
             run = client.run_tools("What is 2 + 3?", [add], max_output_tokens=2000)
         assert not server.refusals
-    assert output_text(run.response) == "It is 5."
+    assert run.response.output_text == "It is 5."
     assert [(call.name, call.output, call.failed) for call in run.calls] == [("add", "5", False)]
     assert [type(item).__name__ for item in run.history if type(item).__name__ != "ReasoningParam"] == [
         "MessageParam",
@@ -125,7 +125,7 @@ def test_run_tools_stops_at_the_call_limit() -> None:
     two = turn(testing.tool_call("call_2", "add", '{"a": 1, "b": 2}'))
     with ResponsesServer([one, two]) as server, client_of(server.base_url) as client:
         run = client.run_tools("Go.", [add], max_tool_calls=1)
-    assert (len(run.calls), output_text(run.response)) == (1, "")
+    assert (len(run.calls), run.response.output_text) == (1, "")
     with client_of(server.base_url) as client, pytest.raises(ClientFault) as caught:
         client.run_tools("Go.", [add], max_tool_calls=0)
     assert caught.value.param == "max_tool_calls"
@@ -154,7 +154,7 @@ def test_run_tools_passes_events_to_the_callback() -> None:
             run = client.run_tools("Go.", [add], on_event=events.append)
         assert [received.json["stream"] for received in server.received] == [True, True]
         assert server.received[0].json["store"] is False
-    assert output_text(run.response) == "It is 5."
+    assert run.response.output_text == "It is 5."
     assert sum(type(event).__name__ == "ResponseCompleted" for event in events) == 2
 
 

@@ -11,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
+from msgspec.structs import replace
 from tests.generate.schema import published, valid
 from tests.generate.shapes import documents
 
 from antiphon.protocol.codec import decode_request, encode
+from antiphon.protocol.content import OutputText, ReasoningText, Refusal
+from antiphon.protocol.items import FunctionCall, Message, Reasoning
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.status import ItemStatus
 
 # The values of settings that a request leaves out.
 DEFAULTS: Final[dict[str, Any]] = {
@@ -226,3 +230,25 @@ def test_tool_choice_is_echoed(choice: Any, echo: Any) -> None:
 def test_answering_model_may_differ_from_the_requested_model() -> None:
     assert make_initial_response(Request(model="asked"), id="r", created_at=0, model="answers").model == "answers"
     assert make_initial_response(Request(model=UNSET), id="r", created_at=0).model == ""
+
+
+def test_response_returns_its_text_and_its_function_calls() -> None:
+    response = replace(
+        make_initial_response(Request(), id="resp_1", created_at=1),
+        output=[
+            Reasoning(id="rs_1", content=[ReasoningText(text="Hm.")], summary=[]),
+            Message(
+                id="msg_1",
+                role="assistant",
+                status=ItemStatus.COMPLETED,
+                content=[_output_text("One "), Refusal(refusal="No."), _output_text("moment.")],
+            ),
+            FunctionCall(id="fc_1", call_id="call_1", name="look", arguments="{}", status=ItemStatus.COMPLETED),
+        ],
+    )
+    assert response.output_text == "One moment."
+    assert [call.name for call in response.function_calls] == ["look"]
+
+
+def _output_text(text: str) -> OutputText:
+    return OutputText(text=text, annotations=[], logprobs=[])

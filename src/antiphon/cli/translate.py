@@ -13,38 +13,23 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NamedTuple, TextIO, get_args
+from typing import Any, BinaryIO, Final, Literal, TextIO, assert_never, get_args
 
 import msgspec
-from msgspec import Raw
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from antiphon import sse
+from antiphon import sse, translate
 from antiphon.cli.exits import LOSSY, OK, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, one_line, printable_json
-from antiphon.config.schema import DEFAULT_PROFILES
-from antiphon.errors import ApiError
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS
-from antiphon.profiles import Dialect, Profile, load_profile
-from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.losses import Losses
+from antiphon.errors import InvalidJson
+from antiphon.profiles import Dialect
 from antiphon.protocol.nesting import decode_json
-from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
+from antiphon.translate import Translation
 
 Kind = Literal["request", "response", "stream"]
 DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
-
-
-class Translated(NamedTuple):
-    """A translation. `path` is the path of a request, if its dialect has the model in the URL."""
-
-    body: bytes
-    losses: Losses
-    path: str = ""
 
 
 def add(subparsers: Any) -> None:
@@ -101,11 +86,7 @@ def run(
 ) -> int:
     data = _input(args.file, stdin or sys.stdin.buffer)
     kind: Kind = args.kind or detect_kind(data, args.source)
-    profile = _profile(args.profile, args.target if kind == "request" else args.source)
-    if kind == "request":
-        translation = _request(data, args.source, profile, args.model)
-    else:
-        translation = _answer(data, kind, profile, args.target, args.model, _stamps(int(now())))
+    translation = _translate(args, kind, data, _stamps(int(now())))
     out.write(
         "\n".join(map(printable_json, translation.body.split(b"\n")))
         + ("" if translation.body.endswith(b"\n") else "\n")
@@ -159,108 +140,21 @@ def _input(file: Path | None, stdin: BinaryIO) -> bytes:
     return data
 
 
-def _profile(name: str | None, dialect: Dialect) -> Profile:
-    """Return the profile of the server, to which a request goes or from which an answer comes."""
-    profile = load_profile(name or DEFAULT_PROFILES[dialect])
-    if profile.dialect != dialect:
-        raise InvalidUsage(
-            f"the profile {name!r} is for servers of dialect {profile.dialect!r}; expected a profile of "
-            f"dialect {dialect!r}"
-        )
-    return profile
-
-
-# Requests
-
-
-def _request(data: bytes, source: Dialect, profile: Profile, model: str | None) -> Translated:
-    request, losses = CLIENT_DIALECTS[source].request_to_hub(data)
-    if model:
-        request = replace(request, model=model)
-    sent, quirk_losses = profile.apply_quirks(request)
-    losses.extend(quirk_losses)
-    server_dialect = SERVER_DIALECTS[profile.dialect]
-    body, wire_losses = server_dialect.request_from_hub(sent, profile.wire)
-    losses.extend(wire_losses)
-    _report_gateway_fields(request, body, losses)
-    path = (
-        server_dialect.url("", request.model, streams=bool(request.stream))
-        if request.model and "{model}" in server_dialect.path
-        else ""
-    )
-    return Translated(body, losses, path)
-
-
-def _report_gateway_fields(request: Request, body: bytes, losses: Losses) -> None:
-    """Report the fields that a gateway would serve. The dialects do not report them, and here is no gateway."""
-    members = msgspec.json.decode(body)
-    for name in GATEWAY_FIELDS:
-        requested = getattr(request, name)
-        if requested and requested != "disabled" and members.get(name) != requested:
-            losses.add(
-                name,
-                f"the field {name!r}",
-                "the server has no such field, and there is no gateway that could implement it",
-            )
-
-
-# Answers
-
-
-def _answer(
-    data: bytes, kind: Kind, profile: Profile, target: Dialect, model: str | None, stamps: Stamps
-) -> Translated:
-    client = CLIENT_DIALECTS[target]
-    frames = _frames(data) if kind == "stream" else []
-    request = replace(
-        PERMISSIVE_REQUEST, model=model or _model_in(frames[0].data if frames else data), stream=kind == "stream"
-    )
-    initial_response = make_initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
-    server = SERVER_DIALECTS[profile.dialect]
-    losses = Losses()
-    if kind == "stream":
-        to_hub = server.events_to_hub(request, initial_response, stamps, profile.wire)
-        from_hub = client.events_from_hub(request)
-        events: list[StreamEvent] = [event for frame in frames for event in to_hub.feed(frame)] + to_hub.finish()
-        body = b"".join(map(from_hub.feed, events)) + from_hub.finish()
-        losses.extend(to_hub.losses)
-        losses.extend(from_hub.losses)
-        return Translated(body, losses)
-    try:
-        response, new_losses = server.response_to_hub(data, request, initial_response, stamps, profile.wire)
-        losses.extend(new_losses)
-        body, new_losses = client.response_from_hub(response, request)
-        losses.extend(new_losses)
-    except ApiError as error:
-        if error.code == "upstream_invalid_response":
-            raise
-        body = client.error_from_hub(error)[1]  # an error is an answer too
-    return Translated(body, losses)
-
-
-def _frames(data: bytes) -> list[sse.Frame]:
-    """Return the events of a recording, the members of an array, or the objects of JSON lines."""
-    content = data.lstrip()
-    if content.startswith(b"["):
-        try:
-            return [sse.Frame("", bytes(member)) for member in decode_json(data, type=list[Raw])]
-        except msgspec.DecodeError as error:
-            raise InvalidUsage(f"the input starts like a JSON array but is not valid: {error}") from None
-    if content.startswith(b"{"):
-        return [sse.Frame("", line) for line in data.split(b"\n") if line.strip()]
-    decoder = sse.Decoder()
-    return decoder.feed(data) + decoder.finish()
-
-
-def _model_in(data: bytes) -> str:
-    """Return the model in an answer, or in the first event of one."""
-    match _members(data):
-        case {"model": str() as model} | {"modelVersion": str() as model}:
-            return model
-        case {"response": {"model": str() as model}} | {"message": {"model": str() as model}}:
-            return model
-        case _:
-            return NO_MODEL
+def _translate(args: argparse.Namespace, kind: Kind, data: bytes, stamps: Stamps) -> Translation:
+    dialects: dict[str, Dialect] = {"from_": args.source, "to": args.target}
+    match kind:
+        case "request":
+            return translate.request(data, **dialects, profile=args.profile, model=args.model)
+        case "response":
+            return translate.response(data, **dialects, profile=args.profile, model=args.model, stamps=stamps)
+        case "stream":
+            stream = translate.stream([data], **dialects, profile=args.profile, model=args.model, stamps=stamps)
+            try:
+                return Translation(b"".join(stream), stream.losses)
+            except InvalidJson as error:
+                raise InvalidUsage(error.message) from None
+        case _ as never:
+            assert_never(never)
 
 
 def _stamps(second: int) -> Stamps:
@@ -269,27 +163,12 @@ def _stamps(second: int) -> Stamps:
     return Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: second)
 
 
-def _write_losses(translation: Translated, err: TextIO, paint: TextStyler) -> None:
+def _write_losses(translation: Translation, err: TextIO, paint: TextStyler) -> None:
     if translation.path:
         err.write(f"{paint('dim', 'to:')} POST {one_line(translation.path)}\n")
     err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in translation.losses)
 
 
-NO_MODEL: Final = "unknown"
-# An answer is translated without its request; this one requests every optional part of an answer.
-PERMISSIVE_REQUEST: Final = Request(
-    reasoning=ReasoningConfigParam(summary="auto"),
-    include=["reasoning.encrypted_content", "message.output_text.logprobs"],
-    extra={"chat:stream_options": Raw(b'{"include_usage":true}')},
-)
-GATEWAY_FIELDS: Final = (
-    "previous_response_id",
-    "conversation",
-    "background",
-    "store",
-    "truncation",
-    "context_management",
-)
 EVENT_LINES: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 # Fields of answers that no request has.
 RESPONSE_FIELDS: Final[dict[Dialect, frozenset[str]]] = {

@@ -2,7 +2,7 @@
 
 from antiphon.client.asynchronous import AsyncClient
 from antiphon.client.blocking import BlockingSocket, BlockingStream, Client
-from antiphon.client.response_content import as_input, function_calls, output_text
+from antiphon.client.model_list import Model
 from antiphon.client.retries import Retries
 from antiphon.client.sockets import ResponseSocket
 from antiphon.client.stream import ResponseStream
@@ -14,13 +14,11 @@ __all__ = [
     "BlockingSocket",
     "BlockingStream",
     "Client",
+    "Model",
     "ResponseSocket",
     "ResponseStream",
     "Retries",
     "Timeouts",
     "ToolCall",
     "ToolRun",
-    "as_input",
-    "function_calls",
-    "output_text",
 ]

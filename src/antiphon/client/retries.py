@@ -16,7 +16,12 @@ from antiphon.errors import ApiError
 
 
 class Retries(Struct, frozen=True, kw_only=True):
-    """How often a request is retried, and how long a wait may be."""
+    """How often a request is retried, and how long a wait may be.
+
+    Example:
+        client = Client(model="mock-1", retries=Retries(times=5, longest=120.0))
+        client.close()
+    """
 
     times: int = 2
     #: The longest wait in seconds. If the server asks for a longer one, the error is raised.
@@ -24,7 +29,11 @@ class Retries(Struct, frozen=True, kw_only=True):
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def wait(self, attempt: int, error: ApiError) -> bool:
-        """Waits before the next attempt. Returns false if there is none. The first attempt is number 0."""
+        """Waits before the next attempt. Returns false if there is none. The first attempt is number 0.
+
+        Example:
+            assert not await Retries(times=2).wait(2, UpstreamFault("the server cannot be reached"))
+        """
         if attempt >= self.times or not is_retryable(error):
             return False
         seconds = error.retry_after

@@ -109,9 +109,9 @@ def server_at(
 
 def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
     """Builds a request from these fields. An invalid request is refused here, with the path of the field (ERR-3)."""
-    request = codec.decode_request(
-        codec.encode({name: value for name, value in settings.items() if value is not UNSET})
-    )
+    fields = {**settings, **settings.get("extra_fields", {})}
+    fields.pop("extra_fields", None)
+    request = codec.decode_request(codec.encode({name: value for name, value in fields.items() if value is not UNSET}))
     if not server.stores_responses:
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(request, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -19,12 +19,19 @@ from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, Upstrea
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.protocol.response import Response
 from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket
 
 
 class ResponseSocket:
-    """A WebSocket for turns. `async with` connects. Leaving a turn before its end closes the connection."""
+    """A WebSocket for turns. `async with` connects. Leaving a turn before its end closes the connection.
+
+    Example:
+        async with client.connect() as socket:
+            response = await socket.create("Hello.")
+        print(response.output_text)
+    """
 
     def __init__(self, sender: RequestSender, defaults: dict[str, Any], on_losses: OnLosses | None) -> None:
         self._sender = sender
@@ -52,20 +59,38 @@ class ResponseSocket:
     ) -> None:
         self.close()
 
-    async def create(self, input: Any = None, **settings: Any) -> Response:
-        """Sends one turn and waits for the response."""
-        return await self.stream(input, **settings).final()
+    async def create(self, input: Input = None, **fields: Unpack[RequestFields]) -> Response:
+        """Sends one turn and waits for the response.
 
-    def stream(self, input: Any = None, **settings: Any) -> ResponseStream:
-        """Sends one turn and streams the response."""
+        Example:
+            async with client.connect() as socket:
+                response = await socket.create("Hello.")
+            print(response.output_text)
+        """
+        return await self.stream(input, **fields).final()
+
+    def stream(self, input: Input = None, **fields: Unpack[RequestFields]) -> ResponseStream:
+        """Sends one turn and streams the response.
+
+        Example:
+            async with client.connect() as socket:
+                async for piece in socket.stream("Hello.").texts():
+                    print(piece, end="")
+        """
         if self._socket is None:
             raise ClientFault("the WebSocket is not open: use it as `async with client.connect() as socket`")
-        prepared = prepare_call(self._sender.server, {**self._defaults, "input": input, **settings})
+        prepared = prepare_call(self._sender.server, {**self._defaults, "input": input, **fields})
         return ResponseStream(
             SocketEventSource(self._sender, self._socket, prepared, self._on_start), on_losses=self._on_losses
         )
 
     def close(self) -> None:
+        """Closes the connection. `async with` does this too.
+
+        Example:
+            async with client.connect() as socket:
+                socket.close()
+        """
         if self._socket is not None:
             self._socket.close()
 

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from antiphon.client.event_sources import EventSource
-from antiphon.client.response_content import output_text
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import OutputTextDelta, ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.fold import Fold
@@ -24,6 +23,12 @@ class ResponseStream:
 
     The last event is always a terminal event. If the connection broke, it is `response.failed`, and `error` has the
     reason.
+
+    Example:
+        async with client.stream("Tell me a story.") as stream:
+            async for event in stream:
+                print(event.sequence_number, type(event).__name__)
+        print(stream.response.status, len(stream.text))
     """
 
     def __init__(self, source: EventSource, after: int | None = None, on_losses: OnLosses | None = None) -> None:
@@ -45,20 +50,31 @@ class ResponseStream:
         self.close()
 
     async def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
-        while events := await self.batch():
+        while events := await self.next_events():
             for event in events:
                 yield event
 
     async def texts(self) -> AsyncIterator[str]:
-        """Yields the pieces of the output text. Raises if the response failed."""
+        """Yields the pieces of the output text. Raises if the response failed.
+
+        Example:
+            async for piece in client.stream("Hello.").texts():
+                print(piece, end="")
+        """
         async with aclosing(self.__aiter__()) as events:
             async for event in events:
                 if type(event) is OutputTextDelta:
                     yield event.delta
         self.raise_failure()
 
-    async def batch(self) -> list[StreamEvent]:
-        """The next events, as many as arrived together; empty at the end."""
+    async def next_events(self) -> list[StreamEvent]:
+        """Returns the next events, as many as arrived together; empty at the end.
+
+        Example:
+            stream = client.stream("Hello.")
+            while events := await stream.next_events():
+                print(len(events))
+        """
         await self._open()
         while self._final is None:
             events = await self._source.next()
@@ -78,14 +94,24 @@ class ResponseStream:
         return []
 
     async def final(self) -> Response:
-        """Reads to the end and returns the final response. Raises if the response failed."""
-        while await self.batch():
+        """Reads to the end and returns the final response. Raises if the response failed.
+
+        Example:
+            response = await client.stream("Hello.").final()
+            print(response.output_text)
+        """
+        while await self.next_events():
             pass
         self.raise_failure()
         return self.response
 
     def close(self) -> None:
-        """Closes the connection. May be called at any time."""
+        """Closes the connection. May be called at any time; `async with` does this too.
+
+        Example:
+            stream = client.stream("Hello.")
+            stream.close()
+        """
         self._source.close()
         self._report_losses()
 
@@ -102,7 +128,7 @@ class ResponseStream:
     @property
     def text(self) -> str:
         """The text of the answer so far."""
-        return output_text(self.response)
+        return self.response.output_text
 
     @property
     def error(self) -> ApiError | None:
@@ -115,7 +141,14 @@ class ResponseStream:
         return self._source.losses
 
     def raise_failure(self) -> None:
-        """Raises the error of a failed response, or an error if the stream was not read to its end."""
+        """Raises the error of a failed response, or an error if the stream was not read to its end.
+
+        Example:
+            stream = client.stream("Hello.")
+            async for event in stream:
+                print(type(event).__name__)
+            stream.raise_failure()
+        """
         if self._was_cancelled:
             return
         if self._source.error is not None:

@@ -12,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from antiphon.client.functions import Function, PythonTool, call_function, tool_from_function
-from antiphon.client.response_content import as_input, function_calls
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
 from antiphon.protocol.items import FunctionCall, FunctionCallOutputParam, ItemParam
@@ -24,7 +23,11 @@ Ask = Callable[[dict[str, Any]], Awaitable[Response]]
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A finished tool call."""
+    """A finished tool call. `failed` is true if the output is the message of an error.
+
+    Example:
+        call = ToolCall(name="weather", arguments='{"city": "Lima"}', output="It is sunny.", failed=False)
+    """
 
     name: str
     arguments: str
@@ -33,7 +36,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(Struct, frozen=True, kw_only=True):
-    """The last response, all tool calls, and the whole conversation, which can be continued as `input`."""
+    """The last response, all tool calls, and the whole conversation, which can be continued as `input`.
+
+    Example:
+        def weather(city: str) -> str:
+            "Return the weather in a city."
+            return f"It is sunny in {city}."
+
+        run = client.run_tools("What is the weather in Lima?", [weather])
+        client.create([*run.history, {"role": "user", "content": "And in Quito?"}])
+    """
 
     response: Response
     calls: list[ToolCall]
@@ -68,8 +80,8 @@ class _Loop:
         history = list(input_items(request))
         while True:
             response = await self._ask({**self._settings, "input": history})
-            history += as_input(response.output)
-            calls = function_calls(response)
+            history += [codec.decode_item_param(codec.encode(item)) for item in response.output]  # ITEM-6
+            calls = response.function_calls
             own_calls = [call for call in calls if call.name not in self._other_tools]
             may_continue = len(self._calls) < self._max_calls and response.status == ResponseStatus.COMPLETED
             if own_calls and may_continue:

@@ -106,7 +106,12 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long each step of an upstream's answer may take, in seconds."""
+    """How long each step of an upstream's answer may take, in seconds.
+
+    Example:
+        client = Client(model="mock-1", timeouts=Timeouts(connect=5.0, first_byte=600.0, idle=60.0, total=3600.0))
+        client.close()
+    """
 
     connect: Annotated[Seconds, Meta(description="Until the connection is established, TLS included.")] = 5.0
     first_byte: Annotated[Seconds, Meta(description="From the request until the first byte of the answer.")] = 60.0

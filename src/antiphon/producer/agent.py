@@ -29,12 +29,27 @@ LOG: Final = logging.getLogger("antiphon.agent")
 
 
 def agent(*, model: str) -> Callable[[Run], Agent]:
-    """Makes a function an agent; `model` is its name for clients."""
+    """Makes an async function an agent; `model` is its name for clients. `antiphon serve --agent` serves it.
+
+    Example:
+        @agent(model="parrot")
+        async def parrot(turn: Turn) -> None:
+            async with turn.message() as message:
+                await message.write(turn.text)
+    """
     return lambda run: Agent(run, model)
 
 
 class Agent:
-    """A model that is a Python function."""
+    """A model that is a Python function. The decorator `agent` makes one.
+
+    Example:
+        async def run(turn: Turn) -> None:
+            async with turn.message() as message:
+                await message.write("Hello.")
+
+        hello = Agent(run, "hello")
+    """
 
     def __init__(self, run: Run, model: str) -> None:
         self.model = model
@@ -49,7 +64,17 @@ class Agent:
         stamps: Stamps = SYSTEM_STAMPS,
         total: float | None = None,
     ) -> Response:
-        """Runs one turn to its end, within `total` seconds if that is given. Cancelling it cancels the function."""
+        """Runs one turn to its end, within `total` seconds if that is given. Cancelling it cancels the function.
+
+        Example:
+            @agent(model="parrot")
+            async def parrot(turn: Turn) -> None:
+                async with turn.message() as message:
+                    await message.write(turn.text)
+
+            response = await parrot.answer(Request(input="Hello."), print)
+            assert response.output_text == "Hello."
+        """
         initial_response = make_initial_response(
             request, id=stamps.new_id("resp"), created_at=stamps.now(), model=request.model or self.model
         )
@@ -66,7 +91,16 @@ class Agent:
 
     def asgi(self, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         """An ASGI application that serves the agent. `config` has keys, hosts and the store; without it nothing is
-        stored."""
+        stored.
+
+        Example:
+            @agent(model="parrot")
+            async def parrot(turn: Turn) -> None:
+                async with turn.message() as message:
+                    await message.write(turn.text)
+
+            app = parrot.asgi()
+        """
         # Imported here: a program that only produces events needs no server.
         from antiphon.producer.serving import asgi_app
 

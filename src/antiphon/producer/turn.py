@@ -35,7 +35,15 @@ class Outlet(Protocol):
 
 
 class Turn:
-    """One request, and the answer to it."""
+    """One request, and the answer to it.
+
+    Example:
+        @agent(model="counter")
+        async def count_words(turn: Turn) -> None:
+            async with turn.message() as message:
+                await message.write(f"You wrote {len(turn.text.split())} words.")
+            turn.usage(input_tokens=len(turn.text), output_tokens=4)
+    """
 
     def __init__(self, request: Request, writer: ResponseWriter, stamps: Stamps, outlet: Outlet) -> None:
         self.request = request
@@ -67,25 +75,52 @@ class Turn:
     # The answer
 
     def message(self, *, phase: Phase | UnsetType = UNSET) -> MessageWriter:
-        """Opens a message; it ends with the `async with` block."""
+        """Opens a message; it ends with the `async with` block.
+
+        Example:
+            async with turn.message() as message:
+                await message.write("Hello, ")
+                await message.write("world.")
+        """
         return MessageWriter(self, self._key("message"), phase)
 
     def reasoning(self) -> ReasoningWriter:
-        """Opens reasoning; it ends with the `async with` block."""
+        """Opens reasoning; it ends with the `async with` block.
+
+        Example:
+            async with turn.reasoning() as reasoning:
+                await reasoning.write("The last word is a folder.")
+                await reasoning.summarise("Looks for a folder.")
+        """
         return ReasoningWriter(self, self._key("reasoning"))
 
     def function_call(self, name: str, *, call_id: str | None = None) -> CallWriter:
-        """Opens a call of one of the client's tools. Its arguments are written in pieces, as JSON text."""
+        """Opens a call of one of the client's tools. Its arguments are written in pieces, as JSON text.
+
+        Example:
+            async with turn.function_call("weather") as call:
+                await call.write('{"city": ')
+                await call.write('"Lima"}')
+        """
         return CallWriter(self, self._key("call"), name, call_id or self._new_id("call"))
 
     async def call(self, name: str, arguments: Any, *, call_id: str | None = None) -> str:
-        """Writes a call in one step, with arguments as Python objects. Returns the id of the call."""
+        """Writes a call in one step, with arguments as Python objects. Returns the id of the call.
+
+        Example:
+            call_id = await turn.call("weather", {"city": "Lima"})
+        """
         async with self.function_call(name, call_id=call_id) as call:
             await call.write(msgspec.json.encode(arguments).decode())
         return call.call_id
 
     async def output(self, call_id: str, output: str) -> None:
-        """Writes the output of a call that the agent executed itself."""
+        """Writes the output of a call that the agent executed itself.
+
+        Example:
+            call_id = await turn.call("weather", {"city": "Lima"})
+            await turn.output(call_id, "It is sunny.")
+        """
         done = FunctionCallOutput(id=self._new_id("fco"), call_id=call_id, output=output, status=ItemStatus.COMPLETED)
         self.writer.add_whole_item(self._key("output"), done)
         await self.wait_for_reader()
@@ -93,7 +128,11 @@ class Turn:
     async def extension(
         self, kind: str, members: Mapping[str, Any], *, status: ItemStatus = ItemStatus.COMPLETED
     ) -> None:
-        """Writes a whole item of the agent's own type, `slug:name` (B-3)."""
+        """Writes a whole item of the agent's own type, `slug:name` (B-3).
+
+        Example:
+            await turn.extension("acme:file_change", {"path": "a.py", "kind": "update"})
+        """
         key = self._key(kind)
         self.writer.open_extension_item(key, kind, dict(members))
         final = Raw(msgspec.json.encode({**members, "type": kind, "status": status}))
@@ -101,14 +140,22 @@ class Turn:
         await self.wait_for_reader()
 
     async def event(self, kind: str, members: Mapping[str, Any]) -> None:
-        """Emits an event of the agent's own type, `slug:name`. It is not part of the response."""
+        """Emits an event of the agent's own type, `slug:name`. It is not part of the response.
+
+        Example:
+            await turn.event("acme:progress", {"percent": 50})
+        """
         self.writer.emit_extension_event(kind, dict(members))
         await self.wait_for_reader()
 
     def usage(
         self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0
     ) -> None:
-        """Sets the usage of the turn so far (B-7). The last call is used."""
+        """Sets the usage of the turn so far (B-7). The last call is used.
+
+        Example:
+            turn.usage(input_tokens=1000, cached_tokens=500, output_tokens=200)
+        """
         self.writer.update_response(
             usage=Usage(
                 input_tokens=input_tokens,
@@ -120,11 +167,23 @@ class Turn:
         )
 
     def incomplete(self, reason: str = "max_output_tokens") -> None:
-        """Ends the response as incomplete, and the open item with it. Nothing can follow."""
+        """Ends the response as incomplete, and the open item with it. Nothing can follow.
+
+        Example:
+            async with turn.message() as message:
+                await message.write("This answer is too")
+                turn.incomplete("max_output_tokens")
+        """
         self.writer.end_incomplete(reason)
 
     async def wait_for_reader(self) -> None:
-        """Waits for the reader if the outlet is busy."""
+        """Waits for the reader if the outlet is busy. Only code that writes through `writer` must call it.
+
+        Example:
+            turn.writer.open_message("greeting")
+            turn.writer.add_text("greeting", "Hello.")
+            await turn.wait_for_reader()
+        """
         if self.outlet.is_busy():
             await self.outlet.wait_for_reader()
 

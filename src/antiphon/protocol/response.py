@@ -10,9 +10,9 @@ from typing import Any, Literal
 from msgspec import UNSET, UnsetType
 
 from antiphon.protocol.base import Shape
-from antiphon.protocol.content import Number
+from antiphon.protocol.content import Number, OutputText
 from antiphon.protocol.errors import Error
-from antiphon.protocol.items import Item
+from antiphon.protocol.items import FunctionCall, Item, Message
 from antiphon.protocol.request import (
     JsonObjectFormat,
     JsonSchemaFormatParam,
@@ -113,6 +113,17 @@ class Response(Shape, frozen=True, kw_only=True):
     prompt_cache_key: str | None
     # Beyond the specification:
     conversation: dict[str, Any] | None | UnsetType = UNSET
+
+    @property
+    def output_text(self) -> str:
+        """The text of all messages, without reasoning and refusals."""
+        messages = [item for item in self.output if isinstance(item, Message)]
+        return "".join(part.text for message in messages for part in message.content if isinstance(part, OutputText))
+
+    @property
+    def function_calls(self) -> list[FunctionCall]:
+        """The function calls in the output."""
+        return [item for item in self.output if isinstance(item, FunctionCall)]
 
 
 class CompactResource(Shape, frozen=True, kw_only=True):
