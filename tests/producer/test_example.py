@@ -26,6 +26,6 @@ def test_example_agent_lists_a_folder(tmp_path: Path, monkeypatch: pytest.Monkey
         _, look, message = response["output"]
         assert (look["type"], look["found"]) == ("example:look", 1)
         assert message["content"][0]["text"] == "src contains: a.py, and nothing else."
-        outside = gateway.post({"model": "listing", "input": "What is in ..?"}).json()
-        assert "nothing that I may see" in outside["output"][-1]["content"][0]["text"]
+        outside = gateway.post({"model": "listing", "input": "What is in ../../?"}).json()
+        assert "nothing that this agent may read" in outside["output"][-1]["content"][0]["text"]
         assert gateway.post({"model": "listing", "input": "?"}).status_code == 400
