@@ -15,10 +15,10 @@ from tests.diagnosis.test_refusal import CASES, RULES
 
 from antiphon.diagnosis import guess_dialect, lint_body, lint_for_profile
 from antiphon.diagnosis.finding import (
+    MAX_COLLECTED_FINDINGS,
+    MAX_SCHEMAS,
     MAX_VALUES,
     MISSING,
-    MOST_FINDINGS,
-    MOST_SCHEMAS,
     paths_overlap,
     resolve_server_path,
 )
@@ -399,8 +399,8 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     """Faults: a refused body of a megabyte is looked through while others wait."""
     body = with_tool({"properties": {f"m{number}": {"required": "a"} for number in range(20_000)}})
     data = json.dumps(body).encode()
-    assert len(lint_body(data, "responses")) == MOST_FINDINGS
-    assert calls_of(lambda: lint_body(data, "responses")) < 50 * MOST_SCHEMAS
+    assert len(lint_body(data, "responses")) == MAX_COLLECTED_FINDINGS
+    assert calls_of(lambda: lint_body(data, "responses")) < 50 * MAX_SCHEMAS
 
 
 @pytest.mark.parametrize("member", [{}, {"role": "user", "content": "a", "parts": [{"text": "a"}]}])
@@ -415,7 +415,7 @@ def test_values_of_a_body_are_looked_at_up_to_a_bound(dialect: Dialect, member: 
     """Faults: a megabyte of messages or tools, right or wrong."""
     body = {"model": "m", "messages": [USER], "input": "hi", "contents": [{"parts": [{"text": "a"}]}]}
     data = json.dumps({**body, field: [member] * 2 * MAX_VALUES}).encode()
-    assert len(lint_body(data, dialect)) <= MOST_FINDINGS + len(TRAIT_KINDS)
+    assert len(lint_body(data, dialect)) <= MAX_COLLECTED_FINDINGS + len(TRAIT_KINDS)
     read = json.loads(data)
     assert calls_of(lambda: lint_dialect_rules(read, data, dialect)) < 60 * MAX_VALUES
     assert calls_of(lambda: find_traits(read, dialect)) < 20 * MAX_VALUES
@@ -431,7 +431,7 @@ def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
     """Faults: a name of a hundred thousand letters, and thousands of schemas below it."""
     inner = {"type": "object", "properties": {f"m{number}": {"required": "a"} for number in range(1000)}}
     assert wrong("responses", with_tool({"properties": {"x" * 100_000: inner}})) == []
-    assert len(wrong("responses", with_tool({"properties": {"x": inner}}))) == MOST_FINDINGS
+    assert len(wrong("responses", with_tool({"properties": {"x": inner}}))) == MAX_COLLECTED_FINDINGS
 
 
 def test_unknown_fields_are_named_up_to_a_bound() -> None:

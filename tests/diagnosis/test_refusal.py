@@ -15,7 +15,7 @@ from tests.testing.responses import test_rules as test_responses_rules
 
 from antiphon.diagnosis import Finding, diagnose, summary_sentence
 from antiphon.diagnosis.finding import paths_overlap, resolve_server_path
-from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, POINTED_AT, parse_refusal
+from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, SERVER_POINTS_TO, parse_refusal
 from antiphon.profiles import Dialect, parse_profile
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
@@ -151,11 +151,11 @@ def test_diagnosis_is_empty_for_other_statuses() -> None:
     ],
 )
 def test_places_are_found_however_a_server_tells_them(said: str, places: list[str]) -> None:
-    assert parse_refusal(said).places == places
+    assert parse_refusal(said).paths == places
 
 
 def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
-    pointing = Finding(rule="value", path="a", problem=f"{POINTED_AT}, where 1 stands")
+    pointing = Finding(rule="value", path="a", problem=f"{SERVER_POINTS_TO}, where 1 stands")
     assert summary_sentence([]) == summary_sentence([pointing]) == ""
     wrong = Finding(rule="value", path="", problem="is empty")
     assert summary_sentence([pointing, wrong]) == "Diagnosis: the body: is empty."
@@ -166,8 +166,8 @@ def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
     """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any length."""
     details = [{"loc": ["body", "messages", "9" * 6_000], "msg": f"{at} " + "word " * 1_000} for at in range(500)]
     told = parse_refusal(json.dumps({"detail": details}))
-    assert len(told.places) <= 50
-    assert max(map(len, told.places)) == 512
-    assert len(told.words) == 4_000
+    assert len(told.paths) <= 50
+    assert max(map(len, told.paths)) == 512
+    assert len(told.text) == 4_000
     assert diagnose("chat", b'{"messages": []}', 400, json.dumps({"detail": details}))
-    assert len(parse_refusal(" ".join(f"'input[{at}].a'" for at in range(5_000))).places) == 50
+    assert len(parse_refusal(" ".join(f"'input[{at}].a'" for at in range(5_000))).paths) == 50

@@ -31,12 +31,12 @@ from antiphon.profiles.toml_source import SettingPath, as_toml
 class Problem(NamedTuple):
     """A problem and the path of its setting."""
 
-    steps: SettingPath
+    path: SettingPath
     message: str
 
     def __str__(self) -> str:
-        path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.steps)
-        return f"{path.removeprefix('.')}: {self.message}"
+        dotted_path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
+        return f"{dotted_path.removeprefix('.')}: {self.message}"
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
@@ -49,15 +49,15 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     """Yields all problems of a configuration."""
     yield from _server_problems(config.server)
     if not config.keys and not is_loopback(config.server.host):
-        yield Problem(("server", "host"), PUBLIC.format(host=as_toml(config.server.host)))
-    for at, upstream in enumerate(config.upstreams):
-        for steps, message in _upstream_problems(upstream, environ):
-            yield Problem(("upstreams", at, *steps), message)
-    yield from _shared_names(config)
-    for at, key in enumerate(config.keys):
-        for steps, message in _key_problems(key, environ):
-            yield Problem(("keys", at, *steps), message)
-    yield from _shared_keys(config, environ)
+        yield Problem(("server", "host"), PUBLIC_HOST_WITHOUT_KEYS.format(host=as_toml(config.server.host)))
+    for index, upstream in enumerate(config.upstreams):
+        for path, message in _upstream_problems(upstream, environ):
+            yield Problem(("upstreams", index, *path), message)
+    yield from _duplicate_name_problems(config)
+    for index, key in enumerate(config.keys):
+        for path, message in _key_problems(key, environ):
+            yield Problem(("keys", index, *path), message)
+    yield from _duplicate_key_problems(config, environ)
     yield from _sealing_problems(config.compaction, environ)
 
 
@@ -75,16 +75,16 @@ def _server_problems(server: ServerConfig) -> Iterator[Problem]:
             ("server", "host"),
             f'expected an address or a host name without a port, such as "127.0.0.1", got {as_toml(server.host)}',
         )
-    for at, host in enumerate(server.allowed_hosts):
+    for index, host in enumerate(server.allowed_hosts):
         if host != "*" and not _is_host(host):
-            wanted = (
+            expectation = (
                 'expected an address or a host name without a port, such as "gateway.example.com", or "*" for any host'
             )
-            yield Problem(("server", "allowed_hosts", at), f"{wanted}, got {as_toml(host)}")
-    for at, origin in enumerate(server.allowed_origins):
-        if not ORIGIN.fullmatch(origin):
-            wanted = 'expected scheme, host and an optional port, such as "https://app.example.com"'
-            yield Problem(("server", "allowed_origins", at), f"{wanted}, got {as_toml(origin)}")
+            yield Problem(("server", "allowed_hosts", index), f"{expectation}, got {as_toml(host)}")
+    for index, origin in enumerate(server.allowed_origins):
+        if not ORIGIN_FORM.fullmatch(origin):
+            expectation = 'expected scheme, host and an optional port, such as "https://app.example.com"'
+            yield Problem(("server", "allowed_origins", index), f"{expectation}, got {as_toml(origin)}")
 
 
 def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -119,7 +119,7 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
 
 
 def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
-    if not AGENT.fullmatch(agent):
+    if not AGENT_NAME.fullmatch(agent):
         yield Problem(
             ("agent",),
             f'expected a module and the name of an agent in it, such as "my_agents:run", got {as_toml(agent)}',
@@ -135,28 +135,28 @@ def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
 def _url_problem(url: str) -> str:
     """The problem of a URL; empty if there is none. The URL is not shown, since it may contain a key."""
     if not url:
-        return f"missing: expected {A_URL}, or embedded = true for the embedded model"
+        return f"missing: expected {URL_EXPECTATION}, or embedded = true for the embedded model"
     # The parser silently drops blanks and line breaks, so check for them first.
-    if not VISIBLE.fullmatch(url):
-        return f"contains spaces or characters outside ASCII: expected {A_URL}"
+    if not VISIBLE_ASCII.fullmatch(url):
+        return f"contains spaces or characters outside ASCII: expected {URL_EXPECTATION}"
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        return f"not a valid URL ({error}): expected {A_URL}"
+        return f"not a valid URL ({error}): expected {URL_EXPECTATION}"
     if parts.scheme not in ("http", "https") or not host:
-        return f"not the URL of a server: expected {A_URL}"
+        return f"not the URL of a server: expected {URL_EXPECTATION}"
     if "@" in parts.netloc:
         return "contains a user name or a key: remove it, and name the variable that holds the key in api_key_env"
     if "?" in url or "#" in url:
-        return f"contains a query or a fragment: expected {A_URL}"
+        return f"contains a query or a fragment: expected {URL_EXPECTATION}"
     return ""
 
 
 def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
     if not upstream.models:
         yield Problem(("models",), 'empty: expected at least one name or pattern; ["*"] serves every model')
-    for at, rule in enumerate(upstream.models):
+    for index, rule in enumerate(upstream.models):
         message = (
             _rule_problem(rule)
             if isinstance(rule, ModelRule)
@@ -165,7 +165,7 @@ def _models_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
             else "empty: expected a name or a pattern"
         )
         if message:
-            yield Problem(("models", at), message)
+            yield Problem(("models", index), message)
 
 
 def _rule_problem(rule: ModelRule) -> str:
@@ -193,19 +193,20 @@ def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         yield Problem(("profile",), message)
 
 
-def _shared_names(config: Config) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for at, upstream in enumerate(config.upstreams):
-        if upstream.name in seen:
+def _duplicate_name_problems(config: Config) -> Iterator[Problem]:
+    seen_names: set[str] = set()
+    for index, upstream in enumerate(config.upstreams):
+        if upstream.name in seen_names:
             yield Problem(
-                ("upstreams", at, "name"), f"duplicate name {upstream.name!r}: each upstream needs a different name"
+                ("upstreams", index, "name"), f"duplicate name {upstream.name!r}: each upstream needs a different name"
             )
-        seen.add(upstream.name)
-    embedded = [at for at, upstream in enumerate(config.upstreams) if upstream.embedded]
-    for at in embedded[1:]:
+        seen_names.add(upstream.name)
+    embedded_indexes = [index for index, upstream in enumerate(config.upstreams) if upstream.embedded]
+    for index in embedded_indexes[1:]:
+        first_name = config.upstreams[embedded_indexes[0]].name
         yield Problem(
-            ("upstreams", at, "embedded"),
-            f"only one upstream can be the embedded model, and {config.upstreams[embedded[0]].name!r} already is",
+            ("upstreams", index, "embedded"),
+            f"only one upstream can be the embedded model, and {first_name!r} already is",
         )
 
 
@@ -214,17 +215,20 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
         yield Problem(("name",), f"expected a name of 1 to 100 printable characters, got {as_toml(key.name)}")
     match key.sha256, key.env:
         case (None, None):
-            yield Problem((), f"the key {key.name!r} has neither sha256 nor env: expected one of them. {MAKE_A_HASH}")
+            yield Problem(
+                (), f"the key {key.name!r} has neither sha256 nor env: expected one of them. {HASH_COMMAND_HINT}"
+            )
         case (str() as digest, None):
             if not HEX_DIGEST.fullmatch(digest):
                 yield Problem(
-                    ("sha256",), f"expected the SHA-256 of the key as 64 hex digits, not the key itself. {MAKE_A_HASH}"
+                    ("sha256",),
+                    f"expected the SHA-256 of the key as 64 hex digits, not the key itself. {HASH_COMMAND_HINT}",
                 )
             elif bytes.fromhex(digest) == key_hash(b""):
                 yield Problem(
                     ("sha256",),
                     "this is the hash of the empty string: the variable was empty when the hash was made. "
-                    f"{MAKE_A_HASH}",
+                    f"{HASH_COMMAND_HINT}",
                 )
         case (None, str() as variable):
             message = _variable_problem(variable, f"the key of {key.name!r}", environ)
@@ -234,51 +238,54 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
             yield Problem(("env",), f"the key {key.name!r} has both sha256 and env: expected one of them")
 
 
-def _shared_keys(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
-    seen: dict[bytes, str] = {}
-    for at, key in enumerate(config.keys):
+def _duplicate_key_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+    owners_by_hash: dict[bytes, str] = {}
+    for index, key in enumerate(config.keys):
         if any(_key_problems(key, environ)):
             continue
         digest = key.hash(environ)
-        if digest in seen:
+        if digest in owners_by_hash:
             yield Problem(
-                ("keys", at), f"{key.name!r} has the same key as {seen[digest]!r}: each owner needs a different key"
+                ("keys", index),
+                f"{key.name!r} has the same key as {owners_by_hash[digest]!r}: each owner needs a different key",
             )
-        seen.setdefault(digest, key.name)
+        owners_by_hash.setdefault(digest, key.name)
 
 
 def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
-    seen: dict[bytes, str] = {}
-    for at, variable in enumerate(compaction.keys_env):
-        steps = ("compaction", "keys_env", at)
+    variables_by_key: dict[bytes, str] = {}
+    for index, variable in enumerate(compaction.keys_env):
+        path = ("compaction", "keys_env", index)
         message = _variable_problem(variable, "a key that seals compactions", environ)
         if message:
-            yield Problem(steps, message)
+            yield Problem(path, message)
             continue
         try:
             key = parse_sealing_key(environ[variable])
         except ConfigError:
             yield Problem(
-                steps, f"expected 32 bytes in hex or base64 in the environment variable {variable}. {MAKE_A_KEY}"
+                path, f"expected 32 bytes in hex or base64 in the environment variable {variable}. {KEY_COMMAND_HINT}"
             )
             continue
-        if key in seen:
-            yield Problem(steps, f"{variable} holds the same key as {seen[key]}: expected each key once")
-        seen.setdefault(key, variable)
+        if key in variables_by_key:
+            yield Problem(path, f"{variable} holds the same key as {variables_by_key[key]}: expected each key once")
+        variables_by_key.setdefault(key, variable)
 
 
-def _variable_problem(variable: str, holds: str, environ: Mapping[str, str]) -> str:
+def _variable_problem(variable: str, content: str, environ: Mapping[str, str]) -> str:
     """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
-    if not VARIABLE.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
+    if not VARIABLE_NAME.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
         return (
-            f"not the name of an environment variable: store {holds} in a variable and give its name here, not "
+            f"not the name of an environment variable: store {content} in a variable and give its name here, not "
             "the key itself"
         )
     value = environ.get(variable)
     if not value:
-        return f"the environment variable {variable} is not set: it must hold {holds}"
-    if not VISIBLE.fullmatch(value):
-        return f"the environment variable {variable} contains spaces or characters outside ASCII: it must hold {holds}"
+        return f"the environment variable {variable} is not set: it must hold {content}"
+    if not VISIBLE_ASCII.fullmatch(value):
+        return (
+            f"the environment variable {variable} contains spaces or characters outside ASCII: it must hold {content}"
+        )
     return ""
 
 
@@ -297,15 +304,15 @@ def _is_host(host: str) -> bool:
 HOST_NAME: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
 )
-ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
-AGENT: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-VISIBLE: Final = re.compile(r"[!-~]+")
-VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+ORIGIN_FORM: Final = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.IGNORECASE)
+AGENT_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+VISIBLE_ASCII: Final = re.compile(r"[!-~]+")
+VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 HEX_DIGEST: Final = re.compile(r"[0-9A-Fa-f]{64}")
-A_URL: Final = 'the URL of a server, such as "http://127.0.0.1:9001/v1"'
-MAKE_A_HASH: Final = 'To create one: printf %s "$KEY" | sha256sum'
-MAKE_A_KEY: Final = "To create one: openssl rand -hex 32"
-PUBLIC: Final = (
+URL_EXPECTATION: Final = 'the URL of a server, such as "http://127.0.0.1:9001/v1"'
+HASH_COMMAND_HINT: Final = 'To create one: printf %s "$KEY" | sha256sum'
+KEY_COMMAND_HINT: Final = "To create one: openssl rand -hex 32"
+PUBLIC_HOST_WITHOUT_KEYS: Final = (
     "other machines can reach {host}, and no keys are configured, so anybody could use the gateway. Listen "
     'on "127.0.0.1", or add a key: [[keys]] with name = "you" and sha256 = "…", the output of: printf %s '
     '"$KEY" | sha256sum'

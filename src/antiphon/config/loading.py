@@ -20,18 +20,18 @@ from antiphon.profiles.loading import PROFILE_SUFFIX, is_profile_path
 from antiphon.profiles.providers import Provider, builtin_providers
 from antiphon.profiles.toml_source import TomlSource
 
-FILE = "antiphon.toml"
-VARIABLE = "ANTIPHON_CONFIG"
-SQLITE = "sqlite:///"
-PROFILES = "profiles"
+DEFAULT_FILE_NAME = "antiphon.toml"
+CONFIG_VARIABLE = "ANTIPHON_CONFIG"
+SQLITE_PREFIX = "sqlite:///"
+PROFILES_FOLDER = "profiles"
 
 
-def find_config(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The configuration file: the given one, the one in `$ANTIPHON_CONFIG`, `antiphon.toml` in `cwd`, or None."""
-    named = given or environ.get(VARIABLE)
-    if named:
-        return cwd / named
-    return cwd / FILE if (cwd / FILE).is_file() else None
+def find_config(explicit_path: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
+    """The configuration file: `explicit_path`, the one in `$ANTIPHON_CONFIG`, `antiphon.toml` in `cwd`, or None."""
+    chosen_path = explicit_path or environ.get(CONFIG_VARIABLE)
+    if chosen_path:
+        return cwd / chosen_path
+    return cwd / DEFAULT_FILE_NAME if (cwd / DEFAULT_FILE_NAME).is_file() else None
 
 
 def load_config(path: Path, environ: Mapping[str, str]) -> Config:
@@ -49,66 +49,71 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
     """Parses the content of `file`. Without upstreams in it, the default ones are used."""
     source = TomlSource(str(file), text, ConfigError)
     _refuse_removed_settings(source)
-    written = source.convert(source.toml, Config)
+    settings = source.convert(source.toml, Config)
     folder = Path(file).parent
     upstreams = [
-        _settled(upstream, folder, written.timeouts, table.get("timeouts", {}))
-        for upstream, table in zip(written.upstreams, source.toml.get("upstreams", []), strict=True)
+        _resolve_upstream(upstream, folder, settings.timeouts, table.get("timeouts", {}))
+        for upstream, table in zip(settings.upstreams, source.toml.get("upstreams", []), strict=True)
     ]
-    trace = replace(written.trace, dir=str(folder / written.trace.dir)) if written.trace.dir else written.trace
-    store = replace(written.store, url=_store_url(written.store.url, folder))
-    config = replace(written, upstreams=upstreams or _usual_upstreams(environ), trace=trace, store=store)
+    trace = replace(settings.trace, dir=str(folder / settings.trace.dir)) if settings.trace.dir else settings.trace
+    store = replace(settings.store, url=_resolve_store_url(settings.store.url, folder))
+    config = replace(settings, upstreams=upstreams or _default_upstreams(environ), trace=trace, store=store)
     for problem in find_problems(config, environ):
-        raise source.error_at(problem.steps, str(problem))
+        raise source.error_at(problem.path, str(problem))
     return config
 
 
 def _refuse_removed_settings(source: TomlSource) -> None:
-    for (table, name), message in REMOVED.items():
-        settings = source.toml.get(table)
-        if isinstance(settings, dict) and name in settings:
+    for (table, name), message in REMOVED_SETTINGS.items():
+        table_settings = source.toml.get(table)
+        if isinstance(table_settings, dict) and name in table_settings:
             raise source.error_at((table, name), f"{table}.{name} {message}")
 
 
 def default_config(environ: Mapping[str, str]) -> Config:
     """The configuration without a file: the embedded model, and every provider whose key variable is set."""
-    config = Config(upstreams=_usual_upstreams(environ))
+    config = Config(upstreams=_default_upstreams(environ))
     check_config(config, environ)
     return config
 
 
-def _settled(upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]) -> UpstreamConfig:
+def _resolve_upstream(
+    upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]
+) -> UpstreamConfig:
     """The upstream with its profile path resolved, no trailing slash in its URL, and either all timeouts or none."""
-    profile = _seen_from(folder, upstream.profile) if upstream.profile else None
-    own = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
+    profile = _resolve_profile(folder, upstream.profile) if upstream.profile else None
+    own_values = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
     return replace(
         upstream,
         profile=profile,
         base_url=upstream.base_url.rstrip("/"),
-        timeouts=replace(timeouts, **own) if own else None,
+        timeouts=replace(timeouts, **own_values) if own_values else None,
     )
 
 
-def _seen_from(folder: Path, profile: str) -> str:
+def _resolve_profile(folder: Path, profile: str) -> str:
     """Resolves a profile path or name. Profiles in `profiles` beside the configuration take precedence over built-in
     ones."""
     if is_profile_path(profile):
         return str((folder / profile).absolute())
-    own = folder / PROFILES / f"{profile}{PROFILE_SUFFIX}"
-    return str(own.absolute()) if own.is_file() else profile
+    own_profile = folder / PROFILES_FOLDER / f"{profile}{PROFILE_SUFFIX}"
+    return str(own_profile.absolute()) if own_profile.is_file() else profile
 
 
-def _store_url(url: str | None, folder: Path) -> str | None:
-    if url is None or not url.startswith(SQLITE) or url[len(SQLITE) :][:1] in ("", "/"):
+def _resolve_store_url(url: str | None, folder: Path) -> str | None:
+    if url is None or not url.startswith(SQLITE_PREFIX) or url[len(SQLITE_PREFIX) :][:1] in ("", "/"):
         return url
-    return f"{SQLITE}{quote(str(folder.absolute()))}/{url.removeprefix(SQLITE)}"
+    return f"{SQLITE_PREFIX}{quote(str(folder.absolute()))}/{url.removeprefix(SQLITE_PREFIX)}"
 
 
-def _usual_upstreams(environ: Mapping[str, str]) -> list[UpstreamConfig]:
-    return [EMBEDDED, *(_upstream(provider) for provider in builtin_providers() if environ.get(provider.api_key_env))]
+def _default_upstreams(environ: Mapping[str, str]) -> list[UpstreamConfig]:
+    return [
+        EMBEDDED_UPSTREAM,
+        *(_provider_upstream(provider) for provider in builtin_providers() if environ.get(provider.api_key_env)),
+    ]
 
 
-def _upstream(provider: Provider) -> UpstreamConfig:
+def _provider_upstream(provider: Provider) -> UpstreamConfig:
     """A provider as an upstream. `name/model` always selects this provider."""
     return UpstreamConfig(
         name=provider.name,
@@ -121,7 +126,7 @@ def _upstream(provider: Provider) -> UpstreamConfig:
 
 
 #: Removed settings, and what to do about them.
-REMOVED: Final[dict[tuple[str, str], str]] = {
+REMOVED_SETTINGS: Final[dict[tuple[str, str], str]] = {
     ("server", "recall_mib"): "was removed in 0.1: conversations are no longer cached; delete the line",
 }
-EMBEDDED = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)
+EMBEDDED_UPSTREAM = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)

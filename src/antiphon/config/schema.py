@@ -18,7 +18,7 @@ from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ConfigError
 from antiphon.profiles import Dialect
 
-Context = Annotated[int, Meta(ge=256)]  # tokens
+ContextSize = Annotated[int, Meta(ge=256)]  # tokens
 # A day is more than any answer takes, and little enough for every event loop's clock.
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
@@ -159,7 +159,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = None
     context: Annotated[
-        Context | dict[str, Context] | None,
+        ContextSize | dict[str, ContextSize] | None,
         Meta(
             description="The context size of its models in tokens, or a table of sizes by its own model names: `{ "
             '"mock-*" = 32768 }`. Absent: the size in its list of models, if it has one.'
@@ -184,7 +184,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def api_key(self, environ: Mapping[str, str]) -> str | None:
         """The key from the environment; an empty variable counts as unset."""
-        return _value(environ, self.api_key_env)
+        return _environment_value(environ, self.api_key_env)
 
     def upstream_model(self, name: str) -> str | None:
         """The upstream's name for a model; None if it does not serve it."""
@@ -238,7 +238,7 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def key(self, environ: Mapping[str, str]) -> str | None:
         """The key itself, if it comes from the environment."""
-        return _value(environ, self.env)
+        return _environment_value(environ, self.env)
 
 
 class TraceConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -365,11 +365,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
         """All keys in the environment, each once: they must not appear in logs or traces."""
         keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
-        keys += [_value(environ, variable) for variable in self.compaction.keys_env]
+        keys += [_environment_value(environ, variable) for variable in self.compaction.keys_env]
         return list(dict.fromkeys(key for key in keys if key is not None))
 
 
-def _value(environ: Mapping[str, str], variable: str | None) -> str | None:
+def _environment_value(environ: Mapping[str, str], variable: str | None) -> str | None:
     return (environ.get(variable) or None) if variable else None
 
 

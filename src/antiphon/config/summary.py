@@ -8,7 +8,9 @@ from antiphon.config.schema import Config, UpstreamConfig
 
 def describe_config(config: Config) -> list[str]:
     """One line per upstream (name, dialect, address, models), one for keys, one for traces."""
-    rows = [(upstream.name, upstream.dialect, _place(upstream), _models(upstream)) for upstream in config.upstreams]
+    rows = [
+        (upstream.name, upstream.dialect, _address(upstream), _model_list(upstream)) for upstream in config.upstreams
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
@@ -21,9 +23,9 @@ def describe_config(config: Config) -> list[str]:
     ]
 
 
-def _place(upstream: UpstreamConfig) -> str:
+def _address(upstream: UpstreamConfig) -> str:
     return "embedded" if upstream.embedded else upstream.agent or upstream.base_url
 
 
-def _models(upstream: UpstreamConfig) -> str:
+def _model_list(upstream: UpstreamConfig) -> str:
     return ", ".join(f"{rule.from_} → {rule.to}" if isinstance(rule, ModelRule) else rule for rule in upstream.models)

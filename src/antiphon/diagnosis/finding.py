@@ -29,9 +29,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        sure = "would" if self.certain else "may"
-        mend = f"; a profile with {' or '.join(self.settings)} {sure} mend it" if self.settings else ""
-        return f"{self.path or 'the body'}: {self.problem}{mend}"
+        verb = "would" if self.certain else "may"
+        advice = f"; a profile with {' or '.join(self.settings)} {verb} mend it" if self.settings else ""
+        return f"{self.path or 'the body'}: {self.problem}{advice}"
 
 
 class Findings(Report):
@@ -40,12 +40,12 @@ class Findings(Report):
     The gateway diagnoses a body on its event loop, so the number of findings, of values and of schemas is bounded.
     """
 
-    def __init__(self, body: Mapping[str, Any], *, spelled_by_server: bool) -> None:
+    def __init__(self, body: Mapping[str, Any], *, has_server_paths: bool) -> None:
         self.items: list[Finding] = []
         self._body = body
-        self._spelled_by_server = spelled_by_server
-        self._values_left = MAX_VALUES
-        self._schemas_left = MOST_SCHEMAS
+        self._has_server_paths = has_server_paths
+        self._remaining_values = MAX_VALUES
+        self._remaining_schemas = MAX_SCHEMAS
 
     def receive(self, violation: Violation) -> None:
         self.keep(violation.rule, violation.path, violation.problem, *violation.settings, certain=violation.certain)
@@ -55,21 +55,21 @@ class Findings(Report):
 
     def walk(self, values: Iterable[T]) -> Iterator[T]:
         for value in values:
-            self._values_left -= 1
-            if self._values_left < 0:
+            self._remaining_values -= 1
+            if self._remaining_values < 0:
                 raise BoundsExceeded
             yield value
 
     def may_check_schema(self, path: str) -> bool:
-        self._schemas_left -= 1
-        return self._schemas_left >= 0 and len(path) < MAX_PATH
+        self._remaining_schemas -= 1
+        return self._remaining_schemas >= 0 and len(path) < MAX_PATH_LENGTH
 
     def keep(self, rule: Rule, path: str, problem: str, *settings: str, certain: bool = True) -> None:
-        place = resolve_server_path(path, self._body)[0] if self._spelled_by_server else path
-        finding = Finding(rule=rule, path=place, problem=problem, settings=settings, certain=certain)
+        body_path = resolve_server_path(path, self._body)[0] if self._has_server_paths else path
+        finding = Finding(rule=rule, path=body_path, problem=problem, settings=settings, certain=certain)
         if finding not in self.items[-1:]:
             self.items.append(finding)
-        if len(self.items) == MOST_FINDINGS:
+        if len(self.items) == MAX_COLLECTED_FINDINGS:
             raise BoundsExceeded
 
 
@@ -77,50 +77,52 @@ class BoundsExceeded(Exception):
     """A body has more findings or values than are checked."""
 
 
-def paths_overlap(one: str, other: str) -> bool:
+def paths_overlap(left: str, right: str) -> bool:
     """Return whether the paths are equal, or one leads through the other."""
-    short, long = sorted((one, other), key=len)
+    short, long = sorted((left, right), key=len)
     return long == short or long.startswith((f"{short}.", f"{short}[")) if short else False
 
 
-def resolve_server_path(place: str, body: Mapping[str, Any]) -> tuple[str, Any]:
+def resolve_server_path(server_path: str, body: Mapping[str, Any]) -> tuple[str, Any]:
     """Resolve a path as a server spells it: `messages.0.content.1.text.detail`, `body -> input -> 0`,
     `contents[0].inline_data`. Return the path in this body and its value, `MISSING` if there is none."""
-    here: Any = body
+    value: Any = body
     path = ""
-    steps = _steps(place)
-    for at, step in enumerate(steps):
-        following = steps[at + 1] if at + 1 < len(steps) else None
-        name = _member(here, step, following)
-        if isinstance(here, list) and _is_index(step, here):
-            here, path = here[int(step)], f"{path}[{step}]"
+    steps = _split_path(server_path)
+    for index, step in enumerate(steps):
+        next_step = steps[index + 1] if index + 1 < len(steps) else None
+        name = _member_name(value, step, next_step)
+        if isinstance(value, list) and _is_index(step, value):
+            value, path = value[int(step)], f"{path}[{step}]"
         elif name is not None:
-            here, path = here[name], f"{path}.{name}" if path else name
-        elif isinstance(here, dict) and step == "0":
+            value, path = value[name], f"{path}.{name}" if path else name
+        elif isinstance(value, dict) and step == "0":
             path = f"{path}[0]"  # gemini servers take a single value for a list of one
-        elif not (isinstance(here, dict) and following is not None and step in (here.get("type"), *BETWEEN)):
+        elif not (isinstance(value, dict) and next_step is not None and step in (value.get("type"), *TYPE_STEPS)):
             # Servers put the type of a value between two steps; these steps are not in the body.
             path = f"{path}[{step}]" if step.isdecimal() else f"{path}.{step}" if path else step
-            here = MISSING
-    return path, here
+            value = MISSING
+    return path, value
 
 
-def _member(here: Any, step: str, following: str | None) -> str | None:
+def _member_name(value: Any, step: str, next_step: str | None) -> str | None:
     """Return the name of the member that a step means: in either spelling, or `[number].value`."""
-    if not isinstance(here, dict):
+    if not isinstance(value, dict):
         return None
-    if following == "value" and _is_index(step, here) and step not in here:
-        return str(next(islice(here, int(step), None)))
-    name = next((name for name in (step, to_camel_case(step), to_snake_case(step)) if name in here), None)
-    return name if name is None or following is None or isinstance(here[name], dict | list) else None
+    if next_step == "value" and _is_index(step, value) and step not in value:
+        return str(next(islice(value, int(step), None)))
+    name = next((name for name in (step, to_camel_case(step), to_snake_case(step)) if name in value), None)
+    return name if name is None or next_step is None or isinstance(value[name], dict | list) else None
 
 
 def _is_index(step: str, members: Sized) -> bool:
-    return step.isdecimal() and len(step) < MAX_DIGITS and int(step) < len(members)
+    return step.isdecimal() and len(step) < MAX_INDEX_DIGITS and int(step) < len(members)
 
 
-def _steps(place: str) -> list[str]:
-    steps = [bracketed or plain for bracketed, plain in STEP.findall(place.replace(" -> ", ".").replace("/", "."))]
+def _split_path(server_path: str) -> list[str]:
+    steps = [
+        bracketed or plain for bracketed, plain in STEP.findall(server_path.replace(" -> ", ".").replace("/", "."))
+    ]
     return steps[1:] if steps[:1] in (["body"], ["GenerateContentRequest"]) else steps
 
 
@@ -129,10 +131,10 @@ class _Missing:
 
 
 MISSING: Final = _Missing()
-MOST_FINDINGS: Final = 500
-MOST_SCHEMAS: Final = 2000
+MAX_COLLECTED_FINDINGS: Final = 500
+MAX_SCHEMAS: Final = 2000
 MAX_VALUES: Final = 20_000  # messages, parts, calls and tools
-MAX_DIGITS: Final = 10  # of an index
-MAX_PATH: Final = 1000  # characters: names may have any length
+MAX_INDEX_DIGITS: Final = 10  # of an index
+MAX_PATH_LENGTH: Final = 1000  # characters: names may have any length
 STEP: Final = re.compile(r"\[['\"]?+([^\[\]'\"]*+)['\"]?+\]|([^.\[\]]++)")
-BETWEEN: Final = ("custom", "function", "base64", "url", "enabled", "value")
+TYPE_STEPS: Final = ("custom", "function", "base64", "url", "enabled", "value")

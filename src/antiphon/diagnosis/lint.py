@@ -27,25 +27,27 @@ def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> 
     """Return what is wrong with a body, first what every server should refuse.
 
     `profile` is the profile for which the body was written: settings that it has are not suggested."""
-    read = decode_object(body)
-    if read is None:
+    request_body = decode_object(body)
+    if request_body is None:
         return [Finding(rule="value", path="", problem="this is no JSON object")]
-    findings = lint_dialect_rules(read, body, dialect)
+    findings = lint_dialect_rules(request_body, body, dialect)
     findings += [
         trait.finding
-        for trait in find_traits(read, dialect)
-        if not any(paths_overlap(trait.finding.path, f.path) for f in findings)
+        for trait in find_traits(request_body, dialect)
+        if not any(paths_overlap(trait.finding.path, finding.path) for finding in findings)
     ]
-    wrong = [finding for finding in findings if finding.certain]
-    return keep_useful_settings([*wrong, *(finding for finding in findings if not finding.certain)], dialect, profile)
+    certain_findings = [finding for finding in findings if finding.certain]
+    return keep_useful_settings(
+        [*certain_findings, *(finding for finding in findings if not finding.certain)], dialect, profile
+    )
 
 
-def lint_dialect_rules(read: dict[str, Any], body: bytes, dialect: Dialect) -> list[Finding]:
+def lint_dialect_rules(request_body: dict[str, Any], body: bytes, dialect: Dialect) -> list[Finding]:
     """Return what the rules of a dialect find in a body."""
-    findings = Findings(read, spelled_by_server=dialect in ("messages", "gemini"))
+    findings = Findings(request_body, has_server_paths=dialect in ("messages", "gemini"))
     with suppress(BoundsExceeded):
-        CHECKS[dialect](read, findings)
-        _read_as_gateway(body, dialect, findings)
+        CHECKS[dialect](request_body, findings)
+        _check_by_gateway(body, dialect, findings)
     return findings.items
 
 
@@ -56,39 +58,39 @@ def decode_object(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def guess_dialect(read: dict[str, Any]) -> Dialect:
+def guess_dialect(request_body: dict[str, Any]) -> Dialect:
     """Return the dialect in which a body is probably written."""
-    if "contents" in read:
+    if "contents" in request_body:
         return "gemini"
-    if "messages" not in read:
+    if "messages" not in request_body:
         return "responses"
-    tools = read.get("tools")
-    marks = (
-        read.keys() & MESSAGES_ALONE
+    tools = request_body.get("tools")
+    has_messages_marks = (
+        request_body.keys() & MESSAGES_ONLY_FIELDS
         or any(isinstance(tool, dict) and "input_schema" in tool for tool in (tools if isinstance(tools, list) else ()))
-        or any(mark in msgspec.json.encode(read["messages"]) for mark in MESSAGES_BLOCKS)
+        or any(mark in msgspec.json.encode(request_body["messages"]) for mark in MESSAGES_BLOCK_TYPES)
     )
-    return "messages" if marks else "chat"
+    return "messages" if has_messages_marks else "chat"
 
 
-def _check_chat(read: dict[str, Any], report: Report) -> None:
-    check_model(read, report)
-    check_fields(read, chat_rules.FIELDS, report)
-    chat_rules.check(read, report)
+def _check_chat(request_body: dict[str, Any], report: Report) -> None:
+    check_model(request_body, report)
+    check_fields(request_body, chat_rules.FIELDS, report)
+    chat_rules.check(request_body, report)
 
 
-def _check_responses(read: dict[str, Any], report: Report) -> None:
-    check_model(read, report)
-    check_fields(read, responses_rules.FIELDS, report)
-    responses_rules.check(read, report)
+def _check_responses(request_body: dict[str, Any], report: Report) -> None:
+    check_model(request_body, report)
+    check_fields(request_body, responses_rules.FIELDS, report)
+    responses_rules.check(request_body, report)
 
 
-def _check_messages(read: dict[str, Any], report: Report) -> None:
-    messages_rules.check_model(read, report)
-    messages_rules.check(read, report)
+def _check_messages(request_body: dict[str, Any], report: Report) -> None:
+    messages_rules.check_model(request_body, report)
+    messages_rules.check(request_body, report)
 
 
-def _read_as_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
+def _check_by_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
     """Report the error that the gateway itself returns to a client.
 
     Only in the responses dialect it is certain that servers refuse the body too: the gateway implements its
@@ -99,7 +101,7 @@ def _read_as_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
         path = error.param or ""
         if not any(paths_overlap(path, finding.path) for finding in findings.items if finding.certain):
             problem = error.message.removeprefix(f"{path}: ")
-            findings.keep(RULES.get(error.code, "value"), path, problem, certain=dialect == "responses")
+            findings.keep(RULES_BY_ERROR_CODE.get(error.code, "value"), path, problem, certain=dialect == "responses")
 
 
 CHECKS: Final[dict[Dialect, Callable[[dict[str, Any], Report], None]]] = {
@@ -114,6 +116,6 @@ READERS: Final[dict[Dialect, Callable[[bytes], Any]]] = {
     "messages": messages.request_to_hub,
     "gemini": gemini.request_to_hub,
 }
-RULES: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
-MESSAGES_ALONE: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
-MESSAGES_BLOCKS: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')
+RULES_BY_ERROR_CODE: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
+MESSAGES_ONLY_FIELDS: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
+MESSAGES_BLOCK_TYPES: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')

@@ -22,7 +22,7 @@ def lint_for_profile(body: bytes, dialect: Dialect, profile: Profile) -> list[Fi
     Paths are paths in the hub request; in the responses dialect they are those of the body."""
     try:
         request, _ = TRANSLATORS[dialect][0](body)
-        return _changed(request, profile)
+        return _find_changes(request, profile)
     except ApiError as error:
         path = error.param or ""
         return [
@@ -32,17 +32,21 @@ def lint_for_profile(body: bytes, dialect: Dialect, profile: Profile) -> list[Fi
         ]
 
 
-def _changed(request: Request, profile: Profile) -> list[Finding]:
+def _find_changes(request: Request, profile: Profile) -> list[Finding]:
     findings: list[Finding] = []
     for quirk in profile.quirks:
-        changed = quirk.apply(request, Losses())
-        path = _first_difference(_plain(request), _plain(changed), "") if changed is not request else None
+        new_request = quirk.apply(request, Losses())
+        path = (
+            _first_difference(_as_json_value(request), _as_json_value(new_request), "")
+            if new_request is not request
+            else None
+        )
         if path is not None:
             problem = (
                 f"servers of {profile.name!r} do not accept this value; their profile's quirk {quirk.name} changes it"
             )
             findings.append(Finding(rule="unsupported", path=path, problem=problem))
-        request = changed
+        request = new_request
     _, losses = TRANSLATORS[profile.dialect][1](request, profile.wire)
     for loss in losses:
         problem = f"{loss.what} cannot be sent to {profile.name!r}: {loss.why}"
@@ -50,28 +54,28 @@ def _changed(request: Request, profile: Profile) -> list[Finding]:
     return findings
 
 
-def _plain(request: Request) -> Any:
+def _as_json_value(request: Request) -> Any:
     return msgspec.json.decode(codec.encode(request))
 
 
-def _first_difference(one: Any, other: Any, path: str) -> str | None:
+def _first_difference(left: Any, right: Any, path: str) -> str | None:
     """Return the path of the first difference of two requests; None if they are equal."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in [*one, *(name for name in other if name not in one)]:
-            inner = f"{path}.{name}" if path else name
-            if (name in one) != (name in other):
-                return inner
-            difference = _first_difference(one[name], other[name], inner)
+    if isinstance(left, dict) and isinstance(right, dict):
+        for name in [*left, *(name for name in right if name not in left)]:
+            member_path = f"{path}.{name}" if path else name
+            if (name in left) != (name in right):
+                return member_path
+            difference = _first_difference(left[name], right[name], member_path)
             if difference is not None:
                 return difference
         return None
-    if isinstance(one, list) and isinstance(other, list):
-        for at, (before, after) in enumerate(zip(one, other, strict=False)):
-            difference = _first_difference(before, after, f"{path}[{at}]")
+    if isinstance(left, list) and isinstance(right, list):
+        for index, (left_member, right_member) in enumerate(zip(left, right, strict=False)):
+            difference = _first_difference(left_member, right_member, f"{path}[{index}]")
             if difference is not None:
                 return difference
-        return None if len(one) == len(other) else f"{path}[{min(len(one), len(other))}]"
-    return None if one == other else path
+        return None if len(left) == len(right) else f"{path}[{min(len(left), len(right))}]"
+    return None if left == right else path
 
 
 RequestReader = Callable[[bytes], tuple[Request, Losses]]

@@ -20,15 +20,15 @@ from antiphon.rules.report import as_json
 
 MAX_FINDINGS: Final = 12  # findings
 MAX_SENTENCE_LENGTH: Final = 400  # characters of a sentence
-MAX_PLACES: Final = 50
+MAX_PATHS: Final = 50
 MAX_MESSAGES: Final = 50  # sentences, of which a refusal has one or one for each place
 
 
 class RefusalText(Struct, frozen=True):
     """A parsed refusal: paths in the body as the server spells them, and the error messages."""
 
-    places: list[str]
-    words: str
+    paths: list[str]
+    text: str
 
 
 def diagnose(
@@ -39,30 +39,38 @@ def diagnose(
     if request_body is None:
         return []
     refusal = parse_refusal(error_text)
-    linted = lint_dialect_rules(request_body, body, dialect)
-    wrong = [finding for finding in linted if finding.certain]
+    rule_findings = lint_dialect_rules(request_body, body, dialect)
+    certain_findings = [finding for finding in rule_findings if finding.certain]
     traits = find_traits(request_body, dialect)
-    places = [resolve_server_path(place, request_body) for place in refusal.places]
-    rule: Rule = next((rule for rule, pattern in MEANINGS if pattern.search(refusal.words)), "value")
-    near = [finding for finding in linted if any(paths_overlap(finding.path, path) for path, _ in places)]
-    near = near or [finding for finding in wrong if finding.rule == rule != "value"]
-    meant = [
+    located_values = [resolve_server_path(path, request_body) for path in refusal.paths]
+    rule: Rule = next((rule for rule, pattern in RULE_EXPRESSIONS if pattern.search(refusal.text)), "value")
+    matching_findings = [
+        finding for finding in rule_findings if any(paths_overlap(finding.path, path) for path, _ in located_values)
+    ]
+    matching_findings = matching_findings or [
+        finding for finding in certain_findings if finding.rule == rule != "value"
+    ]
+    trait_findings = [
         trait.finding
         for trait in traits
-        if any(trait.finding.path == path or paths_overlap(trait.finding.path, path) for path, _ in places)
-        or trait.kind.words.search(refusal.words)
+        if any(trait.finding.path == path or paths_overlap(trait.finding.path, path) for path, _ in located_values)
+        or trait.kind.error_pattern.search(refusal.text)
     ]
-    findings = near if near else meant
-    if not near:
-        findings = [*findings, *_findings_for_places(places, rule, findings)]
-    findings = [*findings, *wrong] if findings else [*wrong, *linted, *(trait.finding for trait in traits)]
+    findings = matching_findings if matching_findings else trait_findings
+    if not matching_findings:
+        findings = [*findings, *_findings_for_paths(located_values, rule, findings)]
+    findings = (
+        [*findings, *certain_findings]
+        if findings
+        else [*certain_findings, *rule_findings, *(trait.finding for trait in traits)]
+    )
     return keep_useful_settings(list(dict.fromkeys(findings))[:MAX_FINDINGS], dialect, profile)
 
 
 def summary_sentence(findings: list[Finding]) -> str:
     """Return the first finding that adds to the server's own error, as a sentence; empty if none does."""
     for finding in findings:
-        if finding.settings or (finding.certain and not finding.problem.startswith(POINTED_AT)):
+        if finding.settings or (finding.certain and not finding.problem.startswith(SERVER_POINTS_TO)):
             text = f"Diagnosis: {finding}."
             return text if len(text) <= MAX_SENTENCE_LENGTH else f"{text[:MAX_SENTENCE_LENGTH]}…"
     return ""
@@ -74,24 +82,24 @@ def parse_refusal(error_text: str) -> RefusalText:
         error = decode_json(error_text)
     except ValueError:
         error = error_text
-    places: list[str] = []
-    words: list[str] = []
-    for name, value in _members(error, ""):
-        if len(places) >= MAX_PLACES or len(words) >= MAX_MESSAGES:
+    paths: list[str] = []
+    messages: list[str] = []
+    for name, value in _error_strings(error, ""):
+        if len(paths) >= MAX_PATHS or len(messages) >= MAX_MESSAGES:
             break
         if name in ("param", "field", "loc"):
-            places.append(value[:MAX_NAME_LENGTH])
+            paths.append(value[:MAX_NAME_LENGTH])
         elif name in ("", "message", "msg", "detail", "error", "description"):
             value = value[:MAX_SEARCHED_LENGTH]
-            words.append(value)
-            places += [f"{place}.{name}" for name, place in UNKNOWN_NAME.findall(value)]
-            places += [next(filter(None, place)) for place in PLACE.findall(UNKNOWN_NAME.sub("", value))]
-    return RefusalText(list(dict.fromkeys(places))[:MAX_PLACES], " ".join(words)[:MAX_SEARCHED_LENGTH])
+            messages.append(value)
+            paths += [f"{path}.{name}" for name, path in UNKNOWN_NAME.findall(value)]
+            paths += [next(filter(None, path)) for path in SERVER_PATH.findall(UNKNOWN_NAME.sub("", value))]
+    return RefusalText(list(dict.fromkeys(paths))[:MAX_PATHS], " ".join(messages)[:MAX_SEARCHED_LENGTH])
 
 
-def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _error_strings(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the strings in an error, each with the name of its member. A path that is a list becomes one string."""
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return
     match value:
         case str() if value:
@@ -100,32 +108,34 @@ def _members(value: Any, name: str, depth: int = 0) -> Iterator[tuple[str, str]]
             yield name, ".".join(map(str, value))
         case list():
             for member in value:
-                yield from _members(member, name, depth + 1)
+                yield from _error_strings(member, name, depth + 1)
         case dict():
-            for inner, member in value.items():
-                yield from _members(member, inner, depth + 1)
+            for member_name, member in value.items():
+                yield from _error_strings(member, member_name, depth + 1)
 
 
-def _findings_for_places(places: list[tuple[str, Any]], rule: Rule, findings: list[Finding]) -> list[Finding]:
+def _findings_for_paths(located_values: list[tuple[str, Any]], rule: Rule, findings: list[Finding]) -> list[Finding]:
     """Return one finding for each path that the server names and no other finding covers."""
-    pointed = [
-        (path, value) for path, value in places if not any(paths_overlap(path, finding.path) for finding in findings)
+    uncovered = [
+        (path, value)
+        for path, value in located_values
+        if not any(paths_overlap(path, finding.path) for finding in findings)
     ]
     return [
         Finding(
             rule=rule,
             path=path,
-            problem=f"{POINTED_AT}, where {'nothing' if value is MISSING else as_json(value)} stands",
+            problem=f"{SERVER_POINTS_TO}, where {'nothing' if value is MISSING else as_json(value)} stands",
         )
-        for path, value in pointed
+        for path, value in uncovered
     ]
 
 
-POINTED_AT: Final = "the server points to it"
-DEEPEST: Final = 8
+SERVER_POINTS_TO: Final = "the server points to it"
+MAX_DEPTH: Final = 8
 # `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`,
 # `Unknown name "x"`.
-PLACE: Final = re.compile(
+SERVER_PATH: Final = re.compile(
     r"^([a-z_]++(?:\.[\w$-]++)*+):\s"
     r"|[`'\"]([a-z_]\w*+(?:\[\d++\]|\.\w++)++)[`'\"]"
     r"|(?<![\w.\[\]])GenerateContentRequest\.([\w.\[\]]++):"
@@ -135,7 +145,7 @@ PLACE: Final = re.compile(
     re.MULTILINE,
 )
 UNKNOWN_NAME: Final = re.compile(r"Unknown name \"(\w+)\" at '([^']+)'")
-WORDS: Final[tuple[tuple[Rule, str], ...]] = (
+RULE_PATTERNS: Final[tuple[tuple[Rule, str], ...]] = (
     ("long_id", r"too long|maximum length|at most \d+ characters|max_length|above_max_length"),
     (
         "unknown_field",
@@ -157,4 +167,4 @@ WORDS: Final[tuple[tuple[Rule, str], ...]] = (
     ("combination", r"only allowed|cannot both|together|may only be|must be (?:unset|greater)|only one of"),
     ("unsupported", r"unsupported|not supported|does not support"),
 )
-MEANINGS: Final = tuple((rule, re.compile(pattern, re.IGNORECASE)) for rule, pattern in WORDS)
+RULE_EXPRESSIONS: Final = tuple((rule, re.compile(pattern, re.IGNORECASE)) for rule, pattern in RULE_PATTERNS)

@@ -17,12 +17,12 @@ from antiphon.rules import Rule
 
 
 class TraitKind(Struct, frozen=True, kw_only=True):
-    """A kind of value that some servers refuse. `words` matches the errors of those servers."""
+    """A kind of value that some servers refuse. `error_pattern` matches the errors of those servers."""
 
     rule: Rule
     problem: str
     settings: tuple[str, ...]
-    words: re.Pattern[str]
+    error_pattern: re.Pattern[str]
 
 
 class Trait(Struct, frozen=True, kw_only=True):
@@ -35,17 +35,17 @@ class Trait(Struct, frozen=True, kw_only=True):
 class ObjectIterator:
     """Iterates over the objects in lists, up to a total number of values: the gateway does so on its event loop."""
 
-    def __init__(self, values_left: int) -> None:
-        self._values_left = values_left
+    def __init__(self, max_values: int) -> None:
+        self._remaining_values = max_values
 
     def __call__(self, values: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the members of a list that are objects, each with its path; nothing for any other value."""
-        for at, value in enumerate(values if isinstance(values, list) else ()):
-            self._values_left -= 1
-            if self._values_left < 0:
+        for index, value in enumerate(values if isinstance(values, list) else ()):
+            self._remaining_values -= 1
+            if self._remaining_values < 0:
                 return
             if isinstance(value, dict):
-                yield f"{path}[{at}]", value
+                yield f"{path}[{index}]", value
 
 
 def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
@@ -63,10 +63,10 @@ def _responses(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[t
     for path, item in iter_objects(body.get("input"), "input"):
         kind = item.get("type", "message")
         if kind == "message":
-            yield from _message(item, path, iter_objects)
+            yield from _message_traits(item, path, iter_objects)
             if item.get("role") == "assistant" and isinstance(item.get("content"), list):
                 yield "assistant_parts", f"{path}.content"
-        elif kind in CALLS:
+        elif kind in CALL_TYPES:
             yield "call_items", path
         elif kind == "reasoning":
             yield "reasoning", path
@@ -82,7 +82,7 @@ def _responses(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[t
 
 def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message(message, path, iter_objects)
+        yield from _message_traits(message, path, iter_objects)
         if isinstance(message.get("content"), list):
             yield "parts", f"{path}.content"
         if message.get("role") == "system" and path != "messages[0]":
@@ -90,9 +90,9 @@ def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[
         for name in ("reasoning_content", "reasoning"):
             if name in message:
                 yield "reasoning", f"{path}.{name}"
-        for place, call in iter_objects(message.get("tool_calls"), f"{path}.tool_calls"):
+        for member_path, call in iter_objects(message.get("tool_calls"), f"{path}.tool_calls"):
             if call.get("type") == "custom":
-                yield "custom_tools", place
+                yield "custom_tools", member_path
         if message.get("tool_calls") and message.get("content", "") is None:
             yield "null_content", f"{path}.content"
         if message.get("tool_calls") and not message.get("reasoning_content"):
@@ -114,10 +114,10 @@ def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[
 
 def _messages(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message(message, path, iter_objects)
-        for place, block in iter_objects(message.get("content"), f"{path}.content"):
+        yield from _message_traits(message, path, iter_objects)
+        for member_path, block in iter_objects(message.get("content"), f"{path}.content"):
             if block.get("type") in ("thinking", "redacted_thinking"):
-                yield "reasoning", place
+                yield "reasoning", member_path
     for path, tool in iter_objects(body.get("tools"), "tools"):
         if "strict" in tool:
             yield "strict", f"{path}.strict"
@@ -128,21 +128,21 @@ def _messages(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tu
 
 def _gemini(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, content in iter_objects(body.get("contents"), "contents"):
-        for place, part in iter_objects(content.get("parts"), f"{path}.parts"):
+        for member_path, part in iter_objects(content.get("parts"), f"{path}.parts"):
             if "inlineData" in part or "fileData" in part:
-                yield "images", place
+                yield "images", member_path
             for name in ("functionCall", "functionResponse"):
                 if isinstance(part.get(name), dict) and "id" in part[name]:
-                    yield "call_ids", f"{place}.{name}.id"
+                    yield "call_ids", f"{member_path}.{name}.id"
             if "thoughtSignature" in part:
-                yield "reasoning", f"{place}.thoughtSignature"
+                yield "reasoning", f"{member_path}.thoughtSignature"
     has_hosted = any(name != "functionDeclarations" for _, tool in iter_objects(body.get("tools"), "") for name in tool)
     for path, tool in iter_objects(body.get("tools"), "tools"):
-        for place, function in iter_objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
+        for member_path, function in iter_objects(tool.get("functionDeclarations"), f"{path}.functionDeclarations"):
             if has_hosted:
                 yield "hosted_and_functions", path
             if "parametersJsonSchema" in function:
-                yield "json_schema", f"{place}.parametersJsonSchema"
+                yield "json_schema", f"{member_path}.parametersJsonSchema"
     config = body.get("generationConfig")
     if isinstance(config, dict):
         for name in ("thinkingConfig", "responseJsonSchema"):
@@ -152,24 +152,26 @@ def _gemini(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tupl
             yield "json_and_functions", "generationConfig.responseMimeType"
 
 
-def _message(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _message_traits(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     """Yield the traits that messages of several dialects share."""
     if message.get("role") == "developer":
         yield "developer", f"{path}.role"
-    for place, part in iter_objects(message.get("content"), f"{path}.content"):
+    for member_path, part in iter_objects(message.get("content"), f"{path}.content"):
         if part.get("type") in ("image_url", "input_image", "image"):
-            yield "images", place
+            yield "images", member_path
         if part.get("type") in ("file", "input_file", "document"):
-            yield "files", place
+            yield "files", member_path
         if "cache_control" in part:
-            yield "cache_control", f"{place}.cache_control"
+            yield "cache_control", f"{member_path}.cache_control"
 
 
-def _kind(rule: Rule, problem: str, words: str, *settings: str) -> TraitKind:
-    return TraitKind(rule=rule, problem=problem, settings=settings, words=re.compile(words, re.IGNORECASE))
+def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str) -> TraitKind:
+    return TraitKind(
+        rule=rule, problem=problem, settings=settings, error_pattern=re.compile(error_pattern, re.IGNORECASE)
+    )
 
 
-CALLS: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+CALL_TYPES: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any], ObjectIterator], Iterator[tuple[str, str]]]]] = {
     "chat": _chat,
     "responses": _responses,
@@ -177,144 +179,150 @@ TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any], ObjectIterator], It
     "gemini": _gemini,
 }
 TRAIT_KINDS: Final[dict[str, TraitKind]] = {
-    "developer": _kind(
+    "developer": _trait_kind(
         "role",
         "not every server knows the role `developer`",
         r"\brole|developer",
         'wire.developer = "system"',
         "quirks: developer_as_system",
     ),
-    "assistant_parts": _kind(
+    "assistant_parts": _trait_kind(
         "content_type",
         "some servers take the assistant's earlier words as a string only, or call their type otherwise",
         r"output_text|input_text|content",
         "quirks: assistant_as_string",
         'wire.assistant_content = "input_text"',
     ),
-    "parts": _kind(
+    "parts": _trait_kind(
         "content_type", "some servers take content as a string only", r"content|string", "quirks: parts_as_strings"
     ),
-    "call_items": _kind(
+    "call_items": _trait_kind(
         "discriminator",
         "some servers take no calls and results in the input",
         r"function_call|tool|invalid input|\btype\b|discriminator",
         "quirks: tool_history_as_text",
         "quirks: tool_results_in_user_messages",
     ),
-    "reasoning": _kind(
+    "reasoning": _trait_kind(
         "reasoning",
         "some servers take no reasoning back, or their own alone",
         r"reasoning|thinking|thought|signature",
         "quirks: drop_reasoning",
     ),
-    "absent_reasoning": _kind(
+    "absent_reasoning": _trait_kind(
         "reasoning",
         "some servers want the reasoning back that led to a call",
         r"reasoning_content",
         'wire.reasoning_field = "reasoning_content"',
         'wire.missing_reasoning = "blank"',
     ),
-    "item_ids": _kind("unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids"),
-    "status": _kind(
+    "item_ids": _trait_kind(
+        "unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids"
+    ),
+    "status": _trait_kind(
         "unknown_field", "some servers take no `status` in the input", r"\bstatus\b", 'wire.status_fields = "drop"'
     ),
-    "phase": _kind("unknown_field", "some servers do not know `phase`", r"\bphase\b", 'wire.phase = "drop"'),
-    "instructions": _kind(
+    "phase": _trait_kind("unknown_field", "some servers do not know `phase`", r"\bphase\b", 'wire.phase = "drop"'),
+    "instructions": _trait_kind(
         "unsupported", "some servers do not know `instructions`", r"instructions", "quirks: instructions_to_system"
     ),
-    "late_system": _kind(
+    "late_system": _trait_kind(
         "order", "some servers take system text at the very beginning only", r"system", 'wire.system = "first"'
     ),
-    "images": _kind(
+    "images": _trait_kind(
         "media",
         "not every server, and not every model, takes images",
         r"image|media|vision|multimodal|mime",
         "quirks: images_as_notes",
         "wire.images = false",
     ),
-    "files": _kind("media", "not every server takes files", r"\bfile|document|pdf", "quirks: files_as_notes"),
-    "cache_control": _kind(
+    "files": _trait_kind("media", "not every server takes files", r"\bfile|document|pdf", "quirks: files_as_notes"),
+    "cache_control": _trait_kind(
         "unknown_field", "some servers do not know `cache_control`", r"cache_control", "quirks: strip_cache_control"
     ),
-    "custom_tools": _kind("unsupported", "few servers know custom tools", r"custom", 'wire.custom_tools = "function"'),
-    "null_content": _kind(
+    "custom_tools": _trait_kind(
+        "unsupported", "few servers know custom tools", r"custom", 'wire.custom_tools = "function"'
+    ),
+    "null_content": _trait_kind(
         "value",
         "some servers want a string, even an empty one, beside calls",
         r"content|null|none",
         'wire.empty_content = "empty"',
         'wire.empty_content = "absent"',
     ),
-    "strict": _kind("unknown_field", "some servers do not know `strict` tools", r"strict", "wire.strict_tools = false"),
-    "max_tokens": _kind(
+    "strict": _trait_kind(
+        "unknown_field", "some servers do not know `strict` tools", r"strict", "wire.strict_tools = false"
+    ),
+    "max_tokens": _trait_kind(
         "unsupported",
         "newer servers call it `max_completion_tokens`",
         r"max_tokens|max_completion_tokens",
         'wire.max_tokens = "max_completion_tokens"',
     ),
-    "max_completion_tokens": _kind(
+    "max_completion_tokens": _trait_kind(
         "unsupported",
         "many servers call it `max_tokens`",
         r"max_tokens|max_completion_tokens",
         'wire.max_tokens = "max_tokens"',
     ),
-    "user": _kind(
+    "user": _trait_kind(
         "value",
         "some servers take short names of users only",
         r"\buser\b.{0,200}?(?:long|length|64)",
         "quirks: shorten_user",
     ),
-    "stream_options": _kind(
+    "stream_options": _trait_kind(
         "unsupported", "some servers do not know it", r"stream_options", "wire.stream_usage = false"
     ),
-    "reasoning_effort": _kind(
+    "reasoning_effort": _trait_kind(
         "unsupported", "not every model thinks, and not every server knows every effort", r"effort"
     ),
-    "response_format": _kind(
+    "response_format": _trait_kind(
         "unsupported",
         "not every server has output by schema",
         r"response_format|json_schema|structured",
         'wire.json_output = "json_object"',
         'wire.json_output = "none"',
     ),
-    "thinking": _kind(
+    "thinking": _trait_kind(
         "reasoning",
         "not every model reasons, and not every server takes this setting",
         r"thinking",
         'wire.thinking = "adaptive"',
         'wire.thinking = "none"',
     ),
-    "output_config": _kind(
+    "output_config": _trait_kind(
         "unsupported", "older servers do not know it", r"output_config", 'wire.json_output = "none"'
     ),
-    "output_format": _kind(
+    "output_format": _trait_kind(
         "unsupported",
         "newer servers call it `output_config.format`",
         r"output_format",
         'wire.json_output = "output_config"',
     ),
-    "call_ids": _kind("unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false"),
-    "json_schema": _kind(
+    "call_ids": _trait_kind("unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false"),
+    "json_schema": _trait_kind(
         "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
     ),
-    "thinkingConfig": _kind(
+    "thinkingConfig": _trait_kind(
         "reasoning",
         "models take this setting in different forms",
         r"thinking",
         'wire.thinking = "level"',
         'wire.thinking = "none"',
     ),
-    "hosted_and_functions": _kind(
+    "hosted_and_functions": _trait_kind(
         "combination",
         "older models take functions or tools of the server's own, not both",
         r"tool use with function calling",
     ),
-    "json_and_functions": _kind(
+    "json_and_functions": _trait_kind(
         "combination",
         "older models take functions or an answer in JSON, not both",
         r"response mime type",
         "wire.json_with_tools = []",
     ),
-    "responseJsonSchema": _kind(
+    "responseJsonSchema": _trait_kind(
         "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
     ),
 }

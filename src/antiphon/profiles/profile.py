@@ -78,81 +78,85 @@ class ProfileFile(Struct, frozen=True, kw_only=True):
 def parse_profile(text: str, name: str, *, file: str = "", find_parent: FindParent | None = None) -> Profile:
     """Parse the profile in `text`. Errors name `file`; `find_parent` finds the profile that it extends."""
     source = TomlSource(file or name, text, ProfileError)
-    written = source.convert(source.toml, ProfileFile)
-    base = _base(source, written, find_parent)
+    profile_file = source.convert(source.toml, ProfileFile)
+    base = _base_profile(source, profile_file, find_parent)
     return Profile(
         name=name,
         dialect=base.dialect,
-        about=written.about,
-        quirks=_quirks(source, written.quirks, base.quirks),
-        wire=_wire(source, written.wire, base.wire),
-        headers=base.headers | _headers(source, written.headers),
-        key_header=written.key_header or base.key_header,
-        pass_headers=base.pass_headers if written.pass_headers is UNSET else tuple(written.pass_headers),
-        foreign_reasoning=written.foreign_reasoning or base.foreign_reasoning,
+        about=profile_file.about,
+        quirks=_merge_quirks(source, profile_file.quirks, base.quirks),
+        wire=_merge_wire(source, profile_file.wire, base.wire),
+        headers=base.headers | _check_headers(source, profile_file.headers),
+        key_header=profile_file.key_header or base.key_header,
+        pass_headers=base.pass_headers if profile_file.pass_headers is UNSET else tuple(profile_file.pass_headers),
+        foreign_reasoning=profile_file.foreign_reasoning or base.foreign_reasoning,
     )
 
 
-def _base(source: TomlSource, written: ProfileFile, find_parent: FindParent | None) -> Profile:
+def _base_profile(source: TomlSource, profile_file: ProfileFile, find_parent: FindParent | None) -> Profile:
     """Return the profile that this one extends, or the defaults of its dialect."""
-    if written.extends is UNSET:
-        if written.dialect is UNSET:
+    if profile_file.extends is UNSET:
+        if profile_file.dialect is UNSET:
             raise ProfileError(f"{source.file}: expected dialect ({', '.join(WIRE_TYPES)}) or extends, got neither")
-        return Profile(name="", dialect=written.dialect, about="", quirks=(), wire=WIRE_TYPES[written.dialect]())
+        return Profile(
+            name="", dialect=profile_file.dialect, about="", quirks=(), wire=WIRE_TYPES[profile_file.dialect]()
+        )
     try:
         if find_parent is None:
             raise ProfileError("no other profile is available here")
-        base = find_parent(written.extends)
+        base = find_parent(profile_file.extends)
     except ProfileError as error:
-        raise source.error_at(("extends",), f"extends {written.extends!r}: {error}") from None
-    if written.dialect not in (UNSET, base.dialect):
-        problem = f"dialect: expected {base.dialect!r}, the dialect of {written.extends!r}, got {written.dialect!r}"
+        raise source.error_at(("extends",), f"extends {profile_file.extends!r}: {error}") from None
+    if profile_file.dialect not in (UNSET, base.dialect):
+        problem = (
+            f"dialect: expected {base.dialect!r}, the dialect of {profile_file.extends!r}, got {profile_file.dialect!r}"
+        )
         raise source.error_at(("dialect",), problem)
     return base
 
 
-def _quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]) -> tuple[Quirk, ...]:
+def _merge_quirks(source: TomlSource, entries: list[Any], inherited: tuple[Quirk, ...]) -> tuple[Quirk, ...]:
     """Return the inherited quirks, then these; `-name` removes one."""
     quirks = list(inherited)
     for index, entry in enumerate(entries):
-        at = ("quirks", index)
+        path = ("quirks", index)
         match entry:
             case str() if entry.startswith("-"):
                 remaining = [quirk for quirk in quirks if quirk.name != entry[1:]]
                 if len(remaining) == len(quirks):
                     hint = suggest_names(entry[1:], {quirk.name for quirk in quirks})
-                    raise source.error_at(at, f"quirks: {entry!r} removes a quirk that is not inherited{hint}")
+                    raise source.error_at(path, f"quirks: {entry!r} removes a quirk that is not inherited{hint}")
                 quirks = remaining
             case str():
-                quirks.append(_quirk(source, entry, {}, at))
+                quirks.append(_parse_quirk(source, entry, {}, path))
             case {"name": str() as name}:
                 options = {option: value for option, value in entry.items() if option != "name"}
-                quirks.append(_quirk(source, name, options, at))
+                quirks.append(_parse_quirk(source, name, options, path))
             case _:
-                wanted = "a name, or a table with a name and options"
-                raise source.error_at(at, f"quirks: expected {wanted}, got {as_toml(entry)}")
+                expectation = "a name, or a table with a name and options"
+                raise source.error_at(path, f"quirks: expected {expectation}, got {as_toml(entry)}")
     return tuple(quirks)
 
 
-def _quirk(source: TomlSource, name: str, options: dict[str, Any], at: SettingPath) -> Quirk:
+def _parse_quirk(source: TomlSource, name: str, options: dict[str, Any], path: SettingPath) -> Quirk:
     if name not in QUIRKS:
-        raise source.error_at(at, f"quirks: unknown quirk {name!r}{suggest_names(name, QUIRKS)}")
-    return Quirk(name, source.convert(options, QUIRKS[name].options, at, f"quirk {name}: "))
+        raise source.error_at(path, f"quirks: unknown quirk {name!r}{suggest_names(name, QUIRKS)}")
+    return Quirk(name, source.convert(options, QUIRKS[name].options, path, f"quirk {name}: "))
 
 
-def _headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
+def _check_headers(source: TomlSource, headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not HEADER.fullmatch(name) or not VALUE.fullmatch(value):
-            wanted = "a lowercase name and a value on one line"
+        if not HEADER_NAME.fullmatch(name) or not HEADER_VALUE.fullmatch(value):
+            expectation = "a lowercase name and a value on one line"
             raise source.error_at(
-                ("headers", name), f"headers: expected {wanted}, got {as_toml(name)} = {as_toml(value)}"
+                ("headers", name), f"headers: expected {expectation}, got {as_toml(name)} = {as_toml(value)}"
             )
     return headers
 
 
-def _wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
-    given = source.convert(values, type(base), ("wire",), "wire.")
-    return replace(base, **{name: getattr(given, name) for name in values})
+def _merge_wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
+    parsed_options = source.convert(values, type(base), ("wire",), "wire.")
+    return replace(base, **{name: getattr(parsed_options, name) for name in values})
 
 
 WIRE_TYPES: Final[dict[Dialect, type[Wire]]] = {
@@ -163,5 +167,5 @@ WIRE_TYPES: Final[dict[Dialect, type[Wire]]] = {
 }
 # Servers of the other dialects accept reasoning only with its signature.
 ACCEPTS_UNSEALED_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
-HEADER: Final = re.compile("[a-z0-9-]+")
-VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")
+HEADER_NAME: Final = re.compile("[a-z0-9-]+")
+HEADER_VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

@@ -36,54 +36,55 @@ class TomlSource:
         except tomllib.TOMLDecodeError as problem:
             raise error(f"{file}: not valid TOML: {problem}") from None
 
-    def error_at(self, steps: SettingPath, problem: str) -> AntiphonError:
+    def error_at(self, path: SettingPath, problem: str) -> AntiphonError:
         """Return the error about a setting. For a missing setting it has the line of the enclosing table."""
-        while steps and not _has_setting(self.toml, steps):
-            steps = steps[:-1]
-        where = f"{self.file}, line {self._line_of(steps)}" if steps else self.file
-        return self._error(f"{where}: {problem}")
+        while path and not _has_setting(self.toml, path):
+            path = path[:-1]
+        location = f"{self.file}, line {self._line_of(path)}" if path else self.file
+        return self._error(f"{location}: {problem}")
 
-    def convert(self, values: dict[str, Any], shape: type[_Shape], at: SettingPath = (), label: str = "") -> _Shape:
-        """Convert `values`, which are at the path `at` in the source, to `shape`."""
-        self._check_members(values, shape, at, label)
+    def convert(self, values: dict[str, Any], shape: type[_Shape], path: SettingPath = (), label: str = "") -> _Shape:
+        """Convert `values`, which are at `path` in the source, to `shape`."""
+        self._check_members(values, shape, path, label)
         try:
             return msgspec.convert(values, shape)
         except msgspec.ValidationError as error:  # each value is valid alone: the error is from the shape's own checks
-            raise self.error_at(at, f"{label}{error}") from None
+            raise self.error_at(path, f"{label}{error}") from None
 
-    def _check_members(self, values: dict[str, Any], shape: type[Struct], at: SettingPath, label: str) -> None:
+    def _check_members(self, values: dict[str, Any], shape: type[Struct], path: SettingPath, label: str) -> None:
         members = {member.encode_name: member for member in fields(shape)}
         for name, value in values.items():
             if name not in members:
-                raise self.error_at((*at, name), f"{label}{name}: unknown setting{suggest_names(name, members)}")
-            self._check(value, members[name].type, (*at, name), f"{label}{name}")
+                raise self.error_at((*path, name), f"{label}{name}: unknown setting{suggest_names(name, members)}")
+            self._check_setting(value, members[name].type, (*path, name), f"{label}{name}")
         for name, member in members.items():
             if member.required and name not in values:
-                raise self.error_at(at, f"{label}{name} is missing: expected {describe_toml_type(member.type)}")
+                raise self.error_at(path, f"{label}{name} is missing: expected {describe_toml_type(member.type)}")
 
-    def _check(self, value: Any, type: Any, at: SettingPath, label: str) -> None:
-        info = _info(type)
+    def _check_setting(self, value: Any, type: Any, path: SettingPath, label: str) -> None:
+        info = _toml_type(type)
         table = _table_in(info)
         if table is not None and isinstance(value, dict):
-            self._check_members(value, table, at, f"{label}.")
+            self._check_members(value, table, path, f"{label}.")
         elif isinstance(info, shapes.ListType) and _table_in(info.item_type) is not None and isinstance(value, list):
             for index, item in enumerate(value):
-                self._check(item, _item_type(type), (*at, index), f"{label}[{index}]")
+                self._check_setting(item, _item_type(type), (*path, index), f"{label}[{index}]")
         else:
-            self._check_value(value, type, info, at, label)
+            self._check_value(value, type, info, path, label)
 
-    def _check_value(self, value: Any, type: Any, info: shapes.Type, at: SettingPath, label: str) -> None:
+    def _check_value(self, value: Any, type: Any, info: shapes.Type, path: SettingPath, label: str) -> None:
         try:
             msgspec.convert(value, type)
         except msgspec.ValidationError:
             raise self.error_at(
-                at, f"{label}: expected {describe_toml_type(type)}, got {as_toml(value)}{_hint(value, info)}"
+                path,
+                f"{label}: expected {describe_toml_type(type)}, got {as_toml(value)}{_suggest_literal(value, info)}",
             ) from None
 
-    def _line_of(self, steps: SettingPath) -> int:
+    def _line_of(self, path: SettingPath) -> int:
         """Return the line on which a setting begins: the first line whose addition makes it appear. The TOML parser
         reports no lines."""
-        return next(end for end in range(1, len(self._lines) + 1) if _lines_have_setting(self._lines[:end], steps))
+        return next(end for end in range(1, len(self._lines) + 1) if _lines_have_setting(self._lines[:end], path))
 
 
 def as_toml(value: Any) -> str:
@@ -94,7 +95,7 @@ def as_toml(value: Any) -> str:
 
 def describe_toml_type(type: Any) -> str:
     """Describe the allowed values of a type in terms of TOML."""
-    match _info(type):
+    match _toml_type(type):
         case shapes.FloatType(gt=low, le=high) if low is not None:
             return f"a number above {low}, at most {high}"
         case shapes.FloatType(ge=low, le=high) if low is not None:
@@ -108,34 +109,34 @@ def describe_toml_type(type: Any) -> str:
             return describe_type(info).replace("an object", "a table").replace("objects", "tables")
 
 
-def _hint(value: Any, info: shapes.Type) -> str:
+def _suggest_literal(value: Any, info: shapes.Type) -> str:
     match info:
-        case shapes.LiteralType(values=words) if isinstance(value, str):
-            return did_you_mean(value, map(str, words))
+        case shapes.LiteralType(values=literals) if isinstance(value, str):
+            return did_you_mean(value, map(str, literals))
         case _:
             return ""
 
 
-def _has_setting(toml: Any, steps: SettingPath) -> bool:
+def _has_setting(toml: Any, path: SettingPath) -> bool:
     try:
-        for step in steps:
+        for step in path:
             toml = toml[step]
     except (LookupError, TypeError):
         return False
     return True
 
 
-def _lines_have_setting(lines: list[str], steps: SettingPath) -> bool:
+def _lines_have_setting(lines: list[str], path: SettingPath) -> bool:
     for ending in ("", "]"):  # the second closes an array that is open after these lines
         try:
-            if _has_setting(tomllib.loads("\n".join([*lines, ending])), steps):
+            if _has_setting(tomllib.loads("\n".join([*lines, ending])), path):
                 return True
         except tomllib.TOMLDecodeError:
             continue
     return False
 
 
-def _info(type: Any) -> shapes.Type:
+def _toml_type(type: Any) -> shapes.Type:
     """Return a type in terms of TOML: no null, one kind of array, no metadata."""
     info = shapes.type_info(type)
     if isinstance(info, shapes.Metadata):

@@ -268,7 +268,7 @@ class _Connection(asyncio.Protocol):
         self._requests: deque[ReceivedRequest] = deque()
         self._unanswered = 0
         self._answering: asyncio.Task[None] | None = None
-        self._has_begun_answer = False
+        self._has_sent_bytes = False
         self._writable = asyncio.Event()
         self._writable.set()
         self._dropped = False  # whether the server ended the connection
@@ -349,7 +349,7 @@ class _Connection(asyncio.Protocol):
     async def _answer(self) -> None:
         while self._requests and not self._dropped:
             received = self._requests.popleft()
-            self._has_begun_answer = False
+            self._has_sent_bytes = False
             for step in self._server.steps_for(received):
                 await self._take(step)
                 if self._dropped:
@@ -366,7 +366,7 @@ class _Connection(asyncio.Protocol):
         if failure is None:
             return
         self._server.on_script_error(failure)
-        if self._has_begun_answer:
+        if self._has_sent_bytes:
             self._reset()
         else:
             reply = error(500, f"the script failed: {failure!r}", type="server_error", headers={"connection": "close"})
@@ -376,7 +376,7 @@ class _Connection(asyncio.Protocol):
     async def _take(self, step: Step) -> None:
         match step:
             case bytes():
-                self._has_begun_answer = True
+                self._has_sent_bytes = True
                 self._transport.write(step)
                 # Yield to the event loop even without a wait, so that an endless script can be stopped.
                 await asyncio.sleep(0)

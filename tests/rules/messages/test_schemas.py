@@ -15,7 +15,7 @@ from tests.testing.messages.test_rules import (
     with_part,
 )
 
-from antiphon.diagnosis.finding import MOST_SCHEMAS
+from antiphon.diagnosis.finding import MAX_SCHEMAS
 
 # (what is wrong, the violations of the body, in the spelling of these servers).
 WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
@@ -63,7 +63,7 @@ def test_definition_is_entered_once() -> None:
 
 
 def test_references_are_followed_up_to_a_bound() -> None:
-    schema = {"type": "object", "properties": {f"p{at}": {"$ref": "#/$defs/A"} for at in range(MOST_SCHEMAS)}}
+    schema = {"type": "object", "properties": {f"p{at}": {"$ref": "#/$defs/A"} for at in range(MAX_SCHEMAS)}}
     found = findings_of("messages", full(format({**schema, "additionalProperties": False})))
     assert [finding for finding in found if finding.certain] == []
 

@@ -21,24 +21,24 @@ def strings_as_parts(request: Request, _losses: Losses, options: StringsAsPartsO
     """For servers that accept content only as parts. A string input becomes a user message."""
     if isinstance(request.input, str):
         request = replace(request, input=input_items(request))
-    return change_messages(request, _in_parts, *options.roles)
+    return change_messages(request, _with_content_parts, *options.roles)
 
 
 def parts_as_strings(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """For servers that accept text only as strings. A message with parts other than text stays unchanged."""
 
     def change(path: str, message: MessageParam) -> MessageParam:
-        texts = all(isinstance(part, InputText | OutputTextParam) for part in message.content)
+        is_only_text = all(isinstance(part, InputText | OutputTextParam) for part in message.content)
         return (
             with_content(message, content_as_text(message.content, f"{path}.content", losses, separator="\n"))
-            if texts
+            if is_only_text
             else message
         )
 
     return change_messages(request, change, "user", "system", "developer", "assistant")
 
 
-def _in_parts(_: str, message: MessageParam) -> MessageParam:
+def _with_content_parts(_: str, message: MessageParam) -> MessageParam:
     if not isinstance(message.content, str):
         return message
     part = OutputTextParam(text=message.content) if message.role == "assistant" else InputText(text=message.content)

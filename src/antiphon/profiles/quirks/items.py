@@ -72,7 +72,7 @@ def drop_item_ids(request: Request, _losses: Losses, _options: NoOptions) -> Req
 
 def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """E-4: remove `cache_control` from every part of the request."""
-    stripped: Request = _stripped(request, "", losses)
+    stripped: Request = _strip_value(request, "", losses)
     return stripped
 
 
@@ -84,35 +84,37 @@ def _as_param(item: ItemParam) -> Any:
     return param_type(**{name: getattr(item, name) for name in param_type.__struct_fields__})
 
 
-def _stripped(value: Any, path: str, losses: Losses) -> Any:
+def _strip_value(value: Any, path: str, losses: Losses) -> Any:
     match value:
         case list():
-            members = [_stripped(member, f"{path}[{at}]", losses) for at, member in enumerate(value)]
-            return value if are_identical(members, value) else members
+            new_members = [_strip_value(member, f"{path}[{index}]", losses) for index, member in enumerate(value)]
+            return value if are_identical(new_members, value) else new_members
         case Shape():
-            return _stripped_shape(value, path, losses)
+            return _strip_shape(value, path, losses)
         case Unknown() if CACHE_CONTROL in value.raw_members():
-            return replace(value, raw=Raw(msgspec.json.encode(_without(value.raw_members(), path, losses))))
+            return replace(
+                value, raw=Raw(msgspec.json.encode(_without_cache_control(value.raw_members(), path, losses)))
+            )
         case dict() if CACHE_CONTROL in value:  # a block inside a tool result
-            return _without(value, path, losses)
+            return _without_cache_control(value, path, losses)
         case _:
             return value
 
 
-def _stripped_shape(shape: Shape, path: str, losses: Losses) -> Shape:
+def _strip_shape(shape: Shape, path: str, losses: Losses) -> Shape:
     changes: dict[str, Any] = {}
     for name in shape.__struct_fields__:
         member = getattr(shape, name)
         # A dict in its own field is the user's data (a schema, arguments, metadata) and may have any key.
         if isinstance(member, list | Shape):
-            stripped = _stripped(member, f"{path}.{name}" if path else name, losses)
-            changes |= {} if stripped is member else {name: stripped}
+            new_member = _strip_value(member, f"{path}.{name}" if path else name, losses)
+            changes |= {} if new_member is member else {name: new_member}
     if shape.extra and CACHE_CONTROL in shape.extra:
-        changes["extra"] = _without(shape.extra, path, losses) or UNSET
+        changes["extra"] = _without_cache_control(shape.extra, path, losses) or UNSET
     return replace(shape, **changes) if changes else shape
 
 
-def _without(members: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
+def _without_cache_control(members: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
     losses.add(f"{path}.{CACHE_CONTROL}" if path else CACHE_CONTROL, f"the field {CACHE_CONTROL!r}")
     return {name: member for name, member in members.items() if name != CACHE_CONTROL}
 

@@ -16,45 +16,47 @@ from antiphon.protocol.request import Request
 
 def images_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """For servers that accept no images."""
-    return _with_notes(request, losses, {InputImageParam: KINDS[InputImageParam]})
+    return _with_notes(request, losses, {InputImageParam: MEDIA_NAMES[InputImageParam]})
 
 
 def files_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """For servers that accept images but no other files."""
-    return _with_notes(request, losses, {InputFileParam: KINDS[InputFileParam]})
+    return _with_notes(request, losses, {InputFileParam: MEDIA_NAMES[InputFileParam]})
 
 
 def media_as_notes(request: Request, losses: Losses, _options: NoOptions) -> Request:
     """For servers that accept only text: replaces images, files, audio and video."""
-    return _with_notes(request, losses, KINDS)
+    return _with_notes(request, losses, MEDIA_NAMES)
 
 
-def _with_notes(request: Request, losses: Losses, kinds: dict[type, tuple[str, str]]) -> Request:
+def _with_notes(request: Request, losses: Losses, media_names: dict[type, tuple[str, str]]) -> Request:
     def change(path: str, item: ItemParam) -> ItemParam:
         match item:
             case MessageParam(content=list() as parts):
-                return with_content(item, _replace_with_notes(parts, f"{path}.content", losses, kinds))
+                return with_content(item, _replace_with_notes(parts, f"{path}.content", losses, media_names))
             case FunctionCallOutputParam(output=list() as parts) | CustomToolCallOutputParam(output=list() as parts):
-                noted = _replace_with_notes(parts, f"{path}.output", losses, kinds)
-                return item if are_identical(noted, parts) else replace(item, output=noted)
+                new_parts = _replace_with_notes(parts, f"{path}.output", losses, media_names)
+                return item if are_identical(new_parts, parts) else replace(item, output=new_parts)
             case _:
                 return item
 
     return change_items(request, change)
 
 
-def _replace_with_notes(parts: list[Any], path: str, losses: Losses, kinds: dict[type, tuple[str, str]]) -> list[Any]:
-    noted = list(parts)
-    for at, part in enumerate(parts):
-        words = next((words for kind, words in kinds.items() if isinstance(part, kind)), None)
-        if words is not None:
-            one, many = words
-            losses.add(f"{path}[{at}]", one, f"the server accepts no {many}; a note is sent instead")
-            noted[at] = InputText(text=placeholder_for(part))
-    return noted
+def _replace_with_notes(
+    parts: list[Any], path: str, losses: Losses, media_names: dict[type, tuple[str, str]]
+) -> list[Any]:
+    new_parts = list(parts)
+    for index, part in enumerate(parts):
+        names = next((names for kind, names in media_names.items() if isinstance(part, kind)), None)
+        if names is not None:
+            singular, plural = names
+            losses.add(f"{path}[{index}]", singular, f"the server accepts no {plural}; a note is sent instead")
+            new_parts[index] = InputText(text=placeholder_for(part))
+    return new_parts
 
 
-KINDS: Final[dict[type, tuple[str, str]]] = {
+MEDIA_NAMES: Final[dict[type, tuple[str, str]]] = {
     InputImageParam: ("an image", "images"),
     InputFileParam: ("a file", "files"),
     InputAudio: ("audio", "audio"),

@@ -53,7 +53,7 @@ def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText
     """Send reasoning as an assistant message between marks. Sealed reasoning is left out."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
-        return _as_text(item, path, losses, options) if isinstance(item, ReasoningParam) else item
+        return _reasoning_as_message(item, path, losses, options) if isinstance(item, ReasoningParam) else item
 
     return change_items(request, change)
 
@@ -69,21 +69,27 @@ def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, a
         is_foreign = (
             envelope.maker != maker if envelope is not None else not item.encrypted_content and not accepts_unsealed
         )
-        return _as_text(_opened(item, envelope), path, losses, ReasoningAsTextOptions()) if is_foreign else item
+        return (
+            _reasoning_as_message(_with_unsealed_text(item, envelope), path, losses, ReasoningAsTextOptions())
+            if is_foreign
+            else item
+        )
 
     return change_items(request, change)
 
 
-def _opened(item: ReasoningParam, envelope: Envelope | None) -> ReasoningParam:
+def _with_unsealed_text(item: ReasoningParam, envelope: Envelope | None) -> ReasoningParam:
     """Return an item that has only its envelope, with the text from the envelope."""
     if envelope is None or item.content or item.summary:
         return item
-    values = (envelope.content.get(name) for name in TEXTS)
+    values = (envelope.content.get(name) for name in TEXT_FIELDS)
     texts: list[Content] = [ReasoningText(text=text) for text in values if isinstance(text, str)]
     return replace(item, content=texts[:1])
 
 
-def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsTextOptions) -> ItemParam | None:
+def _reasoning_as_message(
+    item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAsTextOptions
+) -> ItemParam | None:
     field = "content" if item.content else "summary"
     text = content_as_text(item.content or item.summary, f"{path}.{field}", losses, separator="\n\n")
     report_dropped_fields(
@@ -96,4 +102,4 @@ def _as_text(item: ReasoningParam, path: str, losses: Losses, marks: ReasoningAs
 
 
 #: Envelope fields with the text of a thought, in the several dialects.
-TEXTS: Final = ("thinking", "text", "reasoning_content")
+TEXT_FIELDS: Final = ("thinking", "text", "reasoning_content")

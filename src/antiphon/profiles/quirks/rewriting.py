@@ -42,8 +42,8 @@ def change_items(request: Request, change: Callable[[str, ItemParam], ItemParam 
     """Change or remove each item of the input. A string input is a user message and stays a string."""
     if not isinstance(request.input, list):
         return request
-    changed = [change(f"input[{at}]", item) for at, item in enumerate(request.input)]
-    return with_items(request, [item for item in changed if item is not None])
+    new_items = [change(f"input[{index}]", item) for index, item in enumerate(request.input)]
+    return with_items(request, [item for item in new_items if item is not None])
 
 
 def change_messages(
@@ -70,18 +70,20 @@ def with_content(message: MessageParam, content: str | list[ContentParam]) -> Me
     )
 
 
-def are_identical(one: object, other: object) -> bool:
+def are_identical(left: object, right: object) -> bool:
     """Whether both are the same object, or lists of the same objects."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
-    return one is other
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(
+            left_member is right_member for left_member, right_member in zip(left, right, strict=True)
+        )
+    return left is right
 
 
 def content_as_text(content: str | Sequence[ContentParam], path: str, losses: Losses, *, separator: str) -> str:
     """Return the content as one text. Other parts are described in text, or reported as losses."""
     if isinstance(content, str):
         return content
-    texts = [part_as_text(part, f"{path}[{at}]", losses) for at, part in enumerate(content)]
+    texts = [part_as_text(part, f"{path}[{index}]", losses) for index, part in enumerate(content)]
     return separator.join(text for text in texts if text)
 
 

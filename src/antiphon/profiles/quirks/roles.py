@@ -28,8 +28,8 @@ def system_to_instructions(request: Request, losses: Losses, options: SystemToIn
         return request
     instructions = [request.instructions] if request.instructions else []
     other_items: list[ItemParam] = []
-    for at, item in enumerate(request.input):
-        path = f"input[{at}]"
+    for index, item in enumerate(request.input):
+        path = f"input[{index}]"
         match item:
             case MessageParam(role="system") if options.move == "all" or not other_items:
                 if other_items:

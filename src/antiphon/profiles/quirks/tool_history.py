@@ -49,8 +49,8 @@ def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) 
     if not isinstance(request.input, list):
         return request
     items: list[ItemParam] = []
-    for at, item in enumerate(request.input):
-        path = f"input[{at}]"
+    for index, item in enumerate(request.input):
+        path = f"input[{index}]"
         match item:
             case FunctionCallParam() | CustomToolCallParam():
                 report_dropped_fields(item, path, losses)
@@ -60,7 +60,10 @@ def tool_history_as_text(request: Request, losses: Losses, _options: NoOptions) 
                 report_dropped_fields(output, path, losses)
                 items.append(MessageParam(role="user", content=_result_as_content(output, path, losses)))
             case MessageParam(content=list() as parts, role=role):
-                texts = [_block_as_text(part, role, f"{path}.content[{n}]", losses) for n, part in enumerate(parts)]
+                texts = [
+                    _block_as_text(part, role, f"{path}.content[{part_index}]", losses)
+                    for part_index, part in enumerate(parts)
+                ]
                 items.append(with_content(item, texts))
             case _:
                 items.append(item)
@@ -72,13 +75,19 @@ def tool_results_in_user_messages(request: Request, losses: Losses, _options: No
     if not isinstance(request.input, list):
         return request
     items: list[ItemParam] = []
-    for is_output, group in groupby(enumerate(request.input), lambda numbered: isinstance(numbered[1], Output)):
-        run = list(group)
+    for is_output, group in groupby(
+        enumerate(request.input), lambda index_and_item: isinstance(index_and_item[1], Output)
+    ):
+        numbered_items = list(group)
         if is_output:
-            blocks = [_result_as_block(item, f"input[{at}]", losses) for at, item in run if isinstance(item, Output)]
+            blocks = [
+                _result_as_block(item, f"input[{index}]", losses)
+                for index, item in numbered_items
+                if isinstance(item, Output)
+            ]
             items.append(MessageParam(role="user", content=[*blocks]))
         else:
-            items += [item for _, item in run]
+            items += [item for _, item in numbered_items]
     return with_items(request, items)
 
 
@@ -127,8 +136,8 @@ def _value_of(output: Output, path: str, losses: Losses) -> str | list[ToolOutpu
     texts = [part for part in output.output if isinstance(part, InputText)]
     if len(texts) < len(output.output):
         return output.output
-    for at, part in enumerate(texts):
-        report_dropped_fields(part, f"{path}.output[{at}]", losses)
+    for index, part in enumerate(texts):
+        report_dropped_fields(part, f"{path}.output[{index}]", losses)
     return "\n".join(part.text for part in texts)
 
 
