@@ -100,7 +100,7 @@ def test_truncated_body_is_recorded_up_to_the_cut() -> None:
 def test_endless_body_is_aborted() -> None:
     network = EndlessNetwork()
     exchange = asyncio.run(CheckedServer(TARGET, network).exchange("GET", "/models"))
-    assert "more than" in exchange.broken
+    assert "more than" in exchange.incomplete_reason
     assert network.answer.aborted
 
 

@@ -19,14 +19,17 @@ from antiphon.protocol.response import Response
 
 
 class CheckExchange:
-    """A summary of the request, and the whole answer. `broken` is why the body is incomplete; empty if complete."""
+    """A summary of the request, and the whole answer. `incomplete_reason` is empty if the body is
+    complete."""
 
-    def __init__(self, sent: str, status: int, headers: Mapping[str, str], body: bytes, broken: str = "") -> None:
-        self.request_summary = sent
+    def __init__(
+        self, request_summary: str, status: int, headers: Mapping[str, str], body: bytes, incomplete_reason: str = ""
+    ) -> None:
+        self.request_summary = request_summary
         self.status = status
         self.headers = headers
         self.body = body
-        self.broken = broken
+        self.incomplete_reason = incomplete_reason
 
     @property
     def content_type(self) -> str:
@@ -36,7 +39,7 @@ class CheckExchange:
     def answer_summary(self) -> str:
         """A summary of the answer."""
         head = f"{self.status} {self.content_type or 'without a content type'}"
-        return f"{head}: {excerpt(self.body)}" + (f" ({self.broken})" if self.broken else "")
+        return f"{head}: {excerpt(self.body)}" + (f" ({self.incomplete_reason})" if self.incomplete_reason else "")
 
     @cached_property
     def json(self) -> Any:
@@ -56,10 +59,10 @@ class CheckExchange:
     @cached_property
     def _as_response(self) -> tuple[Response | None, list[Flaw]]:
         response, problems = decode_with_problems(self.body, decode_response, {"status": "completed"})
-        rows: dict[str, list[ShapeProblem]] = {}
+        problems_by_row: dict[str, list[ShapeProblem]] = {}
         for problem in problems:
-            rows.setdefault(_row_of(problem.path), []).append(problem)
-        return response, [Flaw(row, join_problems(wrong)) for row, wrong in rows.items()]
+            problems_by_row.setdefault(_row_of(problem.path), []).append(problem)
+        return response, [Flaw(row, join_problems(row_problems)) for row, row_problems in problems_by_row.items()]
 
     @property
     def response(self) -> Response | None:
@@ -95,8 +98,8 @@ class CheckExchange:
     @cached_property
     def frames(self) -> list[Any]:
         """The data of each event as JSON; events without valid JSON are left out."""
-        datas = [block.data for block in parse_blocks(self.body) if event_type_of(block.data) is not None]
-        return [msgspec.json.decode(data) for data in datas]
+        event_data = [block.data for block in parse_blocks(self.body) if event_type_of(block.data) is not None]
+        return [msgspec.json.decode(data) for data in event_data]
 
     @property
     def is_stream(self) -> bool:

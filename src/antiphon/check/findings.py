@@ -44,7 +44,7 @@ class StopCase(Exception):
 
 
 def level_of(row: str) -> Level:
-    return "should" if row in SHOULD else "must"
+    return "should" if row in SHOULD_ROWS else "must"
 
 
 def excerpt(data: bytes | str, limit: int = 300) -> str:
@@ -59,6 +59,6 @@ def format_value(value: Any) -> str:
     return excerpt(msgspec.json.encode(value), 80)
 
 
-SHOULD: Final = frozenset(
+SHOULD_ROWS: Final = frozenset(
     {"HTTP-5", "HTTP-7", "HTTP-8", "WS-13", "STR-13", "PREV-5", "API-4"}
 )  # level S in docs/requirements.md

@@ -27,29 +27,33 @@ class ShapeProblem(NamedTuple):
 
 
 def decode_with_problems(
-    data: bytes, decode: Callable[[bytes], _Shape], stand_ins: dict[str, Any] | None = None
+    data: bytes, decode: Callable[[bytes], _Shape], substitutes: dict[str, Any] | None = None
 ) -> tuple[_Shape | None, list[ShapeProblem]]:
     """Decode `data`, and return the value (None if it cannot be decoded) and the problems.
 
-    `stand_ins` are substitutes by field name, tried before the general ones.
+    `substitutes` are values by field name, tried before the general ones.
     """
     problems: list[ShapeProblem] = []
-    value = _object(data)
+    value = _decode_object(data)
     if value is None:
         return None, [ShapeProblem("", f"expected a JSON object, got {data[:60]!r}")]
-    tried: dict[str, Iterator[Any]] = {}
+    remaining_substitutes: dict[str, Iterator[Any]] = {}
     while True:
         try:
             return decode(msgspec.json.encode(value)), problems
         except ApiError as error:
             path = error.param or ""
-            if path not in tried:
-                if not any(_is_inside(path, other) for other in tried):
+            if path not in remaining_substitutes:
+                if not any(_is_inside(path, parent_path) for parent_path in remaining_substitutes):
                     problems.append(ShapeProblem(path, error.message))
-                tried[path] = iter([*_named(path, stand_ins or {}), *STAND_INS])
-            stand_in = next(tried[path], _NOTHING)
+                remaining_substitutes[path] = iter([*_named_substitutes(path, substitutes or {}), *SUBSTITUTES])
+            substitute = next(remaining_substitutes[path], _NO_SUBSTITUTE)
             # The type of the object has no substitute: it would be a guess.
-            if path in ("", "type") or stand_in is _NOTHING or not _put(value, path, deepcopy(stand_in)):
+            if (
+                path in ("", "type")
+                or substitute is _NO_SUBSTITUTE
+                or not _set_value(value, path, deepcopy(substitute))
+            ):
                 return None, problems
 
 
@@ -59,11 +63,11 @@ def join_problems(problems: list[ShapeProblem]) -> str:
     return (
         text
         if len(problems) <= MAX_FULL_PROBLEMS
-        else f"{text}; the same for {', '.join(each.path for each in problems[MAX_FULL_PROBLEMS:])}"
+        else f"{text}; the same for {', '.join(problem.path for problem in problems[MAX_FULL_PROBLEMS:])}"
     )
 
 
-def _object(data: bytes) -> dict[str, Any] | None:
+def _decode_object(data: bytes) -> dict[str, Any] | None:
     try:
         value = decode_json(data)
     except msgspec.DecodeError:
@@ -71,32 +75,32 @@ def _object(data: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _is_inside(path: str, other: str) -> bool:
-    return path.startswith((f"{other}.", f"{other}["))
+def _is_inside(path: str, parent_path: str) -> bool:
+    return path.startswith((f"{parent_path}.", f"{parent_path}["))
 
 
-def _named(path: str, stand_ins: dict[str, Any]) -> list[Any]:
+def _named_substitutes(path: str, substitutes: dict[str, Any]) -> list[Any]:
     name = path.rpartition(".")[2]
-    return [stand_ins[name]] if name in stand_ins else []
+    return [substitutes[name]] if name in substitutes else []
 
 
-def _put(value: Any, path: str, stand_in: Any) -> bool:
+def _set_value(value: Any, path: str, substitute: Any) -> bool:
     """Set the value at the path; return whether the path exists."""
     steps: list[str | int] = [int(index) if index else name for name, index in STEP.findall(path)]
     try:
         for step in steps[:-1]:
             value = value[step]
-        value[steps[-1]] = stand_in
+        value[steps[-1]] = substitute
     except (LookupError, TypeError):
         return False
     return True
 
 
 MAX_FULL_PROBLEMS: Final = 3  # problems of one object that are shown in full
-_NOTHING: Final = object()
+_NO_SUBSTITUTE: Final = object()
 STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 # Substitutes for every type of field; the first one that decodes is used.
-STAND_INS: Final[tuple[Any, ...]] = (
+SUBSTITUTES: Final[tuple[Any, ...]] = (
     None,
     "",
     0,

@@ -7,16 +7,16 @@ from typing import Any, Final
 Body = dict[str, Any]
 
 
-def user(text: str) -> Body:
+def user_message(text: str) -> Body:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def function(name: str, field: str) -> Body:
+def function_tool(name: str, parameter: str) -> Body:
     """A flat function tool with one string parameter."""
     parameters = {
         "type": "object",
-        "properties": {field: {"type": "string"}},
-        "required": [field],
+        "properties": {parameter: {"type": "string"}},
+        "required": [parameter],
         "additionalProperties": False,
     }
     return {
@@ -28,8 +28,8 @@ def function(name: str, field: str) -> Body:
     }
 
 
-WEATHER: Final = function("get_weather", "city")
-TIME: Final = function("get_time", "zone")
+WEATHER: Final = function_tool("get_weather", "city")
+TIME: Final = function_tool("get_time", "zone")
 CALL: Final = {
     "type": "function_call",
     "call_id": "call_check_1",
@@ -37,11 +37,11 @@ CALL: Final = {
     "arguments": '{"city":"Paris"}',
 }
 RESULT: Final = {"type": "function_call_output", "call_id": "call_check_1", "output": "Sunny, 21 degrees."}
-PIXEL: Final = (
+PIXEL_URL: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5"
     "ErkJggg=="
 )
-PERSON: Final = {
+PERSON_SCHEMA: Final = {
     "type": "object",
     "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
     "required": ["name", "age"],
@@ -49,26 +49,32 @@ PERSON: Final = {
 }
 
 # A limit for models that do not stop.
-ENOUGH: Final = {"max_output_tokens": 1024}
-TEXT: Final[Body] = {"input": [user("Say hello in one short sentence.")], **ENOUGH}
+OUTPUT_LIMIT: Final = {"max_output_tokens": 1024}
+TEXT: Final[Body] = {"input": [user_message("Say hello in one short sentence.")], **OUTPUT_LIMIT}
 TOOL_CALL: Final[Body] = {
-    "input": [user("What is the weather in Paris? Use the tool.")],
+    "input": [user_message("What is the weather in Paris? Use the tool.")],
     "tools": [WEATHER],
     "tool_choice": "required",
-    **ENOUGH,
+    **OUTPUT_LIMIT,
 }
 TWO_CALLS: Final[Body] = {
-    "input": [user('Do two things at once: call get_weather {"city":"Paris"} and call get_time {"zone":"UTC"}')],
+    "input": [
+        user_message('Do two things at once: call get_weather {"city":"Paris"} and call get_time {"zone":"UTC"}')
+    ],
     "tools": [WEATHER, TIME],
     "tool_choice": "required",
     "parallel_tool_calls": True,
-    **ENOUGH,
+    **OUTPUT_LIMIT,
 }
-AFTER_TOOL: Final[Body] = {"input": [user("What is the weather in Paris?"), CALL, RESULT], "tools": [WEATHER], **ENOUGH}
-THINKING: Final[Body] = {"input": [user("What is 17 plus 25? Think first.")], "reasoning": {"effort": "low"}}
-CUT: Final[Body] = {
+AFTER_TOOL: Final[Body] = {
+    "input": [user_message("What is the weather in Paris?"), CALL, RESULT],
+    "tools": [WEATHER],
+    **OUTPUT_LIMIT,
+}
+THINKING: Final[Body] = {"input": [user_message("What is 17 plus 25? Think first.")], "reasoning": {"effort": "low"}}
+LIMITED_ANSWER: Final[Body] = {
     "input": [
-        user(
+        user_message(
             "Count from one to one hundred in English words, one number after another with commas between them, "
             "and do not stop before you have reached the end."
         )
@@ -76,10 +82,10 @@ CUT: Final[Body] = {
     "max_output_tokens": 16,
 }
 JSON_SCHEMA: Final[Body] = {
-    "input": [user("Alice is 30 years old. Give her name and age as JSON.")],
-    "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
-    **ENOUGH,
+    "input": [user_message("Alice is 30 years old. Give her name and age as JSON.")],
+    "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON_SCHEMA, "strict": True}},
+    **OUTPUT_LIMIT,
 }
 
 #: The turns whose answers are checked as a whole, with and without streaming.
-TURNS: Final[tuple[Body, ...]] = (TEXT, TOOL_CALL, TWO_CALLS, AFTER_TOOL, THINKING, CUT, JSON_SCHEMA)
+TURNS: Final[tuple[Body, ...]] = (TEXT, TOOL_CALL, TWO_CALLS, AFTER_TOOL, THINKING, LIMITED_ANSWER, JSON_SCHEMA)

@@ -14,37 +14,37 @@ MAX_CONCURRENT_CASES: Final = 4
 
 
 async def run_cases(
-    network: CheckedServer, cases: Iterable[CheckCase], on_outcome: Callable[[CaseOutcome], object]
+    server: CheckedServer, cases: Iterable[CheckCase], on_outcome: Callable[[CaseOutcome], object]
 ) -> list[CaseOutcome]:
     """Return the outcomes in the order of the cases. `on_outcome` receives each one when its case ends."""
     slots = asyncio.Semaphore(MAX_CONCURRENT_CASES)
 
-    async def one(case: CheckCase) -> CaseOutcome:
+    async def run_and_report(case: CheckCase) -> CaseOutcome:
         async with slots:
-            outcome = await _run(case, network)
+            outcome = await _run_case(case, server)
         on_outcome(outcome)
         return outcome
 
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(case)) for case in cases]
+        tasks = [group.create_task(run_and_report(case)) for case in cases]
     return [task.result() for task in tasks]
 
 
-async def first_model(network: CheckedServer) -> str | None:
+async def first_model(server: CheckedServer) -> str | None:
     """Return the first model that the server lists; None if it lists none. Raise `NoAnswer` if no server answers."""
-    exchange = await network.exchange("GET", "/models", content_type=None)
-    listed: Any = exchange.json.get("data") if exchange.status == 200 else None
-    match listed:
+    exchange = await server.exchange("GET", "/models", content_type=None)
+    models: Any = exchange.json.get("data") if exchange.status == 200 else None
+    match models:
         case [{"id": str(name)}, *_]:
             return name
         case _:
             return None
 
 
-async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
-    session = CaseSession(network, case.rows[0])
+async def _run_case(case: CheckCase, server: CheckedServer) -> CaseOutcome:
+    session = CaseSession(server, case.rows[0])
     clock = asyncio.get_running_loop().time
-    started = clock()
+    start_time = clock()
     skipped = ""
     try:
         await case.run(session)
@@ -52,6 +52,8 @@ async def _run(case: CheckCase, network: CheckedServer) -> CaseOutcome:
         skipped = str(skip)
     except StopCase:
         pass
-    except NoAnswer as nothing:
-        session.report(f"the server did not answer: {nothing}; expected an answer to every request", sent=nothing.sent)
-    return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - started)
+    except NoAnswer as no_answer:
+        session.report(
+            f"the server did not answer: {no_answer}; expected an answer to every request", sent=no_answer.sent
+        )
+    return CaseOutcome(case=case, findings=session.findings, skipped=skipped, seconds=clock() - start_time)

@@ -37,8 +37,8 @@ class CheckTarget(Struct, frozen=True, kw_only=True):
 class NoAnswer(Exception):
     """The server did not answer a request; the message has the reason."""
 
-    def __init__(self, how: str, sent: str) -> None:
-        super().__init__(how)
+    def __init__(self, reason: str, sent: str) -> None:
+        super().__init__(reason)
         self.sent = sent
 
 
@@ -59,12 +59,12 @@ class CheckedServer:
         key: KeyChoice = "right",
     ) -> CheckExchange:
         """Return the answer to this request; send it only if no equal request was sent before."""
-        name = (method, path, body.hex(), content_type or "", key)
-        if name not in self._exchanges:
-            self._exchanges[name] = asyncio.create_task(
+        request = (method, path, body.hex(), content_type or "", key)
+        if request not in self._exchanges:
+            self._exchanges[request] = asyncio.create_task(
                 self._send(method, path, body, self._headers(content_type, key))
             )
-        return await self._exchanges[name]
+        return await self._exchanges[request]
 
     def _headers(self, content_type: str | None, key: KeyChoice) -> dict[str, str]:
         headers = {"user-agent": f"antiphon-check/{__version__}", "accept": "application/json, text/event-stream"}
@@ -75,53 +75,53 @@ class CheckedServer:
         return headers
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> CheckExchange:
-        sent = f"{method} {path} {excerpt(body)}".rstrip()
+        request_summary = f"{method} {path} {excerpt(body)}".rstrip()
         url = self.target.base_url + path
         try:
             answer = await self._transport.send(method, url, headers, body, self.target.timeouts)
         except UpstreamFault as fault:
-            raise NoAnswer(describe_fault(fault), sent) from None
+            raise NoAnswer(describe_fault(fault), request_summary) from None
         pieces: list[bytes] = []
         length = 0
-        broken = ""
+        incomplete_reason = ""
         try:
             async for piece in answer.pieces():
                 pieces.append(piece)
                 length += len(piece)
-                if length > MAX_BODY:
+                if length > MAX_BODY_BYTES:
                     answer.abort()
-                    broken = f"the answer has more than {MAX_BODY} bytes"
+                    incomplete_reason = f"the answer has more than {MAX_BODY_BYTES} bytes"
                     break
         except UpstreamFault as fault:
-            broken = describe_fault(fault)
-        return CheckExchange(sent, answer.status, answer.headers, b"".join(pieces), broken)
+            incomplete_reason = describe_fault(fault)
+        return CheckExchange(request_summary, answer.status, answer.headers, b"".join(pieces), incomplete_reason)
 
 
 class CaseSession:
     """One case's view of the server. `row` is the main requirement of the case."""
 
-    def __init__(self, network: CheckedServer, row: str) -> None:
+    def __init__(self, server: CheckedServer, row: str) -> None:
         self.findings: list[CheckFinding] = []
-        self.has_key = network.target.key is not None
+        self.has_key = server.target.key is not None
         self.row = row
-        self._network = network
-        self._model = network.target.model
-        self._key = network.target.key
+        self._server = server
+        self._model = server.target.model
+        self._key = server.target.key
         self._reported: set[tuple[str, str]] = set()
 
     # Requests
 
     async def post(self, body: Body, *, key: KeyChoice = "right") -> CheckExchange:
         """Send a turn, to the checked model unless the body names another."""
-        return await self._network.exchange(
+        return await self._server.exchange(
             "POST", "/responses", msgspec.json.encode({"model": self._model, **body}), key=key
         )
 
     async def post_raw(self, body: bytes, content_type: str | None = "application/json") -> CheckExchange:
-        return await self._network.exchange("POST", "/responses", body, content_type)
+        return await self._server.exchange("POST", "/responses", body, content_type)
 
     async def get(self, path: str) -> CheckExchange:
-        return await self._network.exchange("GET", path, content_type=None)
+        return await self._server.exchange("GET", path, content_type=None)
 
     async def get_response(self, body: Body, *, may_refuse: str = "") -> tuple[Response, CheckExchange]:
         """Send a turn without streaming and require a response. If the server may refuse, a refusal skips the case."""
@@ -133,7 +133,7 @@ class CaseSession:
             exchange,
         )
         response = exchange.response
-        if response is None or exchange.broken:
+        if response is None or exchange.incomplete_reason:
             self.report("the body cannot be read as a response object", exchange)
             raise StopCase
         return response, exchange
@@ -177,7 +177,7 @@ class CaseSession:
                 'the body is not a structured error; expected {"error": {"type", "code", "message", "param"}}', exchange
             )
             raise StopCase
-        if param is not None and not _leads_to(error.param, param):
+        if param is not None and not _starts_with_path(error.param, param):
             actual = format_value(exchange.error_field("param"))
             self.report(f"error.param is {actual}; expected {param!r}, the path of the invalid field", exchange)
         if code is not None and error.code != code:
@@ -201,9 +201,9 @@ class CaseSession:
                 )
             )
 
-    def require(self, holds: bool, message: str, exchange: CheckExchange | None = None, *, row: str = "") -> None:
+    def require(self, condition: bool, message: str, exchange: CheckExchange | None = None, *, row: str = "") -> None:
         """Report a finding and end the case unless the condition holds."""
-        if not holds:
+        if not condition:
             self.report(message, exchange, row=row)
             raise StopCase
 
@@ -211,10 +211,10 @@ class CaseSession:
         for flaw in flaws:
             self.report(flaw.message, exchange, row=flaw.row, received=flaw.received)
 
-    def skip_refusal(self, exchange: CheckExchange, what: str) -> None:
+    def skip_refusal(self, exchange: CheckExchange, feature: str) -> None:
         """Skip the case if the server refuses `what` with a well-formed 400."""
-        if what and exchange.status == 400 and exchange.error is not None and not exchange.error_flaws:
-            raise SkipCase(f"the server refuses {what}: {excerpt(exchange.error.message, 120)}")
+        if feature and exchange.status == 400 and exchange.error is not None and not exchange.error_flaws:
+            raise SkipCase(f"the server refuses {feature}: {excerpt(exchange.error.message, 120)}")
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "[key]") if self._key else text
@@ -222,17 +222,17 @@ class CaseSession:
 
 def describe_fault(fault: UpstreamFault) -> str:
     """Describe a transport fault in terms of the server; the transport's own message says upstream."""
-    return FAULTS.get(fault.code, "the server's answer is not HTTP")
+    return FAULT_DESCRIPTIONS.get(fault.code, "the server's answer is not HTTP")
 
 
-def _leads_to(param: str | None, wanted: str) -> bool:
+def _starts_with_path(param: str | None, expected_path: str) -> bool:
     """Whether a path is the wanted path, or begins with it."""
-    return param is not None and param.startswith(wanted)
+    return param is not None and param.startswith(expected_path)
 
 
 WRONG_KEY: Final = "wrong-key-that-nobody-has"
-MAX_BODY: Final = 64 * 1024 * 1024
-FAULTS: Final = {
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+FAULT_DESCRIPTIONS: Final = {
     "upstream_unavailable": "the server cannot be reached",
     "upstream_timeout": "the server did not answer in time",
     "upstream_disconnected": "the server closed the connection before the end of its answer",

@@ -34,14 +34,14 @@ class JudgedStream(Struct, frozen=True):
 def judge_stream(body: bytes) -> JudgedStream:
     """Check a whole recorded stream."""
     blocks = parse_blocks(body)
-    reader = _Reader()
+    judge = _StreamJudge()
     for block in blocks:
-        if block.datas and not block.is_done:
-            reader.feed(block.data)
-    return JudgedStream(reader.events, judge_form(blocks) + reader.finish())
+        if block.data_lines and not block.is_done:
+            judge.feed(block.data)
+    return JudgedStream(judge.events, judge_form(blocks) + judge.finish())
 
 
-class _Reader:
+class _StreamJudge:
     """Decodes events one by one, and checks each against its shape and the grammar."""
 
     def __init__(self) -> None:
@@ -49,35 +49,35 @@ class _Reader:
         self._flaws: list[Flaw] = []
         self._reported: set[tuple[str, str | None]] = set()
         self._grammar: Grammar | None = Grammar()
-        self._number = 0  # the expected sequence number of the next event
+        self._next_number = 0  # the expected sequence number of the next event
 
     def feed(self, data: bytes) -> None:
         kind = event_type_of(data)
         event, problems = decode_with_problems(
-            data, decode_event, {"sequence_number": self._number, "status": _status_in(kind)}
+            data, decode_event, {"sequence_number": self._next_number, "status": _expected_status(kind)}
         )
-        for row, wrong in _by_row(kind, problems).items():
+        for row, row_problems in _group_by_row(kind, problems).items():
             self._report_once(
-                Flaw(row, f"{kind or 'an event'}: {join_problems(wrong)}", excerpt(data)),
+                Flaw(row, f"{kind or 'an event'}: {join_problems(row_problems)}", excerpt(data)),
                 "" if row == "STR-5" else kind,
             )
         if event is None:
             self._grammar = None  # without this event, the grammar would misjudge the following ones
             return
         self.events.append(event)
-        self._number = event.sequence_number + 1
+        self._next_number = event.sequence_number + 1
         if self._grammar is not None:
-            self._note(self._grammar.feed(event), data)
+            self._add_violations(self._grammar.feed(event), data)
 
     def finish(self) -> list[Flaw]:
         if self._grammar is not None:
-            self._note(self._grammar.finish(), b"")
+            self._add_violations(self._grammar.finish(), b"")
         return self._flaws
 
-    def _note(self, violations: Iterable[Violation], data: bytes) -> None:
+    def _add_violations(self, violations: Iterable[Violation], data: bytes) -> None:
         for violation in violations:
-            where = "" if violation.sequence is None else f"event {violation.sequence}: "
-            self._flaws.append(Flaw(violation.row, where + violation.message, excerpt(data)))
+            location = "" if violation.sequence is None else f"event {violation.sequence}: "
+            self._flaws.append(Flaw(violation.row, location + violation.message, excerpt(data)))
 
     def _report_once(self, flaw: Flaw, kind: str | None) -> None:
         """Add a flaw once per event type, because all deltas of a stream share it; a missing number once per stream."""
@@ -86,30 +86,32 @@ class _Reader:
             self._flaws.append(flaw)
 
 
-def _by_row(kind: str | None, problems: list[ShapeProblem]) -> dict[str, list[ShapeProblem]]:
-    rows: dict[str, list[ShapeProblem]] = {}
+def _group_by_row(kind: str | None, problems: list[ShapeProblem]) -> dict[str, list[ShapeProblem]]:
+    problems_by_row: dict[str, list[ShapeProblem]] = {}
     for problem in problems:
-        rows.setdefault("STR-5" if problem.path == "sequence_number" else _row_of(kind or ""), []).append(problem)
-    return rows
+        problems_by_row.setdefault("STR-5" if problem.path == "sequence_number" else _row_of(kind or ""), []).append(
+            problem
+        )
+    return problems_by_row
 
 
 def _row_of(kind: str) -> str:
-    return next((row for start, row in ROWS if kind.startswith(start)), "HTTP-3")
+    return next((row for prefix, row in ROWS_BY_PREFIX if kind.startswith(prefix)), "HTTP-3")
 
 
-def _status_in(kind: str | None) -> str:
+def _expected_status(kind: str | None) -> str:
     """Return the status that the item or the response of an event should have."""
-    last = (kind or "").rpartition(".")[2]
+    suffix = (kind or "").rpartition(".")[2]
     return (
-        last
-        if last in ("completed", "incomplete", "failed", "queued")
+        suffix
+        if suffix in ("completed", "incomplete", "failed", "queued")
         else "completed"
-        if last == "done"
+        if suffix == "done"
         else "in_progress"
     )
 
 
-ROWS: Final = (
+ROWS_BY_PREFIX: Final = (
     ("response.created", "STR-1"),
     ("response.in_progress", "STR-1"),
     ("response.queued", "STR-1"),

@@ -10,12 +10,12 @@ from antiphon.check.case import CheckCase
 from antiphon.check.cases.items import text_of
 from antiphon.check.exchange import CheckExchange
 from antiphon.check.findings import SkipCase, format_value
-from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user
+from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user_message
 from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.nesting import decode_json
 
 
-async def echoes_settings(session: CaseSession) -> None:
+async def check_echoed_settings(session: CaseSession) -> None:
     settings: Body = {
         "temperature": 0.5,
         "top_p": 0.75,
@@ -27,25 +27,25 @@ async def echoes_settings(session: CaseSession) -> None:
         "truncation": "disabled",
         "store": False,
     }
-    await _echoes(session, settings, may_refuse="these settings")
+    await _check_echo(session, settings, may_refuse="these settings")
 
 
-async def echoes_labels(session: CaseSession) -> None:
+async def check_echoed_labels(session: CaseSession) -> None:
     settings: Body = {"metadata": {"check": "yes"}, "prompt_cache_key": "check-1", "safety_identifier": "check-2"}
-    await _echoes(session, settings)
+    await _check_echo(session, settings)
     _, exchange = await session.get_response({**TEXT, "text": {"verbosity": "low"}}, may_refuse="verbosity")
     text = exchange.json.get("text")
     if not isinstance(text, dict) or text.get("verbosity") != "low":
         session.report(f"text is echoed as {format_value(text)}; expected verbosity 'low' in it, as sent", exchange)
 
 
-async def takes_unknown_fields(session: CaseSession) -> None:
+async def check_unknown_fields(session: CaseSession) -> None:
     await session.get_response({**TEXT, "acme:hint": {"depth": 1}, "x_unheard_of": True})
 
 
-async def answers_by_schema(session: CaseSession) -> None:
+async def check_json_schema(session: CaseSession) -> None:
     response, exchange = await session.get_response(JSON_SCHEMA, may_refuse="json_schema")
-    match _json(text_of(response)):
+    match _decode_json(text_of(response)):
         case {"name": str(), "age": int()}:
             pass
         case _:
@@ -56,20 +56,24 @@ async def answers_by_schema(session: CaseSession) -> None:
     match exchange.json.get("text"):
         case {"format": {"type": "json_schema", "name": "person"}}:
             pass
-        case other:
+        case echoed_text:
             session.report(
-                f"text is echoed as {format_value(other)}; expected the json_schema format that was sent", exchange
+                f"text is echoed as {format_value(echoed_text)}; expected the json_schema format that was sent",
+                exchange,
             )
 
 
-async def answers_with_an_object(session: CaseSession) -> None:
-    body = {"input": [user("Give a JSON object with the key greeting.")], "text": {"format": {"type": "json_object"}}}
+async def check_json_object(session: CaseSession) -> None:
+    body = {
+        "input": [user_message("Give a JSON object with the key greeting.")],
+        "text": {"format": {"type": "json_object"}},
+    }
     response, exchange = await session.get_response(body, may_refuse="json_object")
-    if not isinstance(_json(text_of(response)), dict):
+    if not isinstance(_decode_json(text_of(response)), dict):
         session.report(f"the text is {format_value(text_of(response))}; expected a JSON object", exchange)
 
 
-async def counts_tokens(session: CaseSession) -> None:
+async def check_usage(session: CaseSession) -> None:
     await session.get_response(TEXT)
     for body in TURNS:
         exchange = await session.post(body)
@@ -78,7 +82,7 @@ async def counts_tokens(session: CaseSession) -> None:
             session.report_flaws([flaw for flaw in exchange.response_flaws if flaw.row == "REQ-4"], exchange)
 
 
-async def counts_tokens_of_streams(session: CaseSession) -> None:
+async def check_stream_usage(session: CaseSession) -> None:
     exchange = await session.get_stream(TEXT)
     usages = [frame["response"].get("usage") for frame in exchange.frames if isinstance(frame.get("response"), dict)]
     session.require(
@@ -87,36 +91,36 @@ async def counts_tokens_of_streams(session: CaseSession) -> None:
     _judge_usage(session, exchange, usages[-1])
 
 
-async def knows_no_such_response(session: CaseSession) -> None:
+async def check_unknown_previous_response(session: CaseSession) -> None:
     body = {**TEXT, "previous_response_id": "resp_check_that_never_was"}
     await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
 
 
-async def forgets_what_is_not_stored(session: CaseSession) -> None:
+async def check_unstored_response(session: CaseSession) -> None:
     response, exchange = await session.get_response({**TEXT, "store": False})
     if exchange.json.get("store") is not False:
         session.report(
             f"store is echoed as {format_value(exchange.json.get('store'))}; expected false, as sent", exchange
         )
-    body = {"input": [user("And then?")], "previous_response_id": response.id}
+    body = {"input": [user_message("And then?")], "previous_response_id": response.id}
     await session.expect_refusal(body, param="previous_response_id", code="previous_response_not_found")
 
 
-async def continues_a_response(session: CaseSession) -> None:
+async def check_continued_response(session: CaseSession) -> None:
     first, _ = await session.get_response({**TEXT, "store": True})
-    body = {"input": [user("Say it again.")], "previous_response_id": first.id}
+    body = {"input": [user_message("Say it again.")], "previous_response_id": first.id}
     exchange = await session.post(body)
     if exchange.status != 200 and exchange.error is not None and exchange.error.code == "previous_response_not_found":
         raise SkipCase("the server does not store responses")
     _, exchange = await session.get_response(body)
-    echoed = exchange.json.get("previous_response_id")
-    if echoed != first.id:
+    echoed_value = exchange.json.get("previous_response_id")
+    if echoed_value != first.id:
         session.report(
-            f"previous_response_id is echoed as {format_value(echoed)}; expected {first.id!r}, as sent", exchange
+            f"previous_response_id is echoed as {format_value(echoed_value)}; expected {first.id!r}, as sent", exchange
         )
 
 
-def _limit(param: str, **settings: Any) -> Any:
+def _limit_case(param: str, **settings: Any) -> Any:
     """Return a case for a limit: with these settings the request is refused, and `param` names the field."""
 
     async def run(session: CaseSession) -> None:
@@ -125,33 +129,39 @@ def _limit(param: str, **settings: Any) -> Any:
     return run
 
 
-async def _echoes(session: CaseSession, settings: Body, *, may_refuse: str = "") -> None:
+async def _check_echo(session: CaseSession, settings: Body, *, may_refuse: str = "") -> None:
     _, exchange = await session.get_response({**TEXT, **settings}, may_refuse=may_refuse)
     for name, value in settings.items():
-        echoed = exchange.json.get(name)
-        if echoed != value:
+        echoed_value = exchange.json.get(name)
+        if echoed_value != value:
             session.report(
-                f"{name} is echoed as {format_value(echoed)}; expected {format_value(value)}, as sent", exchange
+                f"{name} is echoed as {format_value(echoed_value)}; expected {format_value(value)}, as sent", exchange
             )
 
 
 def _judge_usage(session: CaseSession, exchange: CheckExchange, usage: Any) -> None:
     match usage:
-        case {"input_tokens": int(read), "output_tokens": int(written), "total_tokens": int(total)}:
-            if read + written != total:
+        case {
+            "input_tokens": int(input_tokens),
+            "output_tokens": int(output_tokens),
+            "total_tokens": int(total_tokens),
+        }:
+            if input_tokens + output_tokens != total_tokens:
                 session.report(
-                    f"usage.total_tokens is {total}; expected {read + written}, the sum of input and output tokens",
+                    f"usage.total_tokens is {total_tokens}; expected {input_tokens + output_tokens}, "
+                    "the sum of input and output tokens",
                     exchange,
                 )
         case _:
-            wanted = "input_tokens, output_tokens and total_tokens"
+            expectation = "input_tokens, output_tokens and total_tokens"
             session.report(
-                f"usage is {format_value(usage)}; expected {wanted}, in a whole response and at the end of a stream",
+                f"usage is {format_value(usage)}; expected {expectation}, "
+                "in a whole response and at the end of a stream",
                 exchange,
             )
 
 
-def _json(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     try:
         return decode_json(text)
     except msgspec.DecodeError:
@@ -162,97 +172,97 @@ LONG_CALL: Final = {**CALL, "call_id": "c" * 65}
 LONG_OUTPUT: Final = {"type": "function_call_output", "call_id": "c" * 65, "output": "Sunny."}
 NO_TOOLS: Final = {"type": "allowed_tools", "mode": "auto", "tools": []}
 CASES: Final = (
-    CheckCase(id="settings.echo", rows=("HTTP-2",), title="settings are echoed with their values", run=echoes_settings),
+    CheckCase(
+        id="settings.echo", rows=("HTTP-2",), title="settings are echoed with their values", run=check_echoed_settings
+    ),
     CheckCase(
         id="settings.labels",
         rows=("REQ-5",),
         title="metadata, keys, identifiers and verbosity are echoed",
-        run=echoes_labels,
+        run=check_echoed_labels,
     ),
-    CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are accepted", run=takes_unknown_fields),
+    CheckCase(id="settings.unknown", rows=("REQ-7",), title="unknown fields are accepted", run=check_unknown_fields),
     CheckCase(
         id="settings.json-schema",
         rows=("REQ-1",),
         title="json_schema: the text follows the schema",
-        run=answers_by_schema,
+        run=check_json_schema,
     ),
     CheckCase(
         id="settings.json-object",
         rows=("REQ-1",),
         title="json_object: the text is a JSON object",
-        run=answers_with_an_object,
+        run=check_json_object,
     ),
-    CheckCase(id="usage.whole", rows=("REQ-4",), title="usage has its details", run=counts_tokens),
-    CheckCase(
-        id="usage.stream", rows=("REQ-4",), title="usage is sent at the end of a stream", run=counts_tokens_of_streams
-    ),
+    CheckCase(id="usage.whole", rows=("REQ-4",), title="usage has its details", run=check_usage),
+    CheckCase(id="usage.stream", rows=("REQ-4",), title="usage is sent at the end of a stream", run=check_stream_usage),
     CheckCase(
         id="previous.unknown",
         rows=("PREV-3",),
         title="an unknown previous_response_id returns not_found",
-        run=knows_no_such_response,
+        run=check_unknown_previous_response,
     ),
     CheckCase(
         id="previous.not-stored",
         rows=("PREV-4",),
         title="a response with store false cannot be continued",
-        run=forgets_what_is_not_stored,
+        run=check_unstored_response,
     ),
     CheckCase(
-        id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=continues_a_response
+        id="previous.chain", rows=("PREV-1",), title="a stored response can be continued", run=check_continued_response
     ),
     CheckCase(
         id="limits.max-output-tokens",
         rows=("REQ-8",),
         title="max_output_tokens below 16 returns 400",
-        run=_limit("max_output_tokens", max_output_tokens=1),
+        run=_limit_case("max_output_tokens", max_output_tokens=1),
     ),
     CheckCase(
         id="limits.max-tool-calls",
         rows=("REQ-8",),
         title="max_tool_calls below 1 returns 400",
-        run=_limit("max_tool_calls", max_tool_calls=0),
+        run=_limit_case("max_tool_calls", max_tool_calls=0),
     ),
     CheckCase(
         id="limits.top-logprobs",
         rows=("REQ-8",),
         title="top_logprobs above 20 returns 400",
-        run=_limit("top_logprobs", top_logprobs=21),
+        run=_limit_case("top_logprobs", top_logprobs=21),
     ),
     CheckCase(
         id="limits.metadata-pairs",
         rows=("REQ-8",),
         title="more than 16 metadata pairs return 400",
-        run=_limit("metadata", metadata={f"key{at}": "x" for at in range(17)}),
+        run=_limit_case("metadata", metadata={f"key{number}": "x" for number in range(17)}),
     ),
     CheckCase(
         id="limits.metadata-value",
         rows=("REQ-8",),
         title="a metadata value over 512 characters returns 400",
-        run=_limit("metadata", metadata={"key": "x" * 513}),
+        run=_limit_case("metadata", metadata={"key": "x" * 513}),
     ),
     CheckCase(
         id="limits.cache-key",
         rows=("REQ-8",),
         title="a prompt_cache_key over 64 characters returns 400",
-        run=_limit("prompt_cache_key", prompt_cache_key="x" * 65),
+        run=_limit_case("prompt_cache_key", prompt_cache_key="x" * 65),
     ),
     CheckCase(
         id="limits.call-id",
         rows=("REQ-8",),
         title="a call_id over 64 characters returns 400",
-        run=_limit("input[1].call_id", input=[user("What is the weather?"), LONG_CALL, LONG_OUTPUT]),
+        run=_limit_case("input[1].call_id", input=[user_message("What is the weather?"), LONG_CALL, LONG_OUTPUT]),
     ),
     CheckCase(
         id="limits.function-name",
         rows=("REQ-8",),
         title="a function name with a space returns 400",
-        run=_limit("tools[0].name", tools=[{**WEATHER, "name": "get weather"}]),
+        run=_limit_case("tools[0].name", tools=[{**WEATHER, "name": "get weather"}]),
     ),
     CheckCase(
         id="limits.allowed-tools",
         rows=("REQ-8",),
         title="an empty set of allowed tools returns 400",
-        run=_limit("tool_choice", tools=TWO_CALLS["tools"], tool_choice=NO_TOOLS),
+        run=_limit_case("tool_choice", tools=TWO_CALLS["tools"], tool_choice=NO_TOOLS),
     ),
 )

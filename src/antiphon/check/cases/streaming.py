@@ -9,7 +9,7 @@ from antiphon.check.case import CheckCase
 from antiphon.check.cases.transport import judge_streams
 from antiphon.check.exchange import CheckExchange
 from antiphon.check.findings import SkipCase, format_value
-from antiphon.check.prompts import CUT, TEXT, THINKING, TOOL_CALL, TURNS, TWO_CALLS
+from antiphon.check.prompts import LIMITED_ANSWER, TEXT, THINKING, TOOL_CALL, TURNS, TWO_CALLS
 from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.events import (
     AnnotationAdded,
@@ -38,7 +38,9 @@ def _case_for_rows(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
     return run
 
 
-def _case_for_optional_row(row: str, what: str, *kinds: type[StreamEvent]) -> Callable[[CaseSession], Awaitable[None]]:
+def _case_for_optional_row(
+    row: str, subject: str, *kinds: type[StreamEvent]
+) -> Callable[[CaseSession], Awaitable[None]]:
     """Return a case for a row that applies only to streams with such events."""
 
     async def run(session: CaseSession) -> None:
@@ -48,12 +50,12 @@ def _case_for_optional_row(row: str, what: str, *kinds: type[StreamEvent]) -> Ca
         if not session.findings and not any(
             _has_event(exchange, *kinds) for exchange in exchanges if exchange.is_stream
         ):
-            raise SkipCase(f"no stream had {what}")
+            raise SkipCase(f"no stream had {subject}")
 
     return run
 
 
-async def has_deltas(session: CaseSession) -> None:
+async def check_text_deltas(session: CaseSession) -> None:
     """STR-3, STR-6: text is streamed in parts and deltas."""
     exchange = await session.get_stream(TEXT)
     if not _has_event(exchange, OutputTextDelta):
@@ -63,17 +65,17 @@ async def has_deltas(session: CaseSession) -> None:
     await judge_streams(session, "STR-3")
 
 
-async def ends_once(session: CaseSession) -> None:
+async def check_terminal_event(session: CaseSession) -> None:
     """STR-7: a stream must not break off before its terminal event."""
     exchange = await session.get_stream(TEXT)
-    if exchange.broken:
-        session.report(f"{exchange.broken}; expected a terminal event and [DONE]", exchange)
+    if exchange.incomplete_reason:
+        session.report(f"{exchange.incomplete_reason}; expected a terminal event and [DONE]", exchange)
     await judge_streams(session, "STR-7")
 
 
-async def streams_a_call(session: CaseSession) -> None:
+async def check_streamed_call(session: CaseSession) -> None:
     exchange = await session.get_stream(TOOL_CALL, may_refuse="tools")
-    calls = _calls(exchange)
+    calls = _function_calls(exchange)
     if not calls:
         raise SkipCase("the model called no tool although tool_choice was required")
     if not _has_event(exchange, ArgumentsDelta):
@@ -84,9 +86,9 @@ async def streams_a_call(session: CaseSession) -> None:
     session.report_flaws(exchange.stream.flaws_of("STR-9"), exchange)
 
 
-async def streams_two_calls(session: CaseSession) -> None:
+async def check_two_streamed_calls(session: CaseSession) -> None:
     exchange = await session.get_stream(TWO_CALLS, may_refuse="tools")
-    calls = _calls(exchange)
+    calls = _function_calls(exchange)
     if len(calls) < 2:
         raise SkipCase("the model did not make two tool calls in one turn")
     if len({call.call_id for call in calls}) < len(calls):
@@ -97,31 +99,34 @@ async def streams_two_calls(session: CaseSession) -> None:
     session.report_flaws(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
 
 
-async def streams_reasoning(session: CaseSession) -> None:
+async def check_streamed_reasoning(session: CaseSession) -> None:
     exchange = await session.get_stream(THINKING, may_refuse="reasoning")
     if not _has_event(exchange, ReasoningDelta, SummaryTextDelta):
         raise SkipCase("the model showed no reasoning")
     session.report_flaws(exchange.stream.flaws_of("STR-10"), exchange)
 
 
-async def streams_an_incomplete_answer(session: CaseSession) -> None:
-    exchange = await session.get_stream(CUT)
-    end = next((event for event in exchange.stream.events if isinstance(event, ResponseIncomplete)), None)
+async def check_incomplete_stream(session: CaseSession) -> None:
+    exchange = await session.get_stream(LIMITED_ANSWER)
+    final_event = next((event for event in exchange.stream.events if isinstance(event, ResponseIncomplete)), None)
     response = exchange.stream.response
-    if end is None and response is not None and _within_limit(response.usage):
+    if final_event is None and response is not None and _is_within_limit(response.usage):
         raise SkipCase("the model ended before it reached max_output_tokens")
-    if end is None:
+    if final_event is None:
         session.report(
             "max_output_tokens was reached; expected response.incomplete as the terminal event",
             exchange,
         )
-    elif end.response.incomplete_details is not None and end.response.incomplete_details.reason != "max_output_tokens":
-        reason = end.response.incomplete_details.reason
+    elif (
+        final_event.response.incomplete_details is not None
+        and final_event.response.incomplete_details.reason != "max_output_tokens"
+    ):
+        reason = final_event.response.incomplete_details.reason
         session.report(f"incomplete_details.reason is {reason!r}; expected 'max_output_tokens'", exchange, row="REQ-3")
     session.report_flaws(exchange.stream.flaws_of("ITEM-3"), exchange)
 
 
-async def gives_logprobs(session: CaseSession) -> None:
+async def check_logprobs(session: CaseSession) -> None:
     body: Body = {**TEXT, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
     exchange = await session.get_stream(body, may_refuse="logprobs")
     events_with_logprobs = [
@@ -134,39 +139,43 @@ async def gives_logprobs(session: CaseSession) -> None:
     session.report_flaws(exchange.stream.flaws_of("STR-12"), exchange)
 
 
-async def pads_on_request(session: CaseSession) -> None:
+async def check_obfuscation(session: CaseSession) -> None:
     for is_requested in (True, False):
         exchange = await session.get_stream(
             {**TEXT, "stream_options": {"include_obfuscation": is_requested}}, may_refuse="stream_options"
         )
         deltas = [event for event in exchange.stream.events if isinstance(event, DeltaEvent)]
-        padded = sum(isinstance(event.obfuscation, str) for event in deltas)
-        if is_requested and padded < len(deltas):
+        padded_count = sum(isinstance(event.obfuscation, str) for event in deltas)
+        if is_requested and padded_count < len(deltas):
             session.report(
-                f"{len(deltas) - padded} of {len(deltas)} deltas have no obfuscation although it was requested",
+                f"{len(deltas) - padded_count} of {len(deltas)} deltas have no obfuscation although it was requested",
                 exchange,
             )
-        if not is_requested and padded:
-            session.report(f"{padded} of {len(deltas)} deltas have obfuscation although it was disabled", exchange)
+        if not is_requested and padded_count:
+            session.report(
+                f"{padded_count} of {len(deltas)} deltas have obfuscation although it was disabled", exchange
+            )
 
 
-async def streams_the_same_response(session: CaseSession) -> None:
+async def check_same_response(session: CaseSession) -> None:
     """STR-14: compare the fields that the request determines; the model's output may differ between turns."""
     body: Body = {**TEXT, "temperature": 0, "metadata": {"check": "same"}}
-    _, whole = await session.get_response(body, may_refuse="a temperature of 0")
-    streamed = await session.get_stream(body)
-    end = _last_response(streamed)
+    _, whole_exchange = await session.get_response(body, may_refuse="a temperature of 0")
+    stream_exchange = await session.get_stream(body)
+    final_response = _last_response(stream_exchange)
     session.require(
-        end is not None, "the last event of the stream has no response; expected the whole response", streamed
+        final_response is not None,
+        "the last event of the stream has no response; expected the whole response",
+        stream_exchange,
     )
-    assert end is not None
-    for name in sorted({*whole.json, *end} - MODEL_DEPENDENT_FIELDS):
-        one, other = whole.json.get(name, MISSING), end.get(name, MISSING)
-        if one != other:
+    assert final_response is not None
+    for name in sorted({*whole_exchange.json, *final_response} - MODEL_DEPENDENT_FIELDS):
+        whole_value, streamed_value = whole_exchange.json.get(name, MISSING), final_response.get(name, MISSING)
+        if whole_value != streamed_value:
             session.report(
-                f"{name} is {format_value(one)} in a whole response and {format_value(other)} at the end of a stream; "
-                "expected the same value",
-                streamed,
+                f"{name} is {format_value(whole_value)} in a whole response and {format_value(streamed_value)} at the end "
+                "of a stream; expected the same value",
+                stream_exchange,
             )
 
 
@@ -179,7 +188,7 @@ def _last_response(exchange: CheckExchange) -> dict[str, Any] | None:
     return None
 
 
-def _calls(exchange: CheckExchange) -> list[FunctionCall]:
+def _function_calls(exchange: CheckExchange) -> list[FunctionCall]:
     response = exchange.stream.response
     return [item for item in response.output if isinstance(item, FunctionCall)] if response else []
 
@@ -188,8 +197,8 @@ def _has_event(exchange: CheckExchange, *kinds: type[StreamEvent]) -> bool:
     return any(isinstance(event, kinds) for event in exchange.stream.events)
 
 
-def _within_limit(usage: Any) -> bool:
-    return usage is not None and usage.output_tokens < CUT["max_output_tokens"]
+def _is_within_limit(usage: Any) -> bool:
+    return usage is not None and usage.output_tokens < LIMITED_ANSWER["max_output_tokens"]
 
 
 MISSING: Final = "(missing)"
@@ -211,7 +220,7 @@ CASES: Final = (
         id="stream.parts",
         rows=("STR-3",),
         title="content parts are streamed: added, deltas, done, done",
-        run=has_deltas,
+        run=check_text_deltas,
     ),
     CheckCase(
         id="stream.items-end", rows=("STR-4",), title="items end with their final content", run=_case_for_rows("STR-4")
@@ -232,7 +241,7 @@ CASES: Final = (
         id="stream.one-end",
         rows=("STR-7",),
         title="a stream has one terminal event, with the whole response",
-        run=ends_once,
+        run=check_terminal_event,
     ),
     CheckCase(
         id="stream.errors",
@@ -250,19 +259,19 @@ CASES: Final = (
         id="stream.tool-call",
         rows=("STR-9",),
         title="a tool call is streamed: arguments in deltas, then whole",
-        run=streams_a_call,
+        run=check_streamed_call,
     ),
     CheckCase(
         id="stream.two-calls",
         rows=("STR-9", "STR-6", "ITEM-6"),
         title="two tool calls in one turn stay separate",
-        run=streams_two_calls,
+        run=check_two_streamed_calls,
     ),
     CheckCase(
         id="stream.reasoning",
         rows=("STR-10",),
         title="reasoning is streamed as response.reasoning.* or response.reasoning_text.*",
-        run=streams_reasoning,
+        run=check_streamed_reasoning,
     ),
     CheckCase(
         id="stream.annotations",
@@ -274,24 +283,24 @@ CASES: Final = (
         id="stream.logprobs",
         rows=("STR-12",),
         title="logprobs are the same in deltas, done and part",
-        run=gives_logprobs,
+        run=check_logprobs,
     ),
     CheckCase(
         id="stream.obfuscation",
         rows=("STR-13",),
         title="padding is sent on request only",
-        run=pads_on_request,
+        run=check_obfuscation,
     ),
     CheckCase(
         id="stream.same-response",
         rows=("STR-14",),
         title="a stream and a whole response have the same content",
-        run=streams_the_same_response,
+        run=check_same_response,
     ),
     CheckCase(
         id="stream.incomplete",
         rows=("ITEM-3", "REQ-3"),
         title="a stream that reaches max_output_tokens ends incomplete",
-        run=streams_an_incomplete_answer,
+        run=check_incomplete_stream,
     ),
 )
