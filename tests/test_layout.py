@@ -37,6 +37,8 @@ TESTED_BY = {
     "client/test_exchange.py": ["client/retries.py"],
     "config/test_loading.py": ["profiles/toml_source.py"],
     "diagnosis/test_lint.py": ["diagnosis/*.py", "protocol/suggestions.py"],
+    "dialects/common/test_token_count.py": ["dialects/messages/token_count.py", "dialects/responses/token_count.py"],
+    "dialects/test_registry.py": ["dialects/dialect.py", "rules/table.py"],
     "dialects/chat/test_request_out.py": ["dialects/chat/wire.py"],
     "dialects/chat/test_stream_in.py": [
         "dialects/chat/answer_in.py",
@@ -63,7 +65,6 @@ TESTED_BY = {
     "faults/test_background.py": ["api/background_*.py"],
     "gateway/test_background_runner.py": ["gateway/background_job.py"],
     "gateway/test_history.py": ["gateway/stored_items.py"],
-    "gateway/test_managed_turn.py": ["gateway/preparation.py"],
     "gateway/test_output_limits.py": ["protocol/output_limits.py"],
     "gateway/test_recording.py": ["gateway/ids.py", "gateway/item_ids.py"],
     "gateway/test_turn.py": ["gateway/context.py", "gateway/prepare_turn.py"],

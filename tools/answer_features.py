@@ -8,7 +8,7 @@ from typing import Any, Final
 from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
 
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 
 SEALED: Final = seal_reasoning("acme", {"a": "b"})
 
@@ -17,7 +17,7 @@ def _message(content: Any = "Hello.", **members: Any) -> Json:
     return {"choices": [{"index": 0, "message": {"role": "assistant", "content": content, **members}}]}
 
 
-def _ending(chat: str, status: Json, messages: str, gemini: str) -> dict[Dialect, Json]:
+def _ending(chat: str, status: Json, messages: str, gemini: str) -> dict[ServerDialectName, Json]:
     return {
         "chat": {"choices": [{"message": {"content": "Hello."}, "finish_reason": chat}]},
         "responses": status,
@@ -430,7 +430,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
 }
 # The events of a stream that fails in the middle, in the form of each dialect.
 BOOM: Final = b"The server is on fire."
-BROKEN_STREAMS: Final[dict[Dialect, bytes]] = {
+BROKEN_STREAMS: Final[dict[ServerDialectName, bytes]] = {
     "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % BOOM,
     "responses": b'data: {"type":"error","sequence_number":1,"error":{"type":"server_error","message":"%b"}}\n\n'
     % BOOM,

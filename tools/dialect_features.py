@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 
 Json = dict[str, Any]
 
@@ -19,16 +19,16 @@ class Feature(NamedTuple):
     """`said`: fields of a body that express it. Clients send them, and servers and the hub are expected to receive them."""
 
     name: str
-    said: dict[Dialect, Json]
+    said: dict[ServerDialectName, Json]
     mark: str = ""
     # A description of its form where another form is used; the table shows it.
     how: str = ""
     # Texts that show it in another form, besides `mark`.
     other_marks: tuple[str, ...] = ()
     # Fields that are sent instead of `said`, if more fields are needed than are expected.
-    sent: Mapping[Dialect, Json] = MappingProxyType({})
+    sent: Mapping[ServerDialectName, Json] = MappingProxyType({})
     # The content of the reasoning envelope by dialect, and whether the receiving server made it.
-    sealed: dict[Dialect, Json] | None = None
+    sealed: dict[ServerDialectName, Json] | None = None
     is_own: bool = True
 
 

@@ -19,11 +19,11 @@ from tools.dialect_features import Feature, Json
 from tools.request_features import REQUESTS
 
 from antiphon import sse
-from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS
-from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.profiles import Profile, load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import ReasoningParam
@@ -32,13 +32,12 @@ from antiphon.protocol.request import ReasoningConfigParam, Request, input_items
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import CustomTool, FunctionToolParam
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dialects.md"
 BEGIN, END = "<!-- support: made by tools/dialects_page.py -->", "<!-- end of support -->"
-DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
+DIALECTS: Final[tuple[ServerDialectName, ...]] = get_args(ServerDialectName)
 # The profile of the API's maker, if there is one.
-MAKERS: Final[dict[Dialect, str]] = {"responses": "openai", "messages": "anthropic", "gemini": "google"}
+MAKERS: Final[dict[ServerDialectName, str]] = {"responses": "openai", "messages": "anthropic", "gemini": "google"}
 # If a server's features depend on the model: one of the newest models.
 MODELS: Final = {"google": "gemini-3-pro-preview"}
 Kind = Literal["carried", "approximated", "lost", "refused", "unsaid"]
@@ -59,7 +58,7 @@ class Verdict(NamedTuple):
 
 
 # The verdicts for one feature: towards the hub, and from the hub with the default profile and the profile of the API's maker.
-Cells = Callable[[Feature, Dialect], tuple[Verdict, list[Verdict]]]
+Cells = Callable[[Feature, ServerDialectName], tuple[Verdict, list[Verdict]]]
 
 
 class VanishedError(Exception):
@@ -163,7 +162,7 @@ def _words(loss: Loss) -> str:
 # Requests
 
 
-def client_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
+def client_to_hub(feature: Feature, dialect: ServerDialectName) -> Verdict:
     if dialect not in feature.said:
         return Verdict("unsaid")
     try:
@@ -173,7 +172,7 @@ def client_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
     return judged(feature, codec.encode(request), feature.said.get("responses"), losses)
 
 
-def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdict:
+def hub_to_server(feature: Feature, dialect: ServerDialectName, profile: Profile) -> Verdict:
     """Translate the hub's form of a feature; if it has none, the form of each client dialect."""
     if feature.sealed is not None:
         envelope = seal_reasoning(profile.wire.maker if feature.is_own else "somebody_else", feature.sealed[dialect])
@@ -185,7 +184,7 @@ def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdi
         return _sent(feature, replace(request, input=items), profile, None, "")
     if "responses" in feature.said:
         return _sent(feature, _asked(feature, "responses")[0], profile, feature.said.get(dialect))
-    verdicts: dict[Dialect, Verdict] = {}
+    verdicts: dict[ServerDialectName, Verdict] = {}
     for origin in feature.said:
         try:
             request = _asked(feature, origin)[0]
@@ -195,7 +194,7 @@ def hub_to_server(feature: Feature, dialect: Dialect, profile: Profile) -> Verdi
     return _summed(verdicts)
 
 
-def _asked(feature: Feature, dialect: Dialect) -> tuple[Request, Losses]:
+def _asked(feature: Feature, dialect: ServerDialectName) -> tuple[Request, Losses]:
     return CLIENT_DIALECTS[dialect].request_to_hub(
         codec.encode(BASES[dialect] | feature.said[dialect] | feature.sent.get(dialect, {}))
     )
@@ -211,7 +210,7 @@ def _sent(feature: Feature, request: Request, profile: Profile, wanted: Json | N
     return judged(feature, body, wanted, losses, how)
 
 
-def _summed(verdicts: dict[Dialect, Verdict]) -> Verdict:
+def _summed(verdicts: dict[ServerDialectName, Verdict]) -> Verdict:
     """Combine the verdicts for clients of several dialects."""
     if not verdicts:
         return Verdict("unsaid")
@@ -227,13 +226,13 @@ def _summed(verdicts: dict[Dialect, Verdict]) -> Verdict:
     return Verdict("approximated", told)
 
 
-def _request_cells(feature: Feature, dialect: Dialect) -> tuple[Verdict, list[Verdict]]:
-    usual = hub_to_server(feature, dialect, load_profile(DEFAULT_PROFILES[dialect]))
+def _request_cells(feature: Feature, dialect: ServerDialectName) -> tuple[Verdict, list[Verdict]]:
+    usual = hub_to_server(feature, dialect, load_profile(SERVER_DIALECTS[dialect].default_profile))
     own = [hub_to_server(feature, dialect, load_profile(MAKERS[dialect]))] if dialect in MAKERS else []
     return client_to_hub(feature, dialect), [usual, *own]
 
 
-BASES: Final[dict[Dialect, Json]] = {
+BASES: Final[dict[ServerDialectName, Json]] = {
     "chat": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
     "responses": {"model": "m", "input": [{"type": "message", "role": "user", "content": "Hi"}]},
     "messages": {
@@ -248,7 +247,7 @@ BASES: Final[dict[Dialect, Json]] = {
 # Answers
 
 
-def server_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
+def server_to_hub(feature: Feature, dialect: ServerDialectName) -> Verdict:
     if dialect not in feature.said:
         return Verdict("unsaid")
     response, losses = _answered(feature, dialect)
@@ -259,10 +258,10 @@ def server_to_hub(feature: Feature, dialect: Dialect) -> Verdict:
     return judged(feature, codec.encode(response), wanted, losses)
 
 
-def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
+def hub_to_client(feature: Feature, dialect: ServerDialectName) -> Verdict:
     """Translate the hub's form of a feature; if it has none, the form of each server dialect."""
-    origins: list[Dialect] = ["responses"] if "responses" in feature.said else list(feature.said)
-    verdicts: dict[Dialect, Verdict] = {}
+    origins: list[ServerDialectName] = ["responses"] if "responses" in feature.said else list(feature.said)
+    verdicts: dict[ServerDialectName, Verdict] = {}
     for origin in origins:
         # The response in the hub's form needs no translation to the hub.
         response = _hub_response(feature) if origin == "responses" else _answered(feature, origin)[0]
@@ -271,10 +270,10 @@ def hub_to_client(feature: Feature, dialect: Dialect) -> Verdict:
     return _summed(verdicts)
 
 
-def broken_stream(source: Dialect, target: Dialect) -> bool:
+def broken_stream(source: ServerDialectName, target: ServerDialectName) -> bool:
     """Whether the client of a failed stream receives the server's error message."""
     to_hub = SERVER_DIALECTS[source].events_to_hub(
-        ASKED, _begun(), _stamps(), load_profile(DEFAULT_PROFILES[source]).wire
+        ASKED, _begun(), _stamps(), load_profile(SERVER_DIALECTS[source].default_profile).wire
     )
     from_hub = CLIENT_DIALECTS[target].events_from_hub(ASKED)
     frames = sse.Decoder().feed(BROKEN_STREAMS[source])
@@ -286,17 +285,17 @@ def _hub_response(feature: Feature) -> Response:
     return codec.decode_response(codec.encode(_answer_bases()["responses"] | feature.said["responses"]))
 
 
-def _answered(feature: Feature, dialect: Dialect) -> tuple[Response, Losses]:
+def _answered(feature: Feature, dialect: ServerDialectName) -> tuple[Response, Losses]:
     body = codec.encode(_answer_bases()[dialect] | feature.said[dialect])
-    wire = load_profile(DEFAULT_PROFILES[dialect]).wire
+    wire = load_profile(SERVER_DIALECTS[dialect].default_profile).wire
     return SERVER_DIALECTS[dialect].response_to_hub(body, ASKED, _begun(), _stamps(), wire)
 
 
-def _answer_cells(feature: Feature, dialect: Dialect) -> tuple[Verdict, list[Verdict]]:
+def _answer_cells(feature: Feature, dialect: ServerDialectName) -> tuple[Verdict, list[Verdict]]:
     return server_to_hub(feature, dialect), [hub_to_client(feature, dialect)]
 
 
-def _error_cells(dialect: Dialect) -> list[Verdict]:
+def _error_cells(dialect: ServerDialectName) -> list[Verdict]:
     told = [broken_stream(dialect, "responses"), broken_stream("responses", dialect)]
     return [Verdict("carried" if each else "lost") for each in told]
 
@@ -310,7 +309,7 @@ def _stamps() -> Stamps:
     return Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1)
 
 
-def _answer_bases() -> dict[Dialect, Json]:
+def _answer_bases() -> dict[ServerDialectName, Json]:
     hub: Json = msgspec.json.decode(codec.encode(_begun()))
     text = {"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": []}
     said = {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [text]}

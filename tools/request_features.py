@@ -8,7 +8,7 @@ from typing import Any, Final
 from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
 
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 
 CAT: Final = "https://pics.example/cat.png"
 PAPER: Final = "JVBERi0xLjQ="
@@ -26,9 +26,9 @@ HI_HUB: Final = {"type": "message", "role": "user", "content": "Hi"}
 
 def _user(
     chat: Json | None = None, responses: Json | None = None, messages: Json | None = None, gemini: Json | None = None
-) -> dict[Dialect, Json]:
+) -> dict[ServerDialectName, Json]:
     """Return a user message with one part."""
-    said: dict[Dialect, Json] = {}
+    said: dict[ServerDialectName, Json] = {}
     if chat:
         said["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
     if responses:
@@ -40,10 +40,10 @@ def _user(
     return said
 
 
-def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[Dialect, Json]:
+def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[ServerDialectName, Json]:
     """Return a tool call and its result."""
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    said: dict[Dialect, Json] = {
+    said: dict[ServerDialectName, Json] = {
         "responses": {
             "input": [
                 HI_HUB,
@@ -76,8 +76,8 @@ def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> di
 
 def _settings(
     chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
-) -> dict[Dialect, Json]:
-    said: dict[Dialect, Json | None] = {
+) -> dict[ServerDialectName, Json]:
+    said: dict[ServerDialectName, Json | None] = {
         "chat": chat,
         "responses": responses,
         "messages": messages,
@@ -88,12 +88,17 @@ def _settings(
 
 def _tools(
     chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
-) -> dict[Dialect, Json]:
-    said: dict[Dialect, Json | None] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+) -> dict[ServerDialectName, Json]:
+    said: dict[ServerDialectName, Json | None] = {
+        "chat": chat,
+        "responses": responses,
+        "messages": messages,
+        "gemini": gemini,
+    }
     return {dialect: {"tools": [tool]} for dialect, tool in said.items() if tool}
 
 
-FUNCTION: Final[dict[Dialect, Json]] = _tools(
+FUNCTION: Final[dict[ServerDialectName, Json]] = _tools(
     {"type": "function", "function": {"name": "look", "parameters": SCHEMA}},
     {"type": "function", "name": "look", "parameters": SCHEMA},
     {"name": "look", "input_schema": SCHEMA},
@@ -101,9 +106,9 @@ FUNCTION: Final[dict[Dialect, Json]] = _tools(
 )
 
 
-def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[Dialect, Json]:
+def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[ServerDialectName, Json]:
     """Return a tool choice with a function to choose."""
-    said: dict[Dialect, Json] = {
+    said: dict[ServerDialectName, Json] = {
         "chat": {"tool_choice": chat},
         "responses": {"tool_choice": responses},
         "messages": {"tool_choice": messages},
@@ -115,7 +120,7 @@ def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[Diale
 HELLO_HUB: Final = {"type": "message", "role": "assistant", "content": "Hello."}
 SIGNATURE: Final = "U0lHTkVE"
 SEALED: Final = seal_reasoning("acme", {"a": "b"})
-THOUGHT: Final[dict[Dialect, Json]] = {
+THOUGHT: Final[dict[ServerDialectName, Json]] = {
     "chat": {
         "messages": [
             HI_CHAT,
@@ -148,7 +153,7 @@ THOUGHT: Final[dict[Dialect, Json]] = {
         ]
     },
 }
-ENVELOPES: Final[dict[Dialect, Json]] = {
+ENVELOPES: Final[dict[ServerDialectName, Json]] = {
     "chat": {"reasoning_details": [{"type": "reasoning.encrypted", "data": SIGNATURE}]},
     "responses": {"encrypted_content": SIGNATURE},
     "messages": {"thinking": "Hm.", "signature": SIGNATURE},

@@ -23,18 +23,17 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.config.schema import DEFAULT_PROFILES
 from antiphon.dialects.common.json_lines import JsonLines
+from antiphon.dialects.dialect import EventsFromHub, EventsToHub, ServerDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError, InvalidJson, ProfileError
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS
-from antiphon.gateway.pipe import EventsFromHub
-from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.profiles import Profile, load_profile
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_dialects import SERVER_DIALECTS, EventsToHub
+from antiphon.upstream.urls import turn_url
 
 __all__ = ["StreamTranslator", "TranslatedStream", "Translation", "request", "response", "stream"]
 
@@ -65,7 +64,12 @@ class Translation(NamedTuple):
 
 
 def request(
-    body: Body, *, from_: Dialect, to: Dialect, profile: str | Profile | None = None, model: str | None = None
+    body: Body,
+    *,
+    from_: ServerDialectName,
+    to: ServerDialectName,
+    profile: str | Profile | None = None,
+    model: str | None = None,
 ) -> Translation:
     """Translates a request of a client of dialect `from_` for a server of dialect `to`.
 
@@ -89,8 +93,8 @@ def request(
     losses.extend(wire_losses)
     _report_gateway_fields(hub_request, server_body, losses)
     path = (
-        server_dialect.url("", hub_request.model, streams=bool(hub_request.stream))
-        if hub_request.model and "{model}" in server_dialect.path
+        turn_url(server_dialect, "", hub_request.model, streams=bool(hub_request.stream))
+        if hub_request.model and server_dialect.has_model_in_path
         else ""
     )
     return Translation(server_body, losses, path)
@@ -99,8 +103,8 @@ def request(
 def response(
     body: Body,
     *,
-    from_: Dialect,
-    to: Dialect,
+    from_: ServerDialectName,
+    to: ServerDialectName,
     profile: str | Profile | None = None,
     model: str | None = None,
     stamps: Stamps = SYSTEM_STAMPS,
@@ -138,8 +142,8 @@ def response(
 def stream(
     pieces: Iterable[bytes],
     *,
-    from_: Dialect,
-    to: Dialect,
+    from_: ServerDialectName,
+    to: ServerDialectName,
     profile: str | Profile | None = None,
     model: str | None = None,
     stamps: Stamps = SYSTEM_STAMPS,
@@ -195,8 +199,8 @@ class StreamTranslator:
     def __init__(
         self,
         *,
-        from_: Dialect,
-        to: Dialect,
+        from_: ServerDialectName,
+        to: ServerDialectName,
         profile: str | Profile | None = None,
         model: str | None = None,
         stamps: Stamps = SYSTEM_STAMPS,
@@ -327,9 +331,11 @@ def _as_bytes(body: Body) -> bytes:
     return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
 
 
-def _load_profile(profile: str | Profile | None, dialect: Dialect) -> Profile:
+def _load_profile(profile: str | Profile | None, dialect: ServerDialectName) -> Profile:
     """The profile of the server, to which a request goes or from which an answer comes."""
-    loaded = profile if isinstance(profile, Profile) else load_profile(profile or DEFAULT_PROFILES[dialect])
+    loaded = (
+        profile if isinstance(profile, Profile) else load_profile(profile or SERVER_DIALECTS[dialect].default_profile)
+    )
     if loaded.dialect != dialect:
         raise ProfileError(
             f"the profile {loaded.name!r} is for servers of dialect {loaded.dialect!r}; expected a profile of "

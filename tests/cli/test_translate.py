@@ -14,7 +14,8 @@ from antiphon import sse
 from antiphon.cli import translate
 from antiphon.cli.entry import main, make_parser
 from antiphon.cli.exits import FAILED, INVALID_USAGE, LOSSY, OK, InvalidUsage
-from antiphon.cli.translate import DIALECTS, detect_kind
+from antiphon.cli.translate import detect_kind
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES as DIALECTS
 from antiphon.errors import ApiError, ClientFault, ProfileError
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.fold import fold

@@ -24,21 +24,22 @@ from antiphon.diagnosis.finding import (
 )
 from antiphon.diagnosis.lint import lint_dialect_rules
 from antiphon.diagnosis.traits import TRAIT_KINDS, find_traits
-from antiphon.profiles import QUIRKS, Dialect, load_profile, parse_profile
-from antiphon.profiles.profile import WIRE_TYPES
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.profiles import QUIRKS, load_profile, parse_profile
 from antiphon.rules.settings import MAX_UNKNOWN_FIELDS
 
 USER = {"role": "user", "content": "hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-def wrong(dialect: Dialect, body: Any) -> list[tuple[str, str]]:
+def wrong(dialect: ServerDialectName, body: Any) -> list[tuple[str, str]]:
     return [
         (finding.rule, finding.path) for finding in lint_body(json.dumps(body).encode(), dialect) if finding.certain
     ]
 
 
-def perhaps(dialect: Dialect, body: Any) -> dict[str, tuple[str, ...]]:
+def perhaps(dialect: ServerDialectName, body: Any) -> dict[str, tuple[str, ...]]:
     return {
         finding.path: finding.settings
         for finding in lint_body(json.dumps(body).encode(), dialect)
@@ -47,13 +48,13 @@ def perhaps(dialect: Dialect, body: Any) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
-def test_lint_accepts_what_strict_servers_accept(dialect: Dialect, rule: str) -> None:
+def test_lint_accepts_what_strict_servers_accept(dialect: ServerDialectName, rule: str) -> None:
     """C-6: a diagnosis that cries wolf is worth nothing."""
     assert wrong(dialect, RULES[dialect].full(RULES[dialect].RULES[rule][2])) == []
 
 
 # Beyond what the fakes refuse: (dialect, body, what is found).
-WRONG: dict[str, tuple[Dialect, dict[str, Any], tuple[str, str]]] = {
+WRONG: dict[str, tuple[ServerDialectName, dict[str, Any], tuple[str, str]]] = {
     "a chat body at responses": ("responses", {"model": "m", "messages": [USER]}, ("missing_field", "input")),
     "a responses body at chat": ("chat", {"model": "m", "input": "hi"}, ("missing_field", "messages")),
     "a responses body at messages": (
@@ -307,7 +308,7 @@ def test_every_setting_that_is_offered_exists(name: str) -> None:
             assert setting.removeprefix("quirks: ") in QUIRKS
         else:
             wire = tomllib.loads(setting)["wire"]
-            assert any(_takes(kind, wire) for kind in WIRE_TYPES.values()), setting
+            assert any(_takes(dialect.wire_type, wire) for dialect in SERVER_DIALECTS.values()), setting
 
 
 def _takes(kind: type[Any], wire: dict[str, Any]) -> bool:
@@ -365,10 +366,10 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize("dialect", get_args(Dialect))
+@pytest.mark.parametrize("dialect", get_args(ServerDialectName))
 @settings(max_examples=30, deadline=None)
 @given(body=st.dictionaries(st.sampled_from(FIELDS), JSON | st.lists(JSON, max_size=3), max_size=5))
-def test_no_body_makes_the_linter_fall(dialect: Dialect, body: dict[str, Any]) -> None:
+def test_no_body_makes_the_linter_fall(dialect: ServerDialectName, body: dict[str, Any]) -> None:
     for finding in lint_body(json.dumps(body).encode(), dialect):
         assert str(finding)
 
@@ -408,10 +409,12 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     ("dialect", "field"),
     [
         *(("chat", "messages"), ("responses", "input"), ("messages", "messages"), ("gemini", "contents")),
-        *((dialect, "tools") for dialect in get_args(Dialect)),
+        *((dialect, "tools") for dialect in get_args(ServerDialectName)),
     ],
 )
-def test_values_of_a_body_are_looked_at_up_to_a_bound(dialect: Dialect, member: dict[str, Any], field: str) -> None:
+def test_values_of_a_body_are_looked_at_up_to_a_bound(
+    dialect: ServerDialectName, member: dict[str, Any], field: str
+) -> None:
     """Faults: a megabyte of messages or tools, right or wrong."""
     body = {"model": "m", "messages": [USER], "input": "hi", "contents": [{"parts": [{"text": "a"}]}]}
     data = json.dumps({**body, field: [member] * 2 * MAX_VALUES}).encode()
@@ -454,7 +457,7 @@ def test_unknown_fields_are_named_up_to_a_bound() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}], "tools": 1}, "messages"),
     ],
 )
-def test_the_dialect_of_a_body_is_guessed_from_its_fields(body: dict[str, Any], dialect: Dialect) -> None:
+def test_the_dialect_of_a_body_is_guessed_from_its_fields(body: dict[str, Any], dialect: ServerDialectName) -> None:
     assert guess_dialect(body) == dialect
 
 

@@ -16,20 +16,21 @@ from tests.testing.responses import test_rules as test_responses_rules
 from antiphon.diagnosis import Finding, diagnose, summary_sentence
 from antiphon.diagnosis.finding import paths_overlap, resolve_server_path
 from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, SERVER_POINTS_TO, parse_refusal
-from antiphon.profiles import Dialect, parse_profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.profiles import parse_profile
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.messages.server import MessagesBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.script import PlainReply
 
-RULES: dict[Dialect, Any] = {
+RULES: dict[ServerDialectName, Any] = {
     "chat": test_chat_rules,
     "responses": test_responses_rules,
     "messages": test_messages_rules,
     "gemini": test_gemini_rules,
 }
-REFUSALS: dict[Dialect, Callable[[Any], PlainReply | None]] = {
+REFUSALS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(received(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(received(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(received(body, **test_messages_rules.VERSION)),
@@ -37,7 +38,7 @@ REFUSALS: dict[Dialect, Callable[[Any], PlainReply | None]] = {
 }
 CASES = [(dialect, rule) for dialect, module in RULES.items() for rule in module.RULES]
 # What the first finding is about, for every kind of mistake that the mission names (C-3, C-6).
-EXPECTED: dict[tuple[Dialect, str], tuple[str, str]] = {
+EXPECTED: dict[tuple[ServerDialectName, str], tuple[str, str]] = {
     ("responses", "an unknown type of item"): ("discriminator", "input[0].type"),
     ("responses", "an item without a type"): ("discriminator", "input[0].type"),
     ("responses", "the word of the assistant from the user"): ("content_type", "input[0].content[0].type"),
@@ -64,7 +65,7 @@ EXPECTED: dict[tuple[Dialect, str], tuple[str, str]] = {
 }
 
 
-def refused(dialect: Dialect, rule: str) -> tuple[bytes, str]:
+def refused(dialect: ServerDialectName, rule: str) -> tuple[bytes, str]:
     """A body and what the strict server of its dialect says to it."""
     body = RULES[dialect].full(RULES[dialect].RULES[rule][0])
     reply = REFUSALS[dialect](body)
@@ -73,7 +74,7 @@ def refused(dialect: Dialect, rule: str) -> tuple[bytes, str]:
 
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
-def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: Dialect, rule: str) -> None:
+def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialectName, rule: str) -> None:
     """C-6: the place that the server names is in it, or one that leads there; a server that names none is helped all the same."""
     body, said = refused(dialect, rule)
     findings = diagnose(dialect, body, 400, said)
@@ -89,13 +90,13 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: Dialect, rule
 
 
 @pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
-def test_the_first_finding_names_the_mistake_and_its_place(dialect: Dialect, rule: str) -> None:
+def test_the_first_finding_names_the_mistake_and_its_place(dialect: ServerDialectName, rule: str) -> None:
     """C-3, C-6: wrong discriminators, mixed content types, nested tools, missing fields, and the rest of the usual ones."""
     first = diagnose(dialect, *_asked(dialect, rule))[0]
     assert (first.rule, first.path) == EXPECTED[dialect, rule]
 
 
-def _asked(dialect: Dialect, rule: str) -> tuple[bytes, int, str]:
+def _asked(dialect: ServerDialectName, rule: str) -> tuple[bytes, int, str]:
     body, said = refused(dialect, rule)
     return body, 400, said
 

@@ -17,8 +17,8 @@ from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
 
 from antiphon import sse
 from antiphon.dialects import responses
+from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import UpstreamTurn

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.config.schema import DEFAULT_PROFILES
-from antiphon.profiles import Dialect, load_profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.events import ResponseIncomplete, StreamEvent
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import BYTES_REASON, ITEMS_REASON, OutputLimits
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.stream_reader import StreamReader
 
 KIB = 1024
@@ -64,7 +64,7 @@ SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {
 CITATION = {"type": "char_location", "cited_text": X, "document_index": 0, "start_char_index": 0, "end_char_index": 1}
 CALL_ITEM = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": ""}
 
-BY_BYTES: dict[str, tuple[Dialect, Frames]] = {
+BY_BYTES: dict[str, tuple[ServerDialectName, Frames]] = {
     "chat text": ("chat", lambda _: [chat_delta(content=X)]),
     "chat text of two bytes": ("chat", lambda _: [chat_delta(content="éé" * 40)]),
     "chat reasoning": ("chat", lambda _: [chat_delta(reasoning_content=X)]),
@@ -131,7 +131,7 @@ BY_BYTES: dict[str, tuple[Dialect, Frames]] = {
     "gemini data": ("gemini", lambda _: [gemini_parts({"inlineData": {"mimeType": "image/png", "data": X * 40}})]),
     "gemini arguments": ("gemini", lambda _: [gemini_parts({"functionCall": {"name": "f", "args": {"x": X * 100}}})]),
 }
-BY_ITEMS: dict[str, tuple[Dialect, Frames]] = {
+BY_ITEMS: dict[str, tuple[ServerDialectName, Frames]] = {
     "chat calls": ("chat", lambda n: [chat_call(n, name="f", arguments="{}")]),
     "responses items": (
         "responses",
@@ -177,10 +177,10 @@ OPENING: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def reader_of(dialect: Dialect, limits: OutputLimits) -> StreamReader:
+def reader_of(dialect: ServerDialectName, limits: OutputLimits) -> StreamReader:
     numbers = count()
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1_760_000_000)
-    wire = load_profile(DEFAULT_PROFILES[dialect]).wire
+    wire = load_profile(SERVER_DIALECTS[dialect].default_profile).wire
     return StreamReader(
         SERVER_DIALECTS[dialect].events_to_hub(
             REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), stamps, wire
@@ -189,7 +189,7 @@ def reader_of(dialect: Dialect, limits: OutputLimits) -> StreamReader:
     )
 
 
-def stream(dialect: Dialect, frames: Frames) -> Iterator[bytes]:
+def stream(dialect: ServerDialectName, frames: Frames) -> Iterator[bytes]:
     yield from map(frame, OPENING.get(dialect, ()))
     for number in count():
         yield b"".join(map(frame, frames(number)))
@@ -199,7 +199,7 @@ def frame(event: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % msgspec.json.encode(event)
 
 
-def read_to_end(dialect: Dialect, frames: Frames, together: int) -> tuple[Response, StreamReader]:
+def read_to_end(dialect: ServerDialectName, frames: Frames, together: int) -> tuple[Response, StreamReader]:
     """The response of an endless stream that is fed with this many frames at a time."""
     reader = reader_of(dialect, LIMITS)
     events: list[StreamEvent] = []

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tests.fuzz import corpus
 
+from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS, request_at_path
+from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request
 from antiphon.gateway.routes import Target
 from antiphon.protocol import codec

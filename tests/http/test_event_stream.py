@@ -11,7 +11,8 @@ import pytest
 from tests.gateway.scripted import ScriptedTransport
 
 from antiphon.config import Config, StoreConfig
-from antiphon.http.event_stream import KEEPALIVE_COMMENT, EventStream
+from antiphon.dialects.dialect import KEEPALIVE_COMMENT
+from antiphon.http.event_stream import EventStream
 from antiphon.ops.logger import Logger
 from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL, Services
 

@@ -14,7 +14,8 @@ from tests.peers.reading import Told, read
 from tests.peers.spelling import OSLO, ROME, SIGNATURE
 
 from antiphon.config import Config, UpstreamConfig
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS, request_at_path
+from antiphon.dialects.registry import CLIENT_DIALECTS
+from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import UpstreamTurn

@@ -11,6 +11,8 @@ from tests.cli.network import FakeAnswer
 from tests.probe.probing import target_of
 
 from antiphon.config import Timeouts
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import (
     LEAST_GROWTH,
     LEAST_TOOL,
@@ -28,9 +30,8 @@ from antiphon.probe.finding import (
     is_person_json,
     reports_truncation,
 )
-from antiphon.probe.run import BRIEF_TOKENS, READING_TOKENS, STEPS
+from antiphon.probe.run import BRIEF_TOKENS, READING_TOKENS
 from antiphon.probe.samples import TextForm
-from antiphon.profiles import Dialect
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.harness import DialectBehavior
@@ -53,7 +54,7 @@ ORIGIN: Final = "http://127.0.0.1:9"
 URL: Final = f"{ORIGIN}/v1"
 MODEL: Final = "mock-1"
 #: The form of text that the probe tries first.
-FIRST_FORM: Final[dict[Dialect, TextForm]] = {
+FIRST_FORM: Final[dict[ServerDialectName, TextForm]] = {
     "responses": "parts",
     "chat": "string",
     "messages": "string",
@@ -71,13 +72,13 @@ class ExpectedRequest(NamedTuple):
 
 
 @cache
-def expected_requests(dialect: Dialect) -> list[ExpectedRequest]:
+def expected_requests(dialect: ServerDialectName) -> list[ExpectedRequest]:
     """Every request of every experiment: with each name of the limit, with no limit, and in both forms of text."""
     return list(_expected_requests(dialect))
 
 
-def _expected_requests(dialect: Dialect) -> Iterator[ExpectedRequest]:
-    steps, target = STEPS[dialect], target_of(URL, dialect)
+def _expected_requests(dialect: ServerDialectName) -> Iterator[ExpectedRequest]:
+    steps, target = EXPERIMENTS[dialect].steps, target_of(URL, dialect)
     model = {} if dialect == "gemini" else {"model": MODEL}
     forms: tuple[TextForm, ...] = ("parts", "string")
 
@@ -107,7 +108,7 @@ def _expected_requests(dialect: Dialect) -> Iterator[ExpectedRequest]:
                         yield ExpectedRequest(f"{step.id}.{name}", target.url(), body)
 
 
-def experiment_ids(dialect: Dialect) -> set[str]:
+def experiment_ids(dialect: ServerDialectName) -> set[str]:
     return {request.id for request in expected_requests(dialect)}
 
 
@@ -115,9 +116,11 @@ class AgreeableServer:
     """A transport. It refuses the requests of the experiments `refused`, and no other requests. To the requests of the
     experiments `ignored` it answers without the effect that they look for."""
 
-    def __init__(self, dialect: Dialect, *, refused: Collection[str] = (), ignored: Collection[str] = ()) -> None:
+    def __init__(
+        self, dialect: ServerDialectName, *, refused: Collection[str] = (), ignored: Collection[str] = ()
+    ) -> None:
         self._behavior = BEHAVIORS[dialect]()
-        self._minimal = STEPS[dialect].minimal(FIRST_FORM[dialect])
+        self._minimal = EXPERIMENTS[dialect].steps.minimal(FIRST_FORM[dialect])
         self._refused: set[tuple[str, bytes]] = set()
         self._turns: dict[tuple[str, bytes], ScriptedTurn] = {}
         for id, url, body, look in expected_requests(dialect):
@@ -194,7 +197,7 @@ EFFECTS: Final[dict[Inspection, tuple[ScriptedTurn, ScriptedTurn]]] = {
     is_person_json: (turn(text('{"name":"Alice","age":30}'), usage(TOKENS, 1)), turn(text("{}"), usage(TOKENS, 1))),
     reports_truncation: (turn(text("one,"), finish("length"), usage(TOKENS, 1)), PLAIN),
 }
-BEHAVIORS: Final[dict[Dialect, Callable[[], DialectBehavior]]] = {
+BEHAVIORS: Final[dict[ServerDialectName, Callable[[], DialectBehavior]]] = {
     "responses": ResponsesBehavior,
     "chat": ChatBehavior,
     "messages": MessagesBehavior,

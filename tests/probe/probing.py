@@ -6,19 +6,20 @@ import asyncio
 from typing import Any
 
 from antiphon.config import Timeouts
-from antiphon.config.schema import DEFAULT_PROFILES
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.probe.finding import ProbeFinding
 from antiphon.probe.run import Probe, ProbeReport
 from antiphon.probe.target import ProbeTarget
-from antiphon.profiles import Dialect, load_profile
+from antiphon.profiles import load_profile
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
 QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 
 
-def target_of(url: str, dialect: Dialect, **settings: Any) -> ProbeTarget:
-    base = load_profile(DEFAULT_PROFILES[dialect])
+def target_of(url: str, dialect: ServerDialectName, **settings: Any) -> ProbeTarget:
+    base = load_profile(SERVER_DIALECTS[dialect].default_profile)
     settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
     return ProbeTarget(base_url=url, base=base, **settings)
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.harness import DialectBehavior, FakeServer
 from antiphon.testing.messages.errors import messages_error
@@ -38,7 +38,9 @@ class Constraint(Struct, frozen=True, kw_only=True):
 class Constrained:
     """DialectBehavior with constraints."""
 
-    def __init__(self, inner: DialectBehavior, constraints: list[Constraint], dialect: Dialect = "responses") -> None:
+    def __init__(
+        self, inner: DialectBehavior, constraints: list[Constraint], dialect: ServerDialectName = "responses"
+    ) -> None:
         self._inner = inner
         self._constraints = constraints
         self._dialect = dialect
@@ -76,11 +78,11 @@ class Constrained:
         return replace(received, body=msgspec.json.encode(body))
 
 
-def server_of(dialect: Dialect, constraints: list[Constraint]) -> FakeServer:
+def server_of(dialect: ServerDialectName, constraints: list[Constraint]) -> FakeServer:
     return FakeServer(Constrained(INNER[dialect](), constraints, dialect))
 
 
-def drawn(dialect: Dialect, seed: int, count: int = 6) -> list[Constraint]:
+def drawn(dialect: ServerDialectName, seed: int, count: int = 6) -> list[Constraint]:
     """Some of the constraints that servers of this dialect have, in the order in which they were drawn."""
     luck = random.Random(seed)
     chosen: list[Constraint] = []
@@ -346,8 +348,12 @@ MESSAGES: Final = [
     Constraint(name="no cache_control", refuses=has_field("cache_control"), shows={"cache.auto": "refused"}),
     *map(_field, ("top_k", "metadata", "stop_sequences", "service_tier", "top_p")),
 ]
-CONSTRAINTS: Final[dict[Dialect, list[Constraint]]] = {"responses": RESPONSES, "chat": CHAT, "messages": MESSAGES}
-INNER: Final[dict[Dialect, Callable[[], DialectBehavior]]] = {
+CONSTRAINTS: Final[dict[ServerDialectName, list[Constraint]]] = {
+    "responses": RESPONSES,
+    "chat": CHAT,
+    "messages": MESSAGES,
+}
+INNER: Final[dict[ServerDialectName, Callable[[], DialectBehavior]]] = {
     "responses": ResponsesBehavior,
     "chat": ChatBehavior,
     "messages": lambda: MessagesBehavior(MessagesLimits()),

@@ -7,12 +7,14 @@ from typing import Any, get_args
 
 import pytest
 
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.probe import chat, gemini, messages, responses
 from antiphon.probe.draft import ProfileDraft, Verdicts
+from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import ProbeFinding, Verdict
-from antiphon.probe.run import STEPS, estimate_cost
-from antiphon.profiles import Dialect, load_profile, parse_profile
-from antiphon.profiles.profile import WIRE_TYPES
+from antiphon.probe.run import estimate_cost
+from antiphon.profiles import load_profile, parse_profile
 
 CONCLUDE = {
     "responses": responses.conclude,
@@ -31,7 +33,7 @@ def make_verdicts(**verdicts: Verdict) -> list[ProbeFinding]:
 
 def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
     """Everything is accepted, except these."""
-    steps = [step.id for step in STEPS[dialect].steps("parts")]  # type: ignore[index]
+    steps = [step.id for step in EXPERIMENTS[dialect].steps.steps("parts")]  # type: ignore[index]
     best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
     return CONCLUDE[dialect](Verdicts(make_verdicts(**{**best, **verdicts})))
 
@@ -156,10 +158,10 @@ def test_conclusions_name_quirks_for_other_dialects(dialect: str, verdicts: dict
 
 @pytest.mark.parametrize("dialect", CONCLUDE)
 @pytest.mark.parametrize("verdict", ["accepted", "ignored", "refused", "down", "untried"])
-def test_profile_of_any_findings_loads(dialect: Dialect, verdict: Verdict) -> None:
+def test_profile_of_any_findings_loads(dialect: ServerDialectName, verdict: Verdict) -> None:
     """D-4: also for a server that accepts nothing."""
-    ids = [step.id for step in STEPS[dialect].steps("parts")]
-    names = getattr(STEPS[dialect], "FIELDS", {})
+    ids = [step.id for step in EXPERIMENTS[dialect].steps.steps("parts")]
+    names = getattr(EXPERIMENTS[dialect].steps, "FIELDS", {})
     findings = [
         ProbeFinding(id=id, title=id, verdict=verdict, detail='"\x00\n' + id)
         for id in (*ids, *(f"field.{name}" for name in names))
@@ -167,7 +169,7 @@ def test_profile_of_any_findings_loads(dialect: Dialect, verdict: Verdict) -> No
     text = CONCLUDE[dialect](Verdicts(findings)).toml('odd "words"\x00 here; facts from a test.', findings)
     profile = parse_profile(text, "probed", find_parent=load_profile)
     assert profile.dialect == dialect
-    assert isinstance(profile.wire, WIRE_TYPES[dialect])
+    assert isinstance(profile.wire, SERVER_DIALECTS[dialect].wire_type)
     assert tomllib.loads(text)["about"] == 'odd "words"  here; facts from a test.'
 
 
@@ -175,8 +177,8 @@ def test_profile_without_findings_has_no_settings() -> None:
     assert CONCLUDE["responses"](Verdicts()).toml("x", []) == 'about = "x"\nextends = "open-responses"\n'
 
 
-@pytest.mark.parametrize("dialect", get_args(Dialect))
-def test_estimate_cost_bounds_the_requests(dialect: Dialect) -> None:
+@pytest.mark.parametrize("dialect", get_args(ServerDialectName))
+def test_estimate_cost_bounds_the_requests(dialect: ServerDialectName) -> None:
     """D-4."""
     cost = estimate_cost(dialect)
     assert 30 < cost.least < cost.most < 110

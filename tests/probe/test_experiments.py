@@ -11,18 +11,18 @@ import pytest
 from tests.probe.agreeable_server import URL, AgreeableServer, expected_requests, experiment_ids
 from tests.probe.probing import probe, target_of
 
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.probe.samples import EFFORTS
-from antiphon.profiles import Dialect
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer
 from antiphon.testing.harness import FakeServer
 
 #: The quirks of a profile under `quirks`, and its wire options under their names. None in a change: not in the profile.
 Settings = dict[str, Any]
 NOTHING: Final[Settings] = {}
-DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
+DIALECTS: Final[tuple[ServerDialectName, ...]] = get_args(ServerDialectName)
 
 #: The settings of a server that accepts every experiment.
-ACCEPTING: Final[dict[Dialect, Settings]] = {
+ACCEPTING: Final[dict[ServerDialectName, Settings]] = {
     "responses": {"counts_tokens": True},
     "chat": {
         "developer": "developer",
@@ -92,7 +92,7 @@ class Row(NamedTuple):
     ignored: Settings | None = None
 
 
-def without(dialect: Dialect, *fields: str) -> Settings:
+def without(dialect: ServerDialectName, *fields: str) -> Settings:
     return {"fields": [name for name in ACCEPTING[dialect]["fields"] if name not in fields]}
 
 
@@ -101,7 +101,7 @@ def efforts_without(words: Collection[str], word: str) -> Settings:
 
 
 #: Experiments that are reported and decide no setting.
-REPORTED: Final[dict[Dialect, tuple[str, ...]]] = {
+REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
     "responses": (
         "tools",
         "result.alone",
@@ -175,7 +175,7 @@ INSTRUCTIONS_TO_DEVELOPER: Final = {"name": "instructions_to_system", "role": "d
 NOT_THE_ASSISTANT: Final = {"name": "strings_as_parts", "roles": ["user", "system", "developer"]}
 OPEN_CALLS: Final = ("calls.null", "calls.paired", "calls.absent")
 WITH_REASONING: Final[Settings] = {"reasoning_field": "reasoning_content", "reasoning_history": "all"}
-DECIDING: Final[dict[Dialect, list[Row]]] = {
+DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
     "responses": [
         Row("minimal", {"quirks": ["media_as_notes", "parts_as_strings"]}),
         Row("limit.max_output_tokens", {"lacks": ["max_output_tokens"]}),
@@ -472,25 +472,27 @@ DECIDING: Final[dict[Dialect, list[Row]]] = {
 }
 
 
-def rows(dialect: Dialect) -> list[Row]:
+def rows(dialect: ServerDialectName) -> list[Row]:
     return [*DECIDING[dialect], *(Row(id, NOTHING) for id in REPORTED[dialect])]
 
 
 def cases(*, inspected: bool = False) -> list[Any]:
     """Every row of every dialect; or only the rows of experiments whose answers are inspected."""
-    chosen: list[tuple[Dialect, Row]] = []
+    chosen: list[tuple[ServerDialectName, Row]] = []
     for dialect in DIALECTS:
         ids = {request.id for request in expected_requests(dialect) if request.look or not inspected}
         chosen += [(dialect, row) for row in rows(dialect) if row.id in ids]
     return [pytest.param(*case, id=" ".join((case[0], case[1].id, *case[1].beside))) for case in chosen]
 
 
-def changed(dialect: Dialect, change: Settings) -> Settings:
+def changed(dialect: ServerDialectName, change: Settings) -> Settings:
     return {name: value for name, value in {**ACCEPTING[dialect], **change}.items() if value is not None}
 
 
 @cache
-def probed_settings(dialect: Dialect, *, refused: tuple[str, ...] = (), ignored: tuple[str, ...] = ()) -> Settings:
+def probed_settings(
+    dialect: ServerDialectName, *, refused: tuple[str, ...] = (), ignored: tuple[str, ...] = ()
+) -> Settings:
     report, _ = probe(target_of(URL, dialect), AgreeableServer(dialect, refused=refused, ignored=ignored))
     assert report.stopped == ""
     profile = tomllib.loads(report.profile)
@@ -499,7 +501,7 @@ def probed_settings(dialect: Dialect, *, refused: tuple[str, ...] = (), ignored:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_experiment_has_a_row(dialect: Dialect) -> None:
+def test_every_experiment_has_a_row(dialect: ServerDialectName) -> None:
     """Gemini has one form of text, so the minimal request has no other form."""
     one_form = {"minimal"} if dialect == "gemini" else set()
     assert {row.id for row in rows(dialect)} == experiment_ids(dialect) - one_form
@@ -509,7 +511,7 @@ def test_every_experiment_has_a_row(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_requests_of_experiments_differ(dialect: Dialect) -> None:
+def test_requests_of_experiments_differ(dialect: ServerDialectName) -> None:
     """A server can refuse each experiment alone. The members of a choice also share the request with all of them, and
     the baseline is the request for the name of the limit."""
     ids: dict[tuple[str, bytes], set[str]] = {}
@@ -520,26 +522,26 @@ def test_requests_of_experiments_differ(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_settings_of_a_server_that_accepts_every_experiment(dialect: Dialect) -> None:
+def test_settings_of_a_server_that_accepts_every_experiment(dialect: ServerDialectName) -> None:
     assert probed_settings(dialect) == ACCEPTING[dialect]
 
 
 @pytest.mark.parametrize(("dialect", "row"), cases())
-def test_refused_experiment_decides_its_setting(dialect: Dialect, row: Row) -> None:
+def test_refused_experiment_decides_its_setting(dialect: ServerDialectName, row: Row) -> None:
     """D-4: no other setting changes."""
     assert probed_settings(dialect, refused=row.beside) == changed(dialect, row.accepted)
     assert probed_settings(dialect, refused=(*row.beside, row.id)) == changed(dialect, row.refused)
 
 
 @pytest.mark.parametrize(("dialect", "row"), cases(inspected=True))
-def test_experiment_without_effect_decides_its_setting(dialect: Dialect, row: Row) -> None:
+def test_experiment_without_effect_decides_its_setting(dialect: ServerDialectName, row: Row) -> None:
     """D-4: no other setting changes."""
     expected = row.refused if row.ignored is None else row.ignored
     assert probed_settings(dialect, refused=row.beside, ignored=(row.id,)) == changed(dialect, expected)
 
 
 #: Experiments that a strict server of each dialect does not accept, and a word of its error.
-STRICT: Final[dict[Dialect, tuple[Callable[[], FakeServer], dict[str, str]]]] = {
+STRICT: Final[dict[ServerDialectName, tuple[Callable[[], FakeServer], dict[str, str]]]] = {
     "responses": (
         ResponsesServer,
         {
@@ -589,7 +591,7 @@ STRICT: Final[dict[Dialect, tuple[Callable[[], FakeServer], dict[str, str]]]] = 
 
 @pytest.mark.io
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_strict_server_accepts_the_experiments(dialect: Dialect) -> None:
+def test_strict_server_accepts_the_experiments(dialect: ServerDialectName) -> None:
     """D-4: the requests have the form of the API, so a strict server refuses only what an experiment does wrong."""
     make, words = STRICT[dialect]
     with make() as server:

@@ -11,15 +11,16 @@ from tests.probe.probing import probe, target_of
 from tests.running import one_upstream, running
 
 from antiphon.config import Timeouts
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.probe.run import ProbeReport
-from antiphon.profiles import Dialect, load_profile, parse_profile
+from antiphon.profiles import load_profile, parse_profile
 from antiphon.upstream.embedded import EmbeddedModel
 
 pytestmark = pytest.mark.heavy
 SLOW = Timeouts(connect=5.0, first_byte=120.0, idle=120.0, total=240.0)
 
 
-def _probed(model: EmbeddedModel, dialect: Dialect, folder: Path) -> tuple[ProbeReport, Any]:
+def _probed(model: EmbeddedModel, dialect: ServerDialectName, folder: Path) -> tuple[ProbeReport, Any]:
     report, findings = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
     assert {

@@ -12,14 +12,15 @@ from tests.probe.scenarios import Writes, play
 from tests.probe.servers import CONSTRAINTS, VERCEL, Constraint, drawn, server_of, vercel
 from tests.running import one_upstream, running
 
-from antiphon.profiles import Dialect, load_profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.profiles import load_profile
 from antiphon.testing.harness import FakeServer
 
 pytestmark = pytest.mark.io
-Server = tuple[Dialect, list[Constraint], Callable[[], FakeServer]]
+Server = tuple[ServerDialectName, list[Constraint], Callable[[], FakeServer]]
 
 
-def _drawn(dialect: Dialect, seed: int) -> Server:
+def _drawn(dialect: ServerDialectName, seed: int) -> Server:
     constraints = drawn(dialect, seed)
     return dialect, constraints, lambda: server_of(dialect, constraints)
 
@@ -63,7 +64,7 @@ def _writes(constraints: list[Constraint]) -> Writes:
 
 
 @pytest.mark.parametrize("dialect", CONSTRAINTS)
-def test_every_constraint_is_drawn_by_some_seed(dialect: Dialect) -> None:
+def test_every_constraint_is_drawn_by_some_seed(dialect: ServerDialectName) -> None:
     """So that other seeds give other servers."""
     seen = {each.name for seed in range(40) for each in drawn(dialect, seed)}
     assert seen == {each.name for each in CONSTRAINTS[dialect]}

@@ -8,8 +8,9 @@ from unittest.mock import ANY
 
 import pytest
 
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import LONG_TEXT, Body, Choice, Experiment
-from antiphon.probe.run import STEPS
 from antiphon.probe.samples import (
     CALL_AS_TEXT,
     CITY,
@@ -22,14 +23,13 @@ from antiphon.probe.samples import (
     RESULT_AS_TEXT,
     TextForm,
 )
-from antiphon.profiles import Dialect
 
-DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
+DIALECTS: Final[tuple[ServerDialectName, ...]] = get_args(ServerDialectName)
 ABSENT: Final = object()
 RESULT: Final = RESULT_AS_TEXT + LONG_TEXT
 HELLO_AND_MORE: Final = f"{HELLO} {LONG_TEXT}"
 #: By dialect and experiment: values in its body, by path.
-SENT: Final[dict[Dialect, dict[str, dict[str, Any]]]] = {
+SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
     "responses": {
         "developer": {"input.0.role": "developer", "input.0.content.0.text": LONG_TEXT, "input.1.role": "user"},
         "tools": {"tools.0.type": "function", "tools.0.name": "get_weather", "tools.0.parameters": CITY},
@@ -294,7 +294,7 @@ SENT: Final[dict[Dialect, dict[str, dict[str, Any]]]] = {
     },
 }
 #: The paths of requests that are no turns.
-PATHS: Final[dict[Dialect, dict[str, str]]] = {
+PATHS: Final[dict[ServerDialectName, dict[str, str]]] = {
     "responses": {"counts": "/responses/input_tokens"},
     "chat": {"counts": "/chat/completions/input_tokens"},
     "messages": {"counts": "/messages/count_tokens"},
@@ -302,9 +302,9 @@ PATHS: Final[dict[Dialect, dict[str, str]]] = {
 }
 
 
-def experiments(dialect: Dialect) -> dict[str, Experiment]:
+def experiments(dialect: ServerDialectName) -> dict[str, Experiment]:
     form: TextForm = "parts" if dialect == "responses" else "string"
-    return {step.id: step for step in STEPS[dialect].steps(form) if isinstance(step, Experiment)}
+    return {step.id: step for step in EXPERIMENTS[dialect].steps.steps(form) if isinstance(step, Experiment)}
 
 
 def value_at(body: Any, path: str) -> Any:
@@ -317,17 +317,17 @@ def value_at(body: Any, path: str) -> Any:
     return body
 
 
-def cases() -> Iterator[tuple[Dialect, str]]:
+def cases() -> Iterator[tuple[ServerDialectName, str]]:
     return ((dialect, id) for dialect, sent in SENT.items() for id in sent)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_experiment_is_in_the_table(dialect: Dialect) -> None:
+def test_every_experiment_is_in_the_table(dialect: ServerDialectName) -> None:
     assert experiments(dialect).keys() == SENT[dialect].keys()
 
 
 @pytest.mark.parametrize(("dialect", "id"), list(cases()))
-def test_experiment_sends_what_it_tries(dialect: Dialect, id: str) -> None:
+def test_experiment_sends_what_it_tries(dialect: ServerDialectName, id: str) -> None:
     """D-4."""
     body: Body = experiments(dialect)[id].body
     expected = SENT[dialect][id]
@@ -335,15 +335,15 @@ def test_experiment_sends_what_it_tries(dialect: Dialect, id: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_experiments_use_the_path_of_turns_except_counts(dialect: Dialect) -> None:
+def test_experiments_use_the_path_of_turns_except_counts(dialect: ServerDialectName) -> None:
     assert {id: step.path for id, step in experiments(dialect).items() if step.path} == PATHS[dialect]
     streaming = {id for id, step in experiments(dialect).items() if step.streams}
     assert streaming == ({"stream", "stream.usage"} if dialect == "chat" else {"stream"})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_each_member_of_a_choice_sends_its_field(dialect: Dialect) -> None:
-    choices = [step for step in STEPS[dialect].steps("string") if isinstance(step, Choice)]
+def test_each_member_of_a_choice_sends_its_field(dialect: ServerDialectName) -> None:
+    choices = [step for step in EXPERIMENTS[dialect].steps.steps("string") if isinstance(step, Choice)]
     assert [choice.id for choice in choices] == ["field"]
     prefix = "generationConfig." if dialect == "gemini" else ""
     for name, member in choices[0].members.items():

@@ -21,6 +21,7 @@ from antiphon.gateway.routes import Routes
 from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
 from antiphon.upstream.transport import UpstreamResponse
+from antiphon.upstream.urls import turn_url
 
 pytestmark = pytest.mark.without_coverage
 MODULE = """
@@ -73,7 +74,7 @@ def test_configured_agents_are_loaded_in_each_process(folder: Path) -> None:
 
     async def ask() -> UpstreamResponse:
         transport = transport_opener(config, str(folder))({})
-        url = upstream.server_dialect.url(upstream.base_url, "hello", streams=True)
+        url = turn_url(upstream.server_dialect, upstream.base_url, "hello", streams=True)
         answer = await transport.send("POST", url, {}, b'{"input":"world"}', upstream.timeouts)
         assert b"Hello, world." in b"".join([piece async for piece in answer.pieces()])
         await transport.close()

@@ -10,10 +10,10 @@ from tests.probe.servers import vercel
 from tests.running import one_upstream, running
 
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ProfileError
 from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 HISTORY = [
     {"type": "message", "role": "system", "content": "Be brief."},

@@ -11,9 +11,9 @@ from tests.profiles.requests import requests
 
 import antiphon
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.profiles import load_profile, profile_names
-from antiphon.profiles.profile import WIRE_TYPES
 from antiphon.protocol.request import Request
 
 PROVIDERS = (
@@ -41,7 +41,7 @@ def test_shipped_profile_loads_and_names_its_sources(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
     assert ". Source: " in profile.about
-    assert isinstance(profile.wire, WIRE_TYPES[profile.dialect])
+    assert isinstance(profile.wire, SERVER_DIALECTS[profile.dialect].wire_type)
 
 
 @pytest.mark.parametrize("name", profile_names())

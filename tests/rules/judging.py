@@ -16,7 +16,7 @@ from tests.testing.responses import test_rules as test_responses_rules
 
 from antiphon.diagnosis import Finding, lint_body
 from antiphon.diagnosis.finding import resolve_server_path
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.rules import Report, Violation, chat, gemini, messages, responses
 from antiphon.rules.settings import check_model
 from antiphon.testing.chat.server import ChatBehavior
@@ -26,13 +26,13 @@ from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.script import PlainReply
 
 #: The listed bodies of each dialect: a body that breaks one rule, and the same body without the fault.
-LISTED: dict[Dialect, Any] = {
+LISTED: dict[ServerDialectName, Any] = {
     "chat": test_chat_rules,
     "responses": test_responses_rules,
     "messages": test_messages_rules,
     "gemini": test_gemini_rules,
 }
-SERVERS: dict[Dialect, Callable[[Any], PlainReply | None]] = {
+SERVERS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(received(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(received(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(received(body, **test_messages_rules.VERSION)),
@@ -67,7 +67,7 @@ class Refusing(Report):
         raise Refused(violation)
 
 
-def check_by_rules(dialect: Dialect, body: dict[str, Any], report: Report) -> None:
+def check_by_rules(dialect: ServerDialectName, body: dict[str, Any], report: Report) -> None:
     """Check a body in the order of the strict server."""
     match dialect:
         case "chat":
@@ -83,7 +83,7 @@ def check_by_rules(dialect: Dialect, body: dict[str, Any], report: Report) -> No
             gemini.check(body, report)
 
 
-def first_violation(dialect: Dialect, body: dict[str, Any]) -> Violation | None:
+def first_violation(dialect: ServerDialectName, body: dict[str, Any]) -> Violation | None:
     try:
         check_by_rules(dialect, body, Refusing())
     except Refused as refused:
@@ -91,21 +91,21 @@ def first_violation(dialect: Dialect, body: dict[str, Any]) -> Violation | None:
     return None
 
 
-def refusal_of(dialect: Dialect, body: Any) -> str | None:
+def refusal_of(dialect: ServerDialectName, body: Any) -> str | None:
     """The message with which the strict server refuses a body; None if it accepts the body."""
     reply = SERVERS[dialect](body)
     return None if reply is None else json.loads(reply.body)["error"]["message"]
 
 
-def findings_of(dialect: Dialect, body: Any) -> list[Finding]:
+def findings_of(dialect: ServerDialectName, body: Any) -> list[Finding]:
     return lint_body(json.dumps(body).encode(), dialect)
 
 
-def path_in_body(dialect: Dialect, path: str, body: dict[str, Any]) -> str:
+def path_in_body(dialect: ServerDialectName, path: str, body: dict[str, Any]) -> str:
     return resolve_server_path(path, body)[0] if dialect in ("messages", "gemini") else path
 
 
-def listed_bodies(dialect: Dialect) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def listed_bodies(dialect: ServerDialectName) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """The listed bodies: a name, the body with a fault, and the body without it."""
     module = LISTED[dialect]
     return [(name, module.full(wrong), module.full(right)) for name, (wrong, _, right) in module.RULES.items()]

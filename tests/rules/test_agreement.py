@@ -27,11 +27,11 @@ from tests.rules.judging import (
 
 from antiphon.diagnosis.finding import paths_overlap
 from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.errors import ApiError
-from antiphon.profiles import Dialect
 
-DIALECTS = get_args(Dialect)
-WRITERS: dict[Dialect, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+DIALECTS = get_args(ServerDialectName)
+WRITERS: dict[ServerDialectName, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
 STATE = re.compile(
     r"previous response .* not found|nothing is stored|encrypted content .* could not be verified"
     r"|Invalid `(?:signature|data)` in `|Corrupted thought signature",
@@ -46,7 +46,7 @@ BODIES = [
 BODIES += [pytest.param(dialect, body, id=f"{dialect}-{name}") for name, (dialect, body, _) in WRONG.items()]
 
 
-def agree(dialect: Dialect, body: dict[str, Any]) -> None:
+def agree(dialect: ServerDialectName, body: dict[str, Any]) -> None:
     """Assert that the strict server and diagnosis judge a body alike."""
     message, violation, findings = refusal_of(dialect, body), first_violation(dialect, body), findings_of(dialect, body)
     if violation is not None:
@@ -63,11 +63,11 @@ def agree(dialect: Dialect, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("dialect", "body"), BODIES)
-def test_server_and_diagnosis_agree_on_listed_bodies(dialect: Dialect, body: dict[str, Any]) -> None:
+def test_server_and_diagnosis_agree_on_listed_bodies(dialect: ServerDialectName, body: dict[str, Any]) -> None:
     agree(dialect, body)
 
 
-def written(dialect: Dialect) -> st.SearchStrategy[dict[str, Any]]:
+def written(dialect: ServerDialectName) -> st.SearchStrategy[dict[str, Any]]:
     """Bodies that the gateway writes."""
 
     def write(request: Any) -> Any:
@@ -83,13 +83,13 @@ def written(dialect: Dialect) -> st.SearchStrategy[dict[str, Any]]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_server_and_diagnosis_agree_on_generated_bodies(dialect: Dialect, data: st.DataObject) -> None:
+def test_server_and_diagnosis_agree_on_generated_bodies(dialect: ServerDialectName, data: st.DataObject) -> None:
     agree(dialect, data.draw(written(dialect)))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_server_and_diagnosis_agree_on_changed_bodies(dialect: Dialect, data: st.DataObject) -> None:
+def test_server_and_diagnosis_agree_on_changed_bodies(dialect: ServerDialectName, data: st.DataObject) -> None:
     listed = st.sampled_from([body for _, *bodies in listed_bodies(dialect) for body in bodies])
     agree(dialect, data.draw(changed(listed | written(dialect))))

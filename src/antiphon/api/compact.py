@@ -49,7 +49,7 @@ async def _compact(
         prompt_cache_key=compact_request.prompt_cache_key,
     )
     opener = CompactionOpener(
-        seal=services.seal, owner=owner, keeps_foreign=target.upstream.config.dialect == "responses"
+        seal=services.seal, owner=owner, keeps_foreign=target.upstream.server_dialect.opens_foreign_compaction
     )
     # Orphan tool outputs are allowed: for a transcript they are text like any other.
     archive = HistorySource(owner=owner, store=services.store, limit=services.max_body)

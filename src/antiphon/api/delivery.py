@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from antiphon.gateway.pipe import EventsFromHub
+from antiphon.dialects.dialect import KEEPALIVE_COMMENT, EventsFromHub
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers
-from antiphon.http.event_stream import KEEPALIVE_COMMENT, SSE_HEADERS, EventStream
+from antiphon.http.event_stream import SSE_HEADERS, EventStream
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol.request import Request

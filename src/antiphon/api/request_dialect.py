@@ -11,12 +11,14 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from antiphon.api.delivery import StreamFormat
+from antiphon.dialects.dialect import ClientDialect, Framing
+from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS, HUB_DIALECT, ClientDialect, dialect_at_path
+from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.gateway.routes import Upstream
 from antiphon.http.asgi import JSON, Headers, Scope, header_values
 from antiphon.http.event_stream import SSE_HEADERS
-from antiphon.profiles.client_headers import GEMINI_CLIENT_HEADERS, MESSAGES_CLIENT_HEADER
+from antiphon.profiles.client_headers import CLIENT_HEADERS
 
 
 def dialect_for(scope: Scope) -> ClientDialect:
@@ -24,24 +26,22 @@ def dialect_for(scope: Scope) -> ClientDialect:
     dialect = dialect_at_path(scope["path"])
     if dialect is not HUB_DIALECT or not scope["path"].startswith("/v1/models"):
         return dialect
-    if header_values(scope, MESSAGES_CLIENT_HEADER):
-        return CLIENT_DIALECTS["messages"]
-    return (
-        CLIENT_DIALECTS["gemini"] if any(header_values(scope, name) for name in GEMINI_CLIENT_HEADERS) else HUB_DIALECT
-    )
+    for name, headers in CLIENT_HEADERS.items():
+        if any(header_values(scope, header) for header in headers):
+            return CLIENT_DIALECTS[name]
+    return dialect
 
 
 def stream_format_for(dialect: ClientDialect, scope: Scope) -> StreamFormat:
     """The stream format of a dialect other than the hub's."""
-    if dialect.name == "vscode":
-        return StreamFormat(events_from_hub=dialect.events_from_hub, headers=NDJSON, keepalive=b"\n")
-    if dialect.name != "gemini":
-        return StreamFormat(events_from_hub=dialect.events_from_hub)
-    # Gemini clients read SSE comments as data, but ignore blank lines. Blank lines in a JSON array are ignored too.
-    if parse_qs(scope["query_string"].decode("latin-1")).get("alt") == ["sse"]:
-        return StreamFormat(events_from_hub=dialect.events_from_hub, keepalive=b"\n")
+    if dialect.streams_json_array and parse_qs(scope["query_string"].decode("latin-1")).get("alt") != ["sse"]:
+        return StreamFormat(
+            events_from_hub=partial(dialect.events_from_hub, as_json_array=True),
+            headers=[JSON],
+            keepalive=dialect.keepalive,
+        )
     return StreamFormat(
-        events_from_hub=partial(dialect.events_from_hub, as_json_array=True), headers=[JSON], keepalive=b"\n"
+        events_from_hub=dialect.events_from_hub, headers=STREAM_HEADERS[dialect.framing], keepalive=dialect.keepalive
     )
 
 
@@ -65,4 +65,5 @@ NDJSON: Final[Headers] = [
     (b"content-type", b"application/x-ndjson"),
     *(header for header in SSE_HEADERS if header[0] != b"content-type"),
 ]
+STREAM_HEADERS: Final[dict[Framing, Headers]] = {"sse": SSE_HEADERS, "json_lines": NDJSON}
 HEADER_VALUE: Final = re.compile("[A-Za-z0-9._:=, -]{1,2000}")

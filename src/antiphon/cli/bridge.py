@@ -13,9 +13,11 @@ from antiphon import sse
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import one_line
-from antiphon.dialects import agent_log, chat, messages, responses
+from antiphon.dialects import agent_log
 from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
+from antiphon.dialects.dialect import ClientDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.events import StreamEvent
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO |
 class Bridge:
     """Translates the lines of one agent to the stream of one API, bytes to bytes."""
 
-    def __init__(self, source: str, target: str, model: str, *, ndjson: bool) -> None:
+    def __init__(self, source: str, target: ClientDialectName, model: str, *, ndjson: bool) -> None:
         request = Request(
             model=model, store=False, stream=True, extra={"chat:stream_options": Raw(b'{"include_usage":true}')}
         )
@@ -88,7 +90,7 @@ class Bridge:
         )
         self._lines = JsonLines()
         self._to_hub = agent_log.EventsToHub(request, initial_response, SYSTEM_STAMPS, ThreadWire(slug=source))
-        self._from_hub = TARGETS[target].EventsFromHub(request)
+        self._from_hub = CLIENT_DIALECTS[target].events_from_hub(request)
         self._frames = sse.Decoder() if ndjson else None
 
     @property
@@ -126,7 +128,7 @@ def _pieces(lines: BinaryIO) -> Iterator[bytes]:
 
 PIECE: Final = 64 * 1024
 SOURCES: Final = ("codex", "vtcode")
-TARGETS: Final[dict[str, Any]] = {"chat": chat, "messages": messages, "responses": responses}
+TARGETS: Final = tuple(name for name, dialect in CLIENT_DIALECTS.items() if dialect.framing == "sse")
 EPILOG: Final = f"""examples:
   codex exec --json "Fix the test." | antiphon bridge --from codex
   codex exec --json "Fix the test." | antiphon bridge --from codex --to chat --ndjson

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TextIO, get_args
+from typing import Any, BinaryIO, Final, TextIO
 
 import msgspec
 from msgspec import Struct, structs
@@ -18,20 +18,20 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.cli.trace import trace_folder
 from antiphon.diagnosis import Finding, diagnose, guess_dialect, lint_body, lint_for_profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.errors import ProfileError
-from antiphon.profiles import Dialect, Profile, load_profile
+from antiphon.profiles import Profile, load_profile
 from antiphon.protocol.nesting import decode_json
 from antiphon.trace.reader import RecordedTrace, TraceError, read_trace
 from antiphon.trace.records import Route, UpstreamHead, UpstreamPiece, UpstreamRequest
-
-DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
 
 class Case(Struct, frozen=True, kw_only=True):
     """A request body to explain, and the server's error if there is one."""
 
     body: bytes
-    dialect: Dialect | None = None
+    dialect: ServerDialectName | None = None
     profile: str | None = None
     status: int = 0
     error_text: str = ""
@@ -52,8 +52,8 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--dialect",
         metavar="D",
-        choices=DIALECTS,
-        help=f"one of {', '.join(DIALECTS)} (default: detected from the body)",
+        choices=SERVER_DIALECT_NAMES,
+        help=f"one of {', '.join(SERVER_DIALECT_NAMES)} (default: detected from the body)",
     )
     parser.add_argument(
         "--against", metavar="PROFILE", help="also check against the profile of the target server: its name or its file"
@@ -90,7 +90,7 @@ def run(
     if args.error_text is not None:
         case = structs.replace(case, error_text=args.error_text, status=400)
     body = _object_in(case.body)
-    dialect: Dialect = args.dialect or case.dialect or guess_dialect(body)
+    dialect: ServerDialectName = args.dialect or case.dialect or guess_dialect(body)
     profile = _profile(args.against, case.profile)
     findings = _findings(case, dialect, profile, goes_there=args.against is not None)
     if args.json:
@@ -101,7 +101,7 @@ def run(
     return FAILED if any(finding.certain for finding in findings) else OK
 
 
-def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
+def _findings(case: Case, dialect: ServerDialectName, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
     own = profile if profile is not None and profile.dialect == dialect else None
     findings = diagnose(dialect, case.body, case.status, case.error_text, own) if case.status else []
     findings += [finding for finding in lint_body(case.body, dialect, own) if finding not in findings]
@@ -110,7 +110,7 @@ def _findings(case: Case, dialect: Dialect, profile: Profile | None, *, goes_the
     return findings
 
 
-def _write_findings(findings: list[Finding], dialect: Dialect, out: TextIO, paint: TextStyler) -> None:
+def _write_findings(findings: list[Finding], dialect: ServerDialectName, out: TextIO, paint: TextStyler) -> None:
     out.write(f"{paint('dim', f'read as a {dialect} request')}\n")
     for finding in findings:
         word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
@@ -143,7 +143,7 @@ def _case_in(trace: RecordedTrace) -> Case:
     )
     return Case(
         body=request.body.raw,
-        dialect=next((name for name in DIALECTS if name == route.dialect), None),
+        dialect=next((name for name in SERVER_DIALECT_NAMES if name == route.dialect), None),
         profile=route.profile,
         status=status,
         error_text=error_body.decode("utf-8", "replace"),

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TextIO, get_args
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -18,12 +18,14 @@ from antiphon.cli.exits import FAILED, INTERRUPTED, OK, CommandFailed, InvalidUs
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
-from antiphon.config.schema import DEFAULT_PROFILES
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.probe.detect import NoServerFound, detect_dialect, first_model
+from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import ProbeFinding, Verdict
 from antiphon.probe.run import Probe, ProbeReport, ServerUnanswered, estimate_cost
 from antiphon.probe.target import ProbeTarget
-from antiphon.profiles import Dialect, load_profile
+from antiphon.profiles import load_profile
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
@@ -87,13 +89,14 @@ def run(
         return INTERRUPTED
 
 
-def base_url(written: str, dialect: Dialect) -> str:
+def base_url(written: str, dialect: ServerDialectName) -> str:
     """Return the address of a server up to its version. Gemini has several versions, other APIs one."""
     url = server_url(written)
-    if dialect != "gemini":
+    base_path = SERVER_DIALECTS[dialect].base_path
+    if base_path == USUAL_BASE_PATH:
         return url
     version = VERSION.search(url)
-    return url[: version.end()] if version else f"{url.removesuffix('/v1')}/v1beta"
+    return url[: version.end()] if version else f"{url.removesuffix(USUAL_BASE_PATH)}{base_path}"
 
 
 class _Session:
@@ -132,7 +135,7 @@ class _Session:
             self._finish(self._probe.report())
 
     async def _target(self, transport: Transport) -> ProbeTarget:
-        dialects: list[Dialect] = [self._args.dialect] if self._args.dialect else list(DIALECTS)
+        dialects: list[ServerDialectName] = [self._args.dialect] if self._args.dialect else list(DIALECTS)
         targets = [self._of(dialect) for dialect in dialects]
         target = targets[0]
         if not target.model:
@@ -140,8 +143,8 @@ class _Session:
             targets = [msgspec.structs.replace(each, model=listed) for each in targets]
         return targets[0] if len(targets) == 1 else await detect_dialect(targets, transport)
 
-    def _of(self, dialect: Dialect) -> ProbeTarget:
-        base = load_profile(DEFAULT_PROFILES[dialect])
+    def _of(self, dialect: ServerDialectName) -> ProbeTarget:
+        base = load_profile(SERVER_DIALECTS[dialect].default_profile)
         return ProbeTarget(
             base_url=base_url(self._args.url, dialect),
             base=base,
@@ -208,9 +211,7 @@ class _Table:
 
 
 #: In the order in which they are tried if none is given.
-DIALECTS: Final[tuple[Dialect, ...]] = tuple(
-    sorted(get_args(Dialect), key=("responses", "chat", "messages", "gemini").index)
-)
+DIALECTS: Final = tuple(EXPERIMENTS)
 LOOKS: Final[dict[Verdict, TextStyle]] = {
     "accepted": "dim",
     "ignored": "yellow",
@@ -219,6 +220,7 @@ LOOKS: Final[dict[Verdict, TextStyle]] = {
     "untried": "dim",
 }
 WIDTH: Final = 48
+USUAL_BASE_PATH: Final = "/v1"
 VERSION: Final = re.compile(r"/v1(alpha|beta)\d*")
 EPILOG: Final = """examples:
   antiphon probe http://127.0.0.1:8080

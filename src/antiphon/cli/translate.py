@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, TextIO, assert_never, get_args
+from typing import Any, BinaryIO, Final, Literal, TextIO, assert_never
 
 import msgspec
 from msgspec.structs import asdict
@@ -22,14 +22,14 @@ from antiphon import sse, translate
 from antiphon.cli.exits import LOSSY, OK, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, one_line, printable_json
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES, SERVER_DIALECTS
 from antiphon.errors import InvalidJson
-from antiphon.profiles import Dialect
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.stamps import Stamps
 from antiphon.translate import Translation
 
 Kind = Literal["request", "response", "stream"]
-DIALECTS: Final[tuple[Dialect, ...]] = get_args(Dialect)
 
 
 def add(subparsers: Any) -> None:
@@ -46,15 +46,15 @@ def add(subparsers: Any) -> None:
         dest="source",
         metavar="D",
         required=True,
-        choices=DIALECTS,
-        help=f"the dialect of the input: one of {', '.join(DIALECTS)}",
+        choices=SERVER_DIALECT_NAMES,
+        help=f"the dialect of the input: one of {', '.join(SERVER_DIALECT_NAMES)}",
     )
     parser.add_argument(
         "--to",
         dest="target",
         metavar="D",
         required=True,
-        choices=DIALECTS,
+        choices=SERVER_DIALECT_NAMES,
         help="the dialect of the output: one of the same",
     )
     kind = parser.add_mutually_exclusive_group()
@@ -100,8 +100,9 @@ def run(
     return LOSSY if args.strict and len(translation.losses) else OK
 
 
-def detect_kind(data: bytes, dialect: Dialect) -> Kind:
+def detect_kind(data: bytes, dialect: ServerDialectName) -> Kind:
     """Guess the kind of an input: events, or several objects, are a stream; the fields of one object decide."""
+    server = SERVER_DIALECTS[dialect]
     content = data.lstrip()
     if content.startswith((*EVENT_LINES, b"[")):
         return "stream"
@@ -111,9 +112,9 @@ def detect_kind(data: bytes, dialect: Dialect) -> Kind:
     members = _members(data)
     if members is None:
         raise InvalidUsage("the input is neither a JSON object nor a stream of events")
-    if members.keys() & EVENT_FIELDS[dialect]:
+    if members.keys() & server.event_fields:
         return "stream"
-    return "response" if members.keys() & RESPONSE_FIELDS[dialect] else "request"
+    return "response" if members.keys() & server.response_fields else "request"
 
 
 def _members(data: bytes) -> dict[str, Any] | None:
@@ -141,7 +142,7 @@ def _input(file: Path | None, stdin: BinaryIO) -> bytes:
 
 
 def _translate(args: argparse.Namespace, kind: Kind, data: bytes, stamps: Stamps) -> Translation:
-    dialects: dict[str, Dialect] = {"from_": args.source, "to": args.target}
+    dialects: dict[str, ServerDialectName] = {"from_": args.source, "to": args.target}
     match kind:
         case "request":
             return translate.request(data, **dialects, profile=args.profile, model=args.model)
@@ -170,20 +171,6 @@ def _write_losses(translation: Translation, err: TextIO, paint: TextStyler) -> N
 
 
 EVENT_LINES: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-# Fields of answers that no request has.
-RESPONSE_FIELDS: Final[dict[Dialect, frozenset[str]]] = {
-    "chat": frozenset({"choices", "error"}),
-    "responses": frozenset({"output", "error"}),
-    "messages": frozenset({"content", "error"}),
-    "gemini": frozenset({"candidates", "promptFeedback", "usageMetadata", "error"}),
-}
-# Fields of stream events that nothing else has.
-EVENT_FIELDS: Final[dict[Dialect, frozenset[str]]] = {
-    "chat": frozenset(),
-    "responses": frozenset({"sequence_number"}),
-    "messages": frozenset({"message", "index", "delta"}),
-    "gemini": frozenset(),
-}
 ABOUT_KINDS: Final[dict[Kind, str]] = {
     "request": "the input is a client's request",
     "response": "the input is a server's response that was not streamed, or its error",

@@ -18,7 +18,8 @@ from antiphon.client.sockets import ResponseSocket
 from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.client.tool_loop import ToolRun, run_tools
 from antiphon.config import Timeouts
-from antiphon.profiles import Dialect, Profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.profiles import Profile
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -47,7 +48,7 @@ class AsyncClient:
         key: str | None = None,
         *,
         model: str | None = None,
-        dialect: Dialect | None = None,
+        dialect: ServerDialectName | None = None,
         profile: str | Profile | None = None,
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,

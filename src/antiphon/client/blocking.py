@@ -19,8 +19,9 @@ from antiphon.client.sockets import ResponseSocket
 from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.client.tool_loop import ToolRun
 from antiphon.config import Timeouts
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.errors import ApiError
-from antiphon.profiles import Dialect, Profile
+from antiphon.profiles import Profile
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request_fields import Input, RequestFields, ToolRunFields
@@ -44,7 +45,7 @@ class Client:
         key: str | None = None,
         *,
         model: str | None = None,
-        dialect: Dialect | None = None,
+        dialect: ServerDialectName | None = None,
         profile: str | Profile | None = None,
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,

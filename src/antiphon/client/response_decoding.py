@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.client.server import STAMPS, Server, new_id
 from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.dialect import EventsToHub
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEvent
@@ -26,13 +27,12 @@ from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.server_dialects import EventsToHub
 
 
 def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> EventsToHub:
     """Returns the decoder of one stream. `counts` tracks sequence numbers, for a stream that may continue on another
     connection."""
-    if server.profile.dialect == "responses":
+    if server.dialect.is_hub:
         return NumberedEvents(server, request, counts=counts)
     return server.dialect.events_to_hub(request, _make_initial_response(request), STAMPS, server.wire)
 
@@ -40,7 +40,7 @@ def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> 
 def read_response(server: Server, request: Request, body: bytes) -> tuple[Response, Losses]:
     """Decodes a whole response, whatever its status. Missing fields are filled in (STR-14)."""
     initial_response = _make_initial_response(request)
-    if server.profile.dialect == "responses":
+    if server.dialect.is_hub:
         try:
             return _sealed(server, codec.decode_response(body)), Losses()
         except ApiError:

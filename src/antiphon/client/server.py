@@ -18,15 +18,17 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Timeouts
+from antiphon.dialects.dialect import ServerDialect, ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
-from antiphon.profiles import Dialect, Profile, Wire, load_profile
+from antiphon.profiles import Profile, load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
+from antiphon.upstream.urls import turn_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 # A gateway has its own timeouts and sends heartbeats. These only end requests that would hang for ever.
@@ -72,14 +74,16 @@ def server_at(
     url: str,
     key: str | None,
     *,
-    dialect: Dialect | None = None,
+    dialect: ServerDialectName | None = None,
     profile: str | Profile | None = None,
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
 ) -> Server:
     """The server at an address. The version (`/v1`) may be omitted."""
     chosen = (
-        profile if isinstance(profile, Profile) else load_profile(profile or DEFAULT_PROFILES[dialect or "responses"])
+        profile
+        if isinstance(profile, Profile)
+        else load_profile(profile or SERVER_DIALECTS[dialect or "responses"].default_profile)
     )
     if dialect is not None and chosen.dialect != dialect:
         raise ClientFault(
@@ -87,7 +91,7 @@ def server_at(
             param="dialect",
         )
     wire = chosen.wire
-    if isinstance(wire, ResponsesWire) and chosen.name == DEFAULT_PROFILES["responses"]:
+    if isinstance(wire, ResponsesWire) and chosen.name == SERVER_DIALECTS["responses"].default_profile:
         wire = replace(wire, stateful=True)  # a stateless server answers with an error itself
     sent = {
         "content-type": "application/json",
@@ -120,7 +124,7 @@ def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
     sent, losses = server.profile.apply_quirks(request)
     body, dialect_losses = server.dialect.request_from_hub(sent, server.wire)
     losses.extend(dialect_losses)
-    url = server.dialect.url(server.base_url, request.model or "", streams=bool(request.stream))
+    url = turn_url(server.dialect, server.base_url, request.model or "", streams=bool(request.stream))
     return PreparedCall(request=request, sent=sent, body=body, url=url, losses=losses)
 
 
@@ -169,18 +173,11 @@ def _error_message(body: bytes) -> str:
         return ""
 
 
-def _base(url: str, dialect: Dialect) -> str:
+def _base(url: str, dialect: ServerDialectName) -> str:
     base = url.strip().rstrip("/")
     if "://" not in base:
         base = f"http://{base}"
-    return base if urlsplit(base).path else f"{base}{VERSIONS[dialect]}"
+    return base if urlsplit(base).path else f"{base}{SERVER_DIALECTS[dialect].base_path}"
 
 
-DEFAULT_PROFILES: Final[dict[Dialect, str]] = {
-    "responses": "open-responses",
-    "chat": "chat",
-    "messages": "messages",
-    "gemini": "gemini",
-}
-VERSIONS: Final[dict[Dialect, str]] = {"responses": "/v1", "chat": "/v1", "messages": "/v1", "gemini": "/v1beta"}
 KEY_ERROR_CODES: Final = {401: "invalid_api_key", 402: "payment_required", 403: "access_denied"}

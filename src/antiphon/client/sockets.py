@@ -42,7 +42,7 @@ class ResponseSocket:
 
     async def __aenter__(self) -> Self:
         server = self._sender.server
-        if server.profile.dialect != "responses":
+        if not server.dialect.has_websocket:
             raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} has no WebSocket")
         try:
             self._socket = await open_websocket(

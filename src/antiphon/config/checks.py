@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from antiphon.config.model_rules import ModelRule
 from antiphon.config.schema import (
+    AGENT_DIALECT,
+    EMBEDDED_DIALECT,
     CompactionConfig,
     Config,
     KeyConfig,
@@ -112,9 +114,10 @@ def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
         )
     if upstream.api_key_env is not None:
         yield Problem(("api_key_env",), "not allowed for the embedded model, which needs no key: remove api_key_env")
-    if upstream.dialect != "chat":
+    if upstream.dialect != EMBEDDED_DIALECT:
         yield Problem(
-            ("dialect",), f'expected "chat", the dialect of the embedded model, got {as_toml(upstream.dialect)}'
+            ("dialect",),
+            f"expected {as_toml(EMBEDDED_DIALECT)}, the dialect of the embedded model, got {as_toml(upstream.dialect)}",
         )
 
 
@@ -128,8 +131,10 @@ def _agent_problems(upstream: UpstreamConfig, agent: str) -> Iterator[Problem]:
         yield Problem(("base_url",), "not allowed for an agent, which has no address: remove base_url or agent")
     if upstream.api_key_env is not None:
         yield Problem(("api_key_env",), "not allowed for an agent, which needs no key: remove api_key_env")
-    if upstream.dialect != "responses":
-        yield Problem(("dialect",), f'expected "responses", the dialect of agents, got {as_toml(upstream.dialect)}')
+    if upstream.dialect != AGENT_DIALECT:
+        yield Problem(
+            ("dialect",), f"expected {as_toml(AGENT_DIALECT)}, the dialect of agents, got {as_toml(upstream.dialect)}"
+        )
 
 
 def _url_problem(url: str) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.config.checks import check_config, find_problems
 from antiphon.config.model_rules import ModelRule
-from antiphon.config.schema import Config, Timeouts, UpstreamConfig
+from antiphon.config.schema import EMBEDDED_DIALECT, Config, Timeouts, UpstreamConfig
 from antiphon.errors import ConfigError
 from antiphon.profiles.loading import PROFILE_SUFFIX, is_profile_path
 from antiphon.profiles.providers import Provider, builtin_providers
@@ -129,4 +129,6 @@ def _provider_upstream(provider: Provider) -> UpstreamConfig:
 REMOVED_SETTINGS: Final[dict[tuple[str, str], str]] = {
     ("server", "recall_mib"): "was removed in 0.1: conversations are no longer cached; delete the line",
 }
-EMBEDDED_UPSTREAM = UpstreamConfig(name="local", dialect="chat", models=["local"], profile="local", embedded=True)
+EMBEDDED_UPSTREAM = UpstreamConfig(
+    name="local", dialect=EMBEDDED_DIALECT, models=["local"], profile="local", embedded=True
+)

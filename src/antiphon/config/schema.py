@@ -9,14 +9,15 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct, field
 
 from antiphon.config.model_rules import ModelRule, is_pattern, upstream_model_name
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ConfigError
-from antiphon.profiles import Dialect
 
 ContextSize = Annotated[int, Meta(ge=256)]  # tokens
 # A day is more than any answer takes, and little enough for every event loop's clock.
@@ -123,7 +124,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A server behind the gateway. If several serve a model, the first gets its requests."""
 
     name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
-    dialect: Annotated[Dialect, Meta(description="Its API: Chat Completions, Responses, Messages or Gemini.")]
+    dialect: Annotated[ServerDialectName, Meta(description="Its API: Chat Completions, Responses, Messages or Gemini.")]
     base_url: Annotated[
         str,
         Meta(
@@ -180,7 +181,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def profile_name(self) -> str:
         """The profile to load: the configured one, or the default of the dialect."""
-        return self.profile or ("local" if self.embedded else DEFAULT_PROFILES[self.dialect])
+        return self.profile or ("local" if self.embedded else SERVER_DIALECTS[self.dialect].default_profile)
 
     def api_key(self, environ: Mapping[str, str]) -> str | None:
         """The key from the environment; an empty variable counts as unset."""
@@ -373,9 +374,6 @@ def _environment_value(environ: Mapping[str, str], variable: str | None) -> str 
     return (environ.get(variable) or None) if variable else None
 
 
-DEFAULT_PROFILES: dict[Dialect, str] = {
-    "chat": "chat",
-    "responses": "open-responses",
-    "messages": "messages",
-    "gemini": "gemini",
-}
+# The embedded model and the agents are served by the gateway itself, in one dialect each.
+EMBEDDED_DIALECT: Final[ServerDialectName] = "chat"
+AGENT_DIALECT: Final[ServerDialectName] = "responses"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,19 +10,16 @@ import msgspec
 from antiphon.diagnosis.finding import BoundsExceeded, Finding, Findings, paths_overlap
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
-from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ClientFault
-from antiphon.profiles import Dialect, Profile
+from antiphon.profiles import Profile
 from antiphon.protocol.nesting import decode_json
-from antiphon.rules import Report, Rule
-from antiphon.rules import chat as chat_rules
-from antiphon.rules import gemini as gemini_rules
-from antiphon.rules import messages as messages_rules
-from antiphon.rules import responses as responses_rules
-from antiphon.rules.settings import check_fields, check_model
+from antiphon.rules import Rule
+from antiphon.rules.table import RULES
 
 
-def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> list[Finding]:
+def lint_body(body: bytes, dialect: ServerDialectName, profile: Profile | None = None) -> list[Finding]:
     """Return what is wrong with a body, first what every server should refuse.
 
     `profile` is the profile for which the body was written: settings that it has are not suggested."""
@@ -42,11 +38,11 @@ def lint_body(body: bytes, dialect: Dialect, profile: Profile | None = None) -> 
     )
 
 
-def lint_dialect_rules(request_body: dict[str, Any], body: bytes, dialect: Dialect) -> list[Finding]:
+def lint_dialect_rules(request_body: dict[str, Any], body: bytes, dialect: ServerDialectName) -> list[Finding]:
     """Return what the rules of a dialect find in a body."""
-    findings = Findings(request_body, has_server_paths=dialect in ("messages", "gemini"))
+    findings = Findings(request_body, has_server_paths=RULES[dialect].has_server_paths)
     with suppress(BoundsExceeded):
-        CHECKS[dialect](request_body, findings)
+        RULES[dialect].check(request_body, findings)
         _check_by_gateway(body, dialect, findings)
     return findings.items
 
@@ -58,7 +54,7 @@ def decode_object(body: bytes) -> dict[str, Any] | None:
         return None
 
 
-def guess_dialect(request_body: dict[str, Any]) -> Dialect:
+def guess_dialect(request_body: dict[str, Any]) -> ServerDialectName:
     """Return the dialect in which a body is probably written."""
     if "contents" in request_body:
         return "gemini"
@@ -73,49 +69,22 @@ def guess_dialect(request_body: dict[str, Any]) -> Dialect:
     return "messages" if has_messages_marks else "chat"
 
 
-def _check_chat(request_body: dict[str, Any], report: Report) -> None:
-    check_model(request_body, report)
-    check_fields(request_body, chat_rules.FIELDS, report)
-    chat_rules.check(request_body, report)
-
-
-def _check_responses(request_body: dict[str, Any], report: Report) -> None:
-    check_model(request_body, report)
-    check_fields(request_body, responses_rules.FIELDS, report)
-    responses_rules.check(request_body, report)
-
-
-def _check_messages(request_body: dict[str, Any], report: Report) -> None:
-    messages_rules.check_model(request_body, report)
-    messages_rules.check(request_body, report)
-
-
-def _check_by_gateway(body: bytes, dialect: Dialect, findings: Findings) -> None:
+def _check_by_gateway(body: bytes, dialect: ServerDialectName, findings: Findings) -> None:
     """Report the error that the gateway itself returns to a client.
 
-    Only in the responses dialect it is certain that servers refuse the body too: the gateway implements its
+    Only in the hub's dialect it is certain that servers refuse the body too: the gateway implements its
     specification."""
     try:
-        READERS[dialect](body)
+        CLIENT_DIALECTS[dialect].request_to_hub(body)
     except ClientFault as error:
         path = error.param or ""
         if not any(paths_overlap(path, finding.path) for finding in findings.items if finding.certain):
             problem = error.message.removeprefix(f"{path}: ")
-            findings.keep(RULES_BY_ERROR_CODE.get(error.code, "value"), path, problem, certain=dialect == "responses")
+            findings.keep(
+                RULES_BY_ERROR_CODE.get(error.code, "value"), path, problem, certain=SERVER_DIALECTS[dialect].is_hub
+            )
 
 
-CHECKS: Final[dict[Dialect, Callable[[dict[str, Any], Report], None]]] = {
-    "chat": _check_chat,
-    "responses": _check_responses,
-    "messages": _check_messages,
-    "gemini": gemini_rules.check,
-}
-READERS: Final[dict[Dialect, Callable[[bytes], Any]]] = {
-    "chat": chat.request_to_hub,
-    "responses": responses.request_to_hub,
-    "messages": messages.request_to_hub,
-    "gemini": gemini.request_to_hub,
-}
 RULES_BY_ERROR_CODE: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
 MESSAGES_ONLY_FIELDS: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
 MESSAGES_BLOCK_TYPES: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from antiphon.diagnosis.finding import Finding
-from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError
-from antiphon.profiles import Dialect, Profile
+from antiphon.profiles import Profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
 
-def lint_for_profile(body: bytes, dialect: Dialect, profile: Profile) -> list[Finding]:
+def lint_for_profile(body: bytes, dialect: ServerDialectName, profile: Profile) -> list[Finding]:
     """Report what each quirk and each wire option of a profile changes in a request.
 
     Paths are paths in the hub request; in the responses dialect they are those of the body."""
     try:
-        request, _ = TRANSLATORS[dialect][0](body)
+        request, _ = CLIENT_DIALECTS[dialect].request_to_hub(body)
         return _find_changes(request, profile)
     except ApiError as error:
         path = error.param or ""
@@ -47,7 +47,7 @@ def _find_changes(request: Request, profile: Profile) -> list[Finding]:
             )
             findings.append(Finding(rule="unsupported", path=path, problem=problem))
         request = new_request
-    _, losses = TRANSLATORS[profile.dialect][1](request, profile.wire)
+    _, losses = SERVER_DIALECTS[profile.dialect].request_from_hub(request, profile.wire)
     for loss in losses:
         problem = f"{loss.what} cannot be sent to {profile.name!r}: {loss.why}"
         findings.append(Finding(rule="unsupported", path=loss.path, problem=problem))
@@ -76,13 +76,3 @@ def _first_difference(left: Any, right: Any, path: str) -> str | None:
                 return difference
         return None if len(left) == len(right) else f"{path}[{min(len(left), len(right))}]"
     return None if left == right else path
-
-
-RequestReader = Callable[[bytes], tuple[Request, Losses]]
-RequestWriter = Callable[[Request, Any], tuple[bytes, Losses]]
-TRANSLATORS: Final[dict[Dialect, tuple[RequestReader, RequestWriter]]] = {
-    "chat": (chat.request_to_hub, chat.request_from_hub),
-    "responses": (responses.request_to_hub, responses.request_from_hub),
-    "messages": (messages.request_to_hub, messages.request_from_hub),
-    "gemini": (gemini.request_to_hub, gemini.request_from_hub),
-}

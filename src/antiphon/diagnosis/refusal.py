@@ -12,7 +12,8 @@ from antiphon.diagnosis.finding import MISSING, Finding, paths_overlap, resolve_
 from antiphon.diagnosis.lint import decode_object, lint_dialect_rules
 from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
-from antiphon.profiles import Dialect, Profile
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.profiles import Profile
 from antiphon.protocol.nesting import decode_json
 from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH
 from antiphon.rules import Rule
@@ -32,7 +33,7 @@ class RefusalText(Struct, frozen=True):
 
 
 def diagnose(
-    dialect: Dialect, body: bytes, status: int, error_text: str, profile: Profile | None = None
+    dialect: ServerDialectName, body: bytes, status: int, error_text: str, profile: Profile | None = None
 ) -> list[Finding]:
     """Return the reasons why a server refused a body, the likeliest first; empty if the status is not 400 or 422."""
     request_body = decode_object(body) if status in (400, 422) else None

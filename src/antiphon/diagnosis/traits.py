@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.diagnosis.finding import MAX_VALUES, Finding
-from antiphon.profiles import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.rules import Rule
 
 
@@ -48,7 +48,7 @@ class ObjectIterator:
                 yield f"{path}[{index}]", value
 
 
-def find_traits(body: dict[str, Any], dialect: Dialect) -> list[Trait]:
+def find_traits(body: dict[str, Any], dialect: ServerDialectName) -> list[Trait]:
     """Return the first value of each kind in a body."""
     traits: dict[str, Trait] = {}
     for name, path in TRAIT_FINDERS[dialect](body, ObjectIterator(MAX_VALUES)):
@@ -172,7 +172,7 @@ def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str) ->
 
 
 CALL_TYPES: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
-TRAIT_FINDERS: Final[dict[Dialect, Callable[[dict[str, Any], ObjectIterator], Iterator[tuple[str, str]]]]] = {
+TRAIT_FINDERS: Final[dict[ServerDialectName, Callable[[dict[str, Any], ObjectIterator], Iterator[tuple[str, str]]]]] = {
     "chat": _chat,
     "responses": _responses,
     "messages": _messages,

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.dialect import EventsToHub
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
@@ -41,7 +42,6 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
-from antiphon.upstream.server_dialects import EventsToHub
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Transport, UpstreamResponse
 

@@ -7,12 +7,13 @@ response as sent to the client, the losses and the error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeGuard, cast
+from typing import Final, TypeGuard, cast
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
@@ -33,18 +34,6 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.upstream.stream_reader import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
-TextRunFromHub = Callable[[TextRun], bytes]  # `text_run` of a writer that accepts many text deltas at once
-
-
-class EventsFromHub(Protocol):
-    """The stream writer of a client dialect."""
-
-    @property
-    def losses(self) -> Losses: ...
-
-    def feed(self, event: StreamEvent) -> bytes: ...
-
-    def finish(self) -> bytes: ...
 
 
 class Pipe:

@@ -12,12 +12,12 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.errors import UnsupportedParameter
-from antiphon.profiles import Profile, Wire
+from antiphon.profiles import Profile
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 # Parameters that the gateway implements and does not send to upstreams.
 GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(

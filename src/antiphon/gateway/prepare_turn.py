@@ -122,7 +122,7 @@ async def _resolve_history(
     if is_self_contained(request) and (maker is None or not lacks_reasoning(request)):
         return _History(request=request)
     opener = CompactionOpener(
-        seal=services.seal, owner=archive.owner, keeps_foreign=upstream.config.dialect == "responses"
+        seal=services.seal, owner=archive.owner, keeps_foreign=upstream.server_dialect.opens_foreign_compaction
     )
     allow_orphans = getattr(wire, "orphan_outputs", "error") != "error"
     resolved = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
-from antiphon.profiles.profile import Wire
+from antiphon.dialects.registry import Wire
 
 MAX_MODELS: Final = 1024  # models of one upstream; the oldest is evicted
 MAX_MODEL_NAME: Final = 256  # characters; longer names are not remembered: patterns accept any names

@@ -18,11 +18,13 @@ from antiphon import sse
 from antiphon.config import Timeouts, UpstreamConfig
 from antiphon.dialects import responses
 from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.dialect import ClientDialect, EventsFromHub
+from antiphon.dialects.registry import HUB_DIALECT, SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
-from antiphon.gateway.client_dialect import HUB_DIALECT, ClientDialect, dialect_at_path, request_at_path
+from antiphon.gateway.client_dialect import dialect_at_path, request_at_path
 from antiphon.gateway.history import is_self_contained
-from antiphon.gateway.pipe import EventsFromHub, Pipe
+from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
@@ -33,7 +35,6 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.trace.reader import RecordedTrace
 from antiphon.trace.records import ClientHead, ClientRequest, Route
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import UpstreamResponse
 
 
@@ -236,7 +237,7 @@ def _writer(turn: UpstreamTurn, record: RecordedTrace, dialect: ClientDialect) -
     request = turn.prepared.request
     if dialect is HUB_DIALECT:
         return responses.EventsFromHub(request, style=_style_in(record))
-    if dialect.name == "gemini" and record.client_head is not None and not _is_stream(record.client_head):
+    if dialect.streams_json_array and record.client_head is not None and not _is_stream(record.client_head):
         return dialect.events_from_hub(request, as_json_array=True)
     return dialect.events_from_hub(request)
 

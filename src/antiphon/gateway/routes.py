@@ -13,11 +13,12 @@ from msgspec import Struct, field
 
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.dialects.dialect import ServerDialect
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.preparation import TranslationPlan
 from antiphon.gateway.refusal_memory import RefusalMemory
 from antiphon.profiles import Profile, load_profile
-from antiphon.upstream.server_dialects import SERVER_DIALECTS, ServerDialect
 
 AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
 SECONDS_PER_DAY: Final = 86_400.0  # seconds; an agent may work for long

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, summary_sentence
 from antiphon.dialects.common.refused_reasoning import refused_part
+from antiphon.dialects.dialect import EventsFromHub
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
-from antiphon.gateway.pipe import EventsFromHub, Pipe
+from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
 from antiphon.gateway.routes import Target
@@ -31,6 +32,7 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
+from antiphon.upstream.urls import turn_url
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
@@ -100,8 +102,11 @@ class UpstreamTurn:
 
     async def _send(self, transport: Transport, body: bytes) -> UpstreamResponse:
         upstream = self.target.upstream
-        url = upstream.server_dialect.url(
-            upstream.base_url, self.target.model, streams=bool(self.prepared.upstream_request.stream)
+        url = turn_url(
+            upstream.server_dialect,
+            upstream.base_url,
+            self.target.model,
+            streams=bool(self.prepared.upstream_request.stream),
         )
         headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
         if self._trace is not None:

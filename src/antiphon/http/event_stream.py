@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from antiphon import sse
+from antiphon.dialects.dialect import KEEPALIVE_COMMENT
 from antiphon.http.asgi import Headers, Message, Send
 from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL
 
@@ -20,7 +20,6 @@ SSE_HEADERS: Final[Headers] = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),  # keeps proxies from buffering events
 ]
-KEEPALIVE_COMMENT: Final = sse.encode_comment("waiting for the model")
 
 
 class EventStream:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from antiphon.dialects.dialect import ClientDialect
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError
-from antiphon.gateway.client_dialect import ClientDialect
 from antiphon.gateway.request_log import RequestLog
 from antiphon.gateway.request_scope import RequestScope, shutdown_error
 from antiphon.http.asgi import (

@@ -27,7 +27,7 @@ from opentelemetry.util.types import AttributeValue
 
 from antiphon import __version__
 from antiphon.config import Config
-from antiphon.config.schema import DEFAULT_PROFILES
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.gateway.client_dialect import is_turn_path
 from antiphon.gateway.request_log import RequestLog
 from antiphon.ops.metrics import Metrics
@@ -193,7 +193,9 @@ def _clean(name: str) -> str:
 
 
 MAX_NAME: Final = 200
-GENERIC_PROFILES: Final = frozenset(DEFAULT_PROFILES.values())  # not named after a server
+GENERIC_PROFILES: Final = frozenset(
+    dialect.default_profile for dialect in SERVER_DIALECTS.values()
+)  # not named after a server
 CLOSE_TIMEOUT: Final = 3.0  # seconds
 PROPAGATOR: Final = TraceContextTextMapPropagator()
 TOKENS: Final = [4**power for power in range(14)]

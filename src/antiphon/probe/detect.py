@@ -7,11 +7,12 @@ from itertools import product
 
 import msgspec
 
-from antiphon.probe.run import BRIEF_TOKENS, STEPS
+from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.probe.experiments import EXPERIMENTS
+from antiphon.probe.run import BRIEF_TOKENS
 from antiphon.probe.samples import TextForm
 from antiphon.probe.target import ProbeResult, ProbeTarget, ServerConnection
 from antiphon.protocol.nesting import decode_json
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import Transport
 
 
@@ -47,13 +48,14 @@ async def detect_dialect(targets: Sequence[ProbeTarget], transport: Transport) -
 
 async def _send_minimal_request(target: ProbeTarget, transport: Transport) -> ProbeResult:
     """Send the minimal request in each form until the server accepts it or fails for a reason other than its form."""
-    steps = STEPS[target.dialect]
-    model = {} if target.dialect == "gemini" else {"model": target.model}
+    steps = EXPERIMENTS[target.dialect].steps
     forms: tuple[TextForm, ...] = ("string", "parts")
     connection = ServerConnection(target, transport)
     for form, limit in product(forms, (*steps.LIMITS, "")):
         body = steps.minimal(form)
-        result = await connection.ask({**model, **(steps.limited(body, limit, BRIEF_TOKENS) if limit else body)})
+        result = await connection.ask(
+            {**target.model_field, **(steps.limited(body, limit, BRIEF_TOKENS) if limit else body)}
+        )
         _raise_if_no_api(target, result)
         if result.evidence.status not in (400, 422):
             break

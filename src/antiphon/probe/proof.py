@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError
 from antiphon.probe.finding import Body
 from antiphon.probe.samples import ALICE, ARGUMENTS, CITY, HELLO, PERSON, PNG, WEATHER_IN_PARIS
 from antiphon.profiles import Profile
 from antiphon.protocol.codec import decode_request
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 
 class ProofRequest(NamedTuple):

@@ -8,24 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.probe import (
-    chat,
-    chat_steps,
-    extras,
-    gemini,
-    gemini_steps,
-    messages,
-    messages_steps,
-    responses,
-    responses_steps,
-)
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.probe import extras
 from antiphon.probe.draft import ProfileDraft, Verdicts
+from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import (
     READING_INSPECTIONS,
     Body,
@@ -39,7 +31,6 @@ from antiphon.probe.finding import (
 from antiphon.probe.proof import make_proofs
 from antiphon.probe.samples import TextForm
 from antiphon.probe.target import ProbeResult, ProbeTarget, ServerConnection
-from antiphon.profiles import Dialect
 from antiphon.profiles.loading import load_profile
 from antiphon.profiles.profile import Profile, parse_profile
 from antiphon.upstream.transport import Transport
@@ -57,20 +48,6 @@ class ServerUnanswered(Exception):
     """The server does not answer the minimal request; the message describes its answer."""
 
 
-class Steps(Protocol):
-    """The interface of each dialect's module of experiments."""
-
-    @property
-    def LIMITS(self) -> tuple[str, ...]:
-        """The possible names of the token limit, the usual name first."""
-
-    def minimal(self, form: TextForm) -> Body: ...
-
-    def limited(self, body: Body, name: str, tokens: int) -> Body: ...
-
-    def steps(self, form: TextForm) -> list[Step]: ...
-
-
 class ProbeCost(Struct, frozen=True):
     """The estimated cost of a run: the least and the most requests, and input and output tokens."""
 
@@ -84,7 +61,7 @@ class ProbeReport(Struct, frozen=True, kw_only=True):
     """All findings, and the profile derived from them."""
 
     url: str
-    dialect: Dialect
+    dialect: ServerDialectName
     model: str
     findings: list[ProbeFinding]
     requests: int
@@ -93,12 +70,12 @@ class ProbeReport(Struct, frozen=True, kw_only=True):
     profile: str
 
 
-def estimate_cost(dialect: Dialect) -> ProbeCost:
+def estimate_cost(dialect: ServerDialectName) -> ProbeCost:
     """Estimate the cost of a run before anything is sent."""
-    all_steps = STEPS[dialect].steps("parts")
+    all_steps = EXPERIMENTS[dialect].steps.steps("parts")
     tries = [step for step in all_steps if isinstance(step, Experiment)]
     choices = [step for step in all_steps if isinstance(step, Choice)]
-    least = len(tries) + len(choices) + len(STEPS[dialect].LIMITS) + EXTRA_REQUESTS
+    least = len(tries) + len(choices) + len(EXPERIMENTS[dialect].steps.LIMITS) + EXTRA_REQUESTS
     most = least + sum(len(choice.members) for choice in choices) + REPEATED_REQUESTS
     tokens_in = sum(len(msgspec.json.encode(step.body)) for step in all_steps) // 3
     return ProbeCost(least, most, tokens_in, len(tries) * USUAL_ANSWER_TOKENS)
@@ -116,8 +93,9 @@ class Probe:
         self._transport = transport
         self._on_finding = on_finding
         self._sleep = sleep
-        self._steps: Steps = STEPS[target.dialect]
-        self._form: TextForm = "parts" if target.dialect == "responses" else "string"
+        self._experiments = EXPERIMENTS[target.dialect]
+        self._steps = self._experiments.steps
+        self._form = self._experiments.text_form
         self._limit = ""
         self._baseline: ProbeResult | None = None
 
@@ -187,7 +165,7 @@ class Probe:
         self._record(
             ProbeFinding(id="minimal", title=MINIMAL, verdict="accepted", detail="answered", evidence=result.evidence)
         )
-        if form != ("parts" if self.connection.target.dialect == "responses" else "string") and first is not None:
+        if form != self._experiments.text_form and first is not None:
             other = "user.parts" if form == "string" else "user.string"
             self._record(
                 ProbeFinding(
@@ -235,8 +213,7 @@ class Probe:
 
     def _body(self, body: Body, limit: str | None = None, tokens: int = BRIEF_TOKENS) -> Body:
         limit = self._limit if limit is None else limit
-        model = {} if self.connection.target.dialect == "gemini" else {"model": self.connection.target.model}
-        return {**model, **(self._steps.limited(body, limit, tokens) if limit else body)}
+        return {**self.connection.target.model_field, **(self._steps.limited(body, limit, tokens) if limit else body)}
 
     def _baseline_body(self) -> Body:
         return self._body(self._steps.minimal(self._form))
@@ -336,7 +313,7 @@ class Probe:
         self._record(await extras.wrong_request(send, baseline_body))
         if "model" in baseline_body:  # else the model is part of the URL
             self._record(await extras.wrong_model(send, baseline_body))
-        if self.connection.target.dialect == "responses":
+        if self._experiments.has_stored_responses:
             self._record(await extras.stream_order(self.connection, baseline_body))
             self._record(await extras.state(send, baseline_body))
             self._record(await extras.websocket(self.connection, self._transport))
@@ -356,7 +333,7 @@ class Probe:
 
     def draft(self) -> ProfileDraft:
         target = self.connection.target
-        draft = CONCLUSIONS[target.dialect](Verdicts(self.findings.values(), self._form))
+        draft = self._experiments.conclude(Verdicts(self.findings.values(), self._form))
         if target.key is not None and target.key_header != target.base.key_header:
             draft.key_header = target.key_header
         return draft
@@ -388,18 +365,6 @@ def _merge_bodies(one: Body, other: Body) -> Body:
     return {**one, **other, **both}
 
 
-STEPS: Final[dict[Dialect, Steps]] = {
-    "responses": responses_steps,
-    "chat": chat_steps,
-    "messages": messages_steps,
-    "gemini": gemini_steps,
-}
-CONCLUSIONS: Final[dict[Dialect, Callable[[Verdicts], ProfileDraft]]] = {
-    "responses": responses.conclude,
-    "chat": chat.conclude,
-    "messages": messages.conclude,
-    "gemini": gemini.conclude,
-}
 FORMS: Final = {"user.parts": "user message as parts", "user.string": "user message as a string"}
 MINIMAL: Final = "minimal request"
 KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")

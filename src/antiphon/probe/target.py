@@ -17,17 +17,19 @@ from msgspec.structs import replace
 from antiphon import __version__, sse
 from antiphon.config import Timeouts
 from antiphon.dialects.common.upstream_errors import retry_after
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Evidence, Verdict, excerpt
-from antiphon.profiles import Dialect, Profile
+from antiphon.profiles import Profile
 from antiphon.protocol.fold import Fold
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 from antiphon.upstream.transport import Transport
+from antiphon.upstream.urls import turn_url, url_at
 
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):
@@ -42,16 +44,21 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
 
     @property
-    def dialect(self) -> Dialect:
+    def dialect(self) -> ServerDialectName:
         return self.base.dialect
 
     def url(self, path: str = "", *, streams: bool = False) -> str:
         server_dialect = SERVER_DIALECTS[self.dialect]
         return (
-            server_dialect.url_at(path, self.base_url, self.model)
+            url_at(path, server_dialect, self.base_url, self.model)
             if path
-            else server_dialect.url(self.base_url, self.model, streams=streams)
+            else turn_url(server_dialect, self.base_url, self.model, streams=streams)
         )
+
+    @property
+    def model_field(self) -> dict[str, str]:
+        """The field with the model; none if the model is in the path."""
+        return {} if SERVER_DIALECTS[self.dialect].has_model_in_path else {"model": self.model}
 
     @property
     def headers(self) -> dict[str, str]:

@@ -4,7 +4,7 @@ Only this package knows providers by name.
 """
 
 from antiphon.profiles.loading import load_profile, profile_names
-from antiphon.profiles.profile import Dialect, Profile, Wire, parse_profile
+from antiphon.profiles.profile import Profile, parse_profile
 from antiphon.profiles.quirks import QUIRKS, Quirk
 
-__all__ = ["QUIRKS", "Dialect", "Profile", "Quirk", "Wire", "load_profile", "parse_profile", "profile_names"]
+__all__ = ["QUIRKS", "Profile", "Quirk", "load_profile", "parse_profile", "profile_names"]

@@ -13,10 +13,8 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.dialects.messages.wire import MessagesWire
-from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.errors import ProfileError
 from antiphon.profiles.quirks import QUIRKS, Quirk
 from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
@@ -27,8 +25,6 @@ from antiphon.protocol.suggestions import suggest_names
 
 # Reasoning by another or an unknown maker is left out, or sent as text of the assistant (RSN-3).
 ForeignReasoning = Literal["drop", "text"]
-Dialect = Literal["chat", "responses", "messages", "gemini"]
-Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire
 FindParent = Callable[[str], "Profile"]
 
 
@@ -36,7 +32,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     """What one kind of server accepts: quirks that change the request, wire options of the dialect, headers."""
 
     name: str
-    dialect: Dialect
+    dialect: ServerDialectName
     about: str
     quirks: tuple[Quirk, ...]
     wire: Wire
@@ -55,9 +51,8 @@ class Profile(Struct, frozen=True, kw_only=True):
         for quirk in self.quirks:
             request = quirk.apply(request, losses)
         if self.foreign_reasoning == "text":
-            request = foreign_reasoning_as_text(
-                request, losses, self.wire.maker, accepts_unsealed=self.dialect in ACCEPTS_UNSEALED_REASONING
-            )
+            accepts_unsealed = SERVER_DIALECTS[self.dialect].accepts_unsealed_reasoning
+            request = foreign_reasoning_as_text(request, losses, self.wire.maker, accepts_unsealed=accepts_unsealed)
         return request, losses
 
 
@@ -65,7 +60,7 @@ class ProfileFile(Struct, frozen=True, kw_only=True):
     """The settings of a profile file."""
 
     about: str
-    dialect: Dialect | UnsetType = UNSET
+    dialect: ServerDialectName | UnsetType = UNSET
     extends: str | UnsetType = UNSET
     quirks: list[Any] = field(default_factory=list)
     wire: dict[str, Any] = field(default_factory=dict)
@@ -97,9 +92,15 @@ def _base_profile(source: TomlSource, profile_file: ProfileFile, find_parent: Fi
     """Return the profile that this one extends, or the defaults of its dialect."""
     if profile_file.extends is UNSET:
         if profile_file.dialect is UNSET:
-            raise ProfileError(f"{source.file}: expected dialect ({', '.join(WIRE_TYPES)}) or extends, got neither")
+            raise ProfileError(
+                f"{source.file}: expected dialect ({', '.join(SERVER_DIALECTS)}) or extends, got neither"
+            )
         return Profile(
-            name="", dialect=profile_file.dialect, about="", quirks=(), wire=WIRE_TYPES[profile_file.dialect]()
+            name="",
+            dialect=profile_file.dialect,
+            about="",
+            quirks=(),
+            wire=SERVER_DIALECTS[profile_file.dialect].wire_type(),
         )
     try:
         if find_parent is None:
@@ -159,13 +160,5 @@ def _merge_wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
     return replace(base, **{name: getattr(parsed_options, name) for name in values})
 
 
-WIRE_TYPES: Final[dict[Dialect, type[Wire]]] = {
-    "chat": ChatWire,
-    "responses": ResponsesWire,
-    "messages": MessagesWire,
-    "gemini": GeminiWire,
-}
-# Servers of the other dialects accept reasoning only with its signature.
-ACCEPTS_UNSEALED_REASONING: Final[frozenset[Dialect]] = frozenset({"chat", "responses"})
 HEADER_NAME: Final = re.compile("[a-z0-9-]+")
 HEADER_VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

@@ -9,8 +9,8 @@ from importlib.resources import files
 
 from msgspec import Struct
 
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.errors import ProfileError
-from antiphon.profiles.profile import Dialect
 from antiphon.profiles.toml_source import TomlSource
 
 
@@ -18,7 +18,7 @@ class Provider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row of the data file."""
 
     name: str
-    dialect: Dialect
+    dialect: ServerDialectName
     base_url: str
     #: The environment variable in which the provider's own tools expect the key.
     api_key_env: str

@@ -7,13 +7,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.testing.chat.server import ChatServer
 from antiphon.testing.gemini.server import GeminiServer
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.server import MessagesServer
 from antiphon.testing.responses.server import ResponsesServer
 
-SERVERS: dict[str, Callable[..., FakeServer]] = {
+SERVERS: dict[ServerDialectName, Callable[..., FakeServer]] = {
     "chat": ChatServer,
     "gemini": GeminiServer,
     "messages": MessagesServer,

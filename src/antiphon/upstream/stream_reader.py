@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from antiphon import sse
+from antiphon.dialects.dialect import EventsToHub, TextRunToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
-from antiphon.upstream.server_dialects import EventsToHub, TextRunToHub
 
 
 class StreamReader:

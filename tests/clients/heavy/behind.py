@@ -14,7 +14,7 @@ import msgspec
 from tests.running import Running, running
 
 from antiphon import config, testing
-from antiphon.profiles.profile import Dialect
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer, turn
 from antiphon.testing.harness import FakeServer
 
@@ -39,7 +39,7 @@ class Conversation(NamedTuple):
 class Behind(NamedTuple):
     """One kind of server, and how to read what it was sent."""
 
-    dialect: Dialect
+    dialect: ServerDialectName
     profile: str
     serve: Callable[[Callable[[ReceivedRequest], Reply]], FakeServer]
     read: Callable[[dict[str, Any]], Conversation]

@@ -22,7 +22,8 @@ from antiphon.dialects.common.tool_errors import (
     tool_error_text,
     without_error_mark,
 )
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName
+from antiphon.dialects.dialect import ClientDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.profiles import Profile, load_profile, profile_names
 from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import CustomToolCallOutputParam, FunctionCallOutputParam, MessageParam
@@ -33,7 +34,6 @@ from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.messages.server import MessagesBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.rules import ServerLimits
-from antiphon.upstream.server_dialects import SERVER_DIALECTS
 
 Json = dict[str, Any]
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.dialects.gemini.reading import REQUEST, STOP, call, frame, parts, read, read_frames, read_whole, reader
 
 from antiphon import sse
+from antiphon.dialects.dialect import ClientDialectName
 from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.client_dialect import CLIENT_DIALECTS, ClientDialectName
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Loss

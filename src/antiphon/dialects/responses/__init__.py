@@ -5,12 +5,14 @@ from antiphon.dialects.responses.request_in import request_to_hub
 from antiphon.dialects.responses.request_out import request_from_hub
 from antiphon.dialects.responses.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.responses.stream_out import EventsFromHub, response_from_hub
+from antiphon.dialects.responses.token_count import count_request
 from antiphon.dialects.responses.wire import ResponsesWire, wire_after_refusal
 
 __all__ = [
     "EventsFromHub",
     "EventsToHub",
     "ResponsesWire",
+    "count_request",
     "error_from_hub",
     "error_to_hub",
     "request_from_hub",

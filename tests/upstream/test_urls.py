@@ -1,11 +1,11 @@
-"""`upstream/server_dialects`: the URLs of each dialect."""
+"""`upstream/urls`: the URLs of each dialect."""
 
 from __future__ import annotations
 
 import pytest
 
-from antiphon.errors import InvalidValue
-from antiphon.upstream.server_dialects import SERVER_DIALECTS, model_resource_name
+from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.upstream.urls import turn_url
 
 pytestmark = pytest.mark.without_coverage
 BASE = "http://lab/v1"
@@ -22,8 +22,8 @@ BASE = "http://lab/v1"
 )
 def test_url_of_a_turn_follows_the_dialect(dialect: str, whole: str, streamed: str) -> None:
     server_dialect = SERVER_DIALECTS[dialect]  # type: ignore[index]
-    assert server_dialect.url(BASE, "m", streams=False) == BASE + whole
-    assert server_dialect.url(BASE, "m", streams=True) == BASE + streamed
+    assert turn_url(server_dialect, BASE, "m", streams=False) == BASE + whole
+    assert turn_url(server_dialect, BASE, "m", streams=True) == BASE + streamed
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,4 @@ def test_url_of_a_turn_follows_the_dialect(dialect: str, whole: str, streamed: s
     ],
 )
 def test_model_in_a_path_is_escaped(model: str, path: str) -> None:
-    assert SERVER_DIALECTS["gemini"].url(BASE, model, streams=False) == f"{BASE}/{path}:generateContent"
-
-
-@pytest.mark.parametrize("model", ["..", "../files", "models/../files", "a//b", "a/./b", "a/", "/a", "models/"])
-def test_model_with_path_traversal_is_refused(model: str) -> None:
-    """Security: no field of a request chooses another path of the server."""
-    with pytest.raises(InvalidValue) as caught:
-        model_resource_name(model)
-    assert caught.value.param == "model"
+    assert turn_url(SERVER_DIALECTS["gemini"], BASE, model, streams=False) == f"{BASE}/{path}:generateContent"

@@ -1,0 +1,165 @@
+"""The registry of dialects: one record each. To add a dialect, add its record here; a test names every other table that
+lacks it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast, get_args
+
+from antiphon.dialects import agent_log, chat, gemini, messages, responses, vscode
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.dialect import (
+    ClientDialect,
+    ClientDialectName,
+    Dialect,
+    DialectName,
+    ServerDialect,
+    ServerDialectName,
+)
+from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.dialects.responses.wire import ResponsesWire
+
+Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire
+
+
+def _server(package: Any, **facts: Any) -> ServerDialect:
+    """The server half of a dialect package. The names are the same in every package; a test checks this."""
+    return ServerDialect(
+        request_from_hub=package.request_from_hub,
+        events_to_hub=package.EventsToHub,
+        response_to_hub=package.response_to_hub,
+        error_to_hub=package.error_to_hub,
+        **facts,
+    )
+
+
+def _client(name: ClientDialectName, package: Any, **facts: Any) -> ClientDialect:
+    """The client half of a dialect package. The names are the same in every package; a test checks this."""
+    return ClientDialect(
+        name=name,
+        request_to_hub=package.request_to_hub,
+        events_from_hub=package.EventsFromHub,
+        response_from_hub=package.response_from_hub,
+        error_from_hub=package.error_from_hub,
+        **facts,
+    )
+
+
+CHAT: Final = Dialect(
+    name="chat",
+    title="Chat Completions",
+    server=_server(
+        chat,
+        path="/chat/completions",
+        count_path="/chat/completions/input_tokens",
+        wire_type=ChatWire,
+        default_profile="chat",
+        accepts_unsealed_reasoning=True,
+        response_fields=frozenset({"choices", "error"}),
+    ),
+    client=_client("chat", chat, turn_paths=("/v1/chat/completions",), path_prefixes=("/v1/chat/",)),
+)
+RESPONSES: Final = Dialect(
+    name="responses",
+    title="Responses",
+    server=_server(
+        responses,
+        path="/responses",
+        count_path="/responses/input_tokens",
+        count_request=responses.count_request,
+        wire_type=ResponsesWire,
+        default_profile="open-responses",
+        wire_after_refusal=responses.wire_after_refusal,
+        is_hub=True,
+        accepts_unsealed_reasoning=True,
+        opens_foreign_compaction=True,
+        has_websocket=True,
+        response_fields=frozenset({"output", "error"}),
+        event_fields=frozenset({"sequence_number"}),
+    ),
+    client=_client("responses", responses, turn_paths=("/v1/responses",), path_prefixes=("/v1/responses",)),
+)
+MESSAGES: Final = Dialect(
+    name="messages",
+    title="Messages",
+    server=_server(
+        messages,
+        path="/messages",
+        models_path="/models?limit=1000",
+        count_path="/messages/count_tokens",
+        count_request=messages.count_request,
+        wire_type=MessagesWire,
+        default_profile="messages",
+        wire_after_refusal=messages.wire_after_refusal,
+        response_fields=frozenset({"content", "error"}),
+        event_fields=frozenset({"message", "index", "delta"}),
+    ),
+    client=_client(
+        "messages",
+        messages,
+        turn_paths=("/v1/messages",),
+        path_prefixes=("/v1/messages",),
+        id_header=b"request-id",
+        model_from_hub=messages.model_from_hub,
+        models_from_hub=messages.models_from_hub,
+        count_field="input_tokens",
+    ),
+)
+GEMINI: Final = Dialect(
+    name="gemini",
+    title="Gemini",
+    server=_server(
+        gemini,
+        path="/{model}:generateContent",
+        stream_path="/{model}:streamGenerateContent?alt=sse",
+        models_path="/models?pageSize=1000",
+        base_path="/v1beta",
+        count_path="/{model}:countTokens",
+        count_request=gemini.count_request,
+        model_resource_name=gemini.model_resource_name,
+        wire_type=GeminiWire,
+        default_profile="gemini",
+        response_fields=frozenset({"candidates", "promptFeedback", "usageMetadata", "error"}),
+    ),
+    client=_client(
+        "gemini",
+        gemini,
+        turn_actions=gemini.TURN_ACTIONS,
+        other_actions=("countTokens",),
+        path_prefixes=("/v1beta/",),
+        request_at_path=gemini.request_at_path,
+        has_key_in_query=True,
+        keepalive=b"\n",  # its clients read SSE comments as data, but ignore blank lines
+        streams_json_array=True,
+        model_from_hub=gemini.model_from_hub,
+        models_from_hub=gemini.models_from_hub,
+        turn_to_count=gemini.turn_to_count,
+        count_field="totalTokens",
+    ),
+)
+VSCODE: Final = Dialect(
+    name="vscode",
+    title="VS Code's language models",
+    client=_client(
+        "vscode",
+        vscode,
+        turn_paths=("/v1/vscode/chat",),
+        path_prefixes=("/v1/vscode/",),
+        framing="json_lines",
+        keepalive=b"\n",
+        count_field="count",
+    ),
+)
+AGENT_LOG: Final = Dialect(name="agent_log", title="Logs of command-line agents", log_to_hub=agent_log.EventsToHub)
+
+DIALECTS: Final[dict[DialectName, Dialect]] = {
+    dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES, GEMINI, VSCODE, AGENT_LOG)
+}
+SERVER_DIALECTS: Final = {
+    cast(ServerDialectName, name): dialect.server for name, dialect in DIALECTS.items() if dialect.server is not None
+}
+CLIENT_DIALECTS: Final = {
+    cast(ClientDialectName, name): dialect.client for name, dialect in DIALECTS.items() if dialect.client is not None
+}
+HUB_DIALECT: Final = CLIENT_DIALECTS["responses"]
+SERVER_DIALECT_NAMES: Final[tuple[ServerDialectName, ...]] = get_args(ServerDialectName)
