@@ -221,7 +221,7 @@ class Stall:
         async def stalled(*arguments: Any, **named: Any) -> Any:
             if self.is_on:
                 self.reached.set()
-                await self._gate.passed()
+                await self._gate.wait_until_open()
             return await ask(*arguments, **named)
 
         return stalled

@@ -17,7 +17,7 @@ from tests.matrix.scenarios import SIGNATURE
 from antiphon import sse, testing
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer
 from antiphon.testing.gemini.errors import error_frame
-from antiphon.testing.gemini.signatures import DUMMIES
+from antiphon.testing.gemini.signatures import PLACEHOLDERS
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import error_event
 from antiphon.testing.script import TurnElement as Scripted
@@ -166,7 +166,7 @@ def _gemini_signatures(body: dict[str, Any]) -> list[str]:
     signatures = [
         part["thoughtSignature"] for each in body["contents"] for part in each["parts"] if "thoughtSignature" in part
     ]
-    return [signature for signature in signatures if signature not in DUMMIES]
+    return [signature for signature in signatures if signature not in PLACEHOLDERS]
 
 
 KINDS: Final = [

@@ -236,7 +236,7 @@ def test_waiting_in_vain_says_how_things_stand() -> None:
     with ChatServer() as server:
         ask(server, PATH, body())
         server.wait_received(1)
-        with pytest.raises(TimeoutError, match=r"waited 0\.001 s for 1 clients to go away: 1 requests came"):
+        with pytest.raises(TimeoutError, match=r"waited 0\.001 s for 1 clients to disconnect: 1 requests received"):
             server.wait_disconnected(timeout=0.001)
 
 

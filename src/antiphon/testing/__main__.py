@@ -20,30 +20,30 @@ SERVERS: dict[ServerDialectName, Callable[..., FakeServer]] = {
     "messages": MessagesServer,
     "responses": ResponsesServer,
 }
-STOPS = {signal.SIGINT, signal.SIGTERM}
+STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Serve until interrupted."""
-    args = _parser().parse_args(arguments)
-    server = SERVERS[args.dialect](
-        key=args.key,
-        models=args.model,
-        max_chars=args.max_chars,
-        strict=not args.lenient,
-        port=args.port,
+    arguments = _parser().parse_args(argv)
+    server = SERVERS[arguments.dialect](
+        key=arguments.key,
+        models=arguments.model,
+        max_chars=arguments.max_chars,
+        strict=not arguments.lenient,
+        port=arguments.port,
     )
     # Block the signals before the server's thread starts, so that this thread receives them in `sigwait`.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         with server:
             print(server.base_url, flush=True)
-            signal.sigwait(STOPS)
+            signal.sigwait(STOP_SIGNALS)
     except OSError as failure:
-        print(f"cannot listen on port {args.port}: {failure.strerror}", file=sys.stderr)
+        print(f"cannot listen on port {arguments.port}: {failure.strerror}", file=sys.stderr)
         return 1
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
     return 0
 
 

@@ -14,17 +14,17 @@ from antiphon.testing.script import SSE_HEAD, PlainReply, RawReply, Step, pause
 
 def drip(answer: bytes, seconds: float = 0.0) -> RawReply:
     """Send an answer one byte at a time, with a pause after each."""
-    return RawReply(steps=_drip(answer, seconds))
+    return RawReply(steps=_drip_steps(answer, seconds))
 
 
 def endless(piece: bytes, *, before: bytes = SSE_HEAD, seconds: float = 0.01) -> RawReply:
     """Send the same piece forever, such as a keep-alive comment."""
-    return RawReply(steps=_endless(before, piece, seconds))
+    return RawReply(steps=_endless_steps(before, piece, seconds))
 
 
 def gigantic_line(size: int) -> RawReply:
     """Send one stream line of this many bytes, without a line end."""
-    return RawReply(steps=_gigantic(size))
+    return RawReply(steps=_gigantic_line_steps(size))
 
 
 def redirect(location: str, status: int = 307) -> PlainReply:
@@ -34,28 +34,28 @@ def redirect(location: str, status: int = 307) -> PlainReply:
 
 def page(status: int = 200) -> PlainReply:
     """Answer with an HTML page, as a proxy does."""
-    return PlainReply(status=status, body=PAGE, headers={"content-type": "text/html; charset=utf-8"})
+    return PlainReply(status=status, body=HTML_PAGE, headers={"content-type": "text/html; charset=utf-8"})
 
 
-def _drip(answer: bytes, seconds: float) -> Iterator[Step]:
-    for at in range(len(answer)):
-        yield answer[at : at + 1]
+def _drip_steps(answer: bytes, seconds: float) -> Iterator[Step]:
+    for index in range(len(answer)):
+        yield answer[index : index + 1]
         if seconds:
             yield pause(seconds)
 
 
-def _endless(before: bytes, piece: bytes, seconds: float) -> Iterator[Step]:
+def _endless_steps(before: bytes, piece: bytes, seconds: float) -> Iterator[Step]:
     yield before
     while True:
         yield piece
         yield pause(seconds)
 
 
-def _gigantic(size: int) -> Iterator[Step]:
+def _gigantic_line_steps(size: int) -> Iterator[Step]:
     yield SSE_HEAD + b"data: "
-    for start in range(0, size, len(FILLING)):
-        yield FILLING[: size - start]
+    for start in range(0, size, len(FILLER)):
+        yield FILLER[: size - start]
 
 
-PAGE: Final = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><p>data: none</p></body></html>\n"
-FILLING: Final = b"x" * (256 * 1024)
+HTML_PAGE: Final = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body><p>data: none</p></body></html>\n"
+FILLER: Final = b"x" * (256 * 1024)

@@ -49,60 +49,65 @@ class Prompt(Struct, frozen=True, kw_only=True):
 def improvise(prompt: Prompt) -> ScriptedTurn:
     """Return the answer. Each word is a piece and counts as a token."""
     elements: list[TurnElement] = (
-        [Reasoning(_words(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
+        [Reasoning(_split_pieces(f"The user wrote {len(prompt.text)} characters."))] if prompt.thinks else []
     )
-    calls = _calls(prompt)
-    elements.append(ToolCalls(tuple(calls)) if calls else Text(_words(_text(prompt))))
-    return turn(*_limited(elements, prompt.max_pieces))
+    calls = _make_calls(prompt)
+    elements.append(ToolCalls(tuple(calls)) if calls else Text(_split_pieces(_answer_text(prompt))))
+    return turn(*_limit_pieces(elements, prompt.max_pieces))
 
 
 def schema_in_instructions(instructions: str) -> dict[str, Any] | None:
     """Return the schema that these instructions require: empty for any JSON object, None if they require no JSON."""
-    request_match = ASKS_FOR_JSON.search(instructions)
+    request_match = JSON_INSTRUCTION.search(instructions)
     if request_match is None:
         return None
-    rest = instructions[request_match.end() :]
-    written = _object_at_start(rest[rest.find("{") :])
-    schema: dict[str, Any] = msgspec.json.decode(written) if written else {}
+    following_text = instructions[request_match.end() :]
+    schema_text = _object_at_start(following_text[following_text.find("{") :])
+    schema: dict[str, Any] = msgspec.json.decode(schema_text) if schema_text else {}
     return schema
 
 
-def _calls(prompt: Prompt) -> list[ToolCall]:
+def _make_calls(prompt: Prompt) -> list[ToolCall]:
     """Return the calls that the user writes out, else one call of a tool that the user mentions or the request
     forces."""
     if prompt.choice == "none" or prompt.results:
         return []
-    wanted = _spelled_out(prompt)
-    if not wanted:
-        meant = [tool for tool in prompt.tools if _mentions(prompt.text, tool)]
-        chosen = meant or (list(prompt.tools) if prompt.choice == "required" else [])
-        wanted = [(tool, _sample_arguments(tool, prompt.text)) for tool in chosen[:1]]
+    calls = _parse_calls(prompt)
+    if not calls:
+        mentioned_tools = [tool for tool in prompt.tools if _mentions_tool(prompt.text, tool)]
+        chosen_tools = mentioned_tools or (list(prompt.tools) if prompt.choice == "required" else [])
+        calls = [(tool, _sample_arguments(tool, prompt.text)) for tool in chosen_tools[:1]]
     if not prompt.parallel:
-        wanted = wanted[:1]
-    first = prompt.calls_before + 1
+        calls = calls[:1]
+    first_number = prompt.calls_before + 1
     return [
-        ToolCall(f"call_{at}", tool.name, _words(written), tool.kind)
-        for at, (tool, written) in enumerate(wanted, first)
+        ToolCall(f"call_{number}", tool.name, _split_pieces(arguments), tool.kind)
+        for number, (tool, arguments) in enumerate(calls, first_number)
     ]
 
 
-def _mentions(text: str, tool: OfferedTool) -> bool:
+def _mentions_tool(text: str, tool: OfferedTool) -> bool:
     """Whether the text has a word of the tool's name: `weather` for `get_weather`."""
     words = set(WORD.findall(text.lower()))
     return any(word in words for word in WORD.findall(tool.name.lower().replace("_", " ")) if len(word) > 3)
 
 
-def _spelled_out(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
+def _parse_calls(prompt: Prompt) -> list[tuple[OfferedTool, str]]:
     """Parse `call NAME {json}`: a function with these arguments, or a custom tool with the rest of the text."""
-    offered = {tool.name: tool for tool in prompt.tools}
+    tools_by_name = {tool.name: tool for tool in prompt.tools}
     calls = [
-        (offered[match[1]], prompt.text[match.end() :].lstrip())
-        for match in CALL.finditer(prompt.text)
-        if match[1] in offered
+        (tools_by_name[match[1]], prompt.text[match.end() :].lstrip())
+        for match in CALL_COMMAND.finditer(prompt.text)
+        if match[1] in tools_by_name
     ]
     return [
-        (tool, rest if tool.kind == "custom" else _object_at_start(rest) or _sample_arguments(tool, ""))
-        for tool, rest in calls
+        (
+            tool,
+            following_text
+            if tool.kind == "custom"
+            else _object_at_start(following_text) or _sample_arguments(tool, ""),
+        )
+        for tool, following_text in calls
     ]
 
 
@@ -117,12 +122,12 @@ def _object_at_start(text: str) -> str:
 
 
 def _sample_arguments(tool: OfferedTool, text: str) -> str:
-    return text if tool.kind == "custom" else _encoded(sample({"type": "object", **tool.schema}))
+    return text if tool.kind == "custom" else _encode_json(sample({"type": "object", **tool.schema}))
 
 
-def _text(prompt: Prompt) -> str:
+def _answer_text(prompt: Prompt) -> str:
     if prompt.schema is not None:
-        return _encoded(sample(prompt.schema) if prompt.schema else {"echo": prompt.text})
+        return _encode_json(sample(prompt.schema) if prompt.schema else {"echo": prompt.text})
     if prompt.results:
         return " ".join(f"{name} says: {result}" for name, result in prompt.results)
     if prompt.media:
@@ -130,32 +135,36 @@ def _text(prompt: Prompt) -> str:
     return f"You said: {prompt.text}"
 
 
-def _limited(elements: list[TurnElement], most: int | None) -> list[TurnElement]:
+def _limit_pieces(elements: list[TurnElement], max_pieces: int | None) -> list[TurnElement]:
     """Cut the answer to this many pieces; a cut answer finishes with `length`."""
-    if most is None:
+    if max_pieces is None:
         return elements
-    fitting: list[TurnElement] = []
+    kept_elements: list[TurnElement] = []
     for element in elements:
         match element:
-            case Text() | Reasoning() if len(element.pieces) > most:
-                return [*fitting, msgspec.structs.replace(element, pieces=element.pieces[:most]), Finish("length")]
+            case Text() | Reasoning() if len(element.pieces) > max_pieces:
+                return [
+                    *kept_elements,
+                    msgspec.structs.replace(element, pieces=element.pieces[:max_pieces]),
+                    Finish("length"),
+                ]
             case Text() | Reasoning():
-                most -= len(element.pieces)
-        fitting.append(element)
-    return fitting
+                max_pieces -= len(element.pieces)
+        kept_elements.append(element)
+    return kept_elements
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_pieces(text: str) -> tuple[str, ...]:
     """Split a text into pieces: each is a word with the space before it."""
     return tuple(PIECE.findall(text))
 
 
-def _encoded(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-ASKS_FOR_JSON: Final = re.compile(r"answer with one json object", re.IGNORECASE)
-CALL: Final = re.compile(r"\bcall ([a-zA-Z0-9_-]+)")
+JSON_INSTRUCTION: Final = re.compile(r"answer with one json object", re.IGNORECASE)
+CALL_COMMAND: Final = re.compile(r"\bcall ([a-zA-Z0-9_-]+)")
 DECODER: Final = json.JSONDecoder()
 WORD: Final = re.compile(r"[a-z0-9]+")
 PIECE: Final = re.compile(r"\s*\S+|\s+$")

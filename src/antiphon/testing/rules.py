@@ -48,37 +48,39 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     plain_models: tuple[str, ...] = ()
 
 
-def answer_other_path(received: ReceivedRequest, turns: str, models: list[str]) -> PlainReply | None:
+def answer_other_path(request: ReceivedRequest, turn_path: str, models: list[str]) -> PlainReply | None:
     """Answer requests to paths other than `turns`: the list of models, or an error for an unknown path."""
-    path = received.path.partition("?")[0]
-    if (received.method, path) == ("POST", turns):
+    path = request.path.partition("?")[0]
+    if (request.method, path) == ("POST", turn_path):
         return None
-    if (received.method, path) == ("GET", "/v1/models"):
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "fake"} for name in models]
-        return whole({"object": "list", "data": listed})
-    if path in (turns, "/v1/models"):
-        return error(405, f"{received.method} is not allowed on {path}", code="method_not_allowed")
-    return error(404, f"there is no {received.method} {path} here", code="unknown_url")
+    if (request.method, path) == ("GET", "/v1/models"):
+        model_entries = [{"id": name, "object": "model", "created": 0, "owned_by": "fake"} for name in models]
+        return whole({"object": "list", "data": model_entries})
+    if path in (turn_path, "/v1/models"):
+        return error(405, f"{request.method} is not allowed on {path}", code="method_not_allowed")
+    return error(404, f"there is no {request.method} {path} here", code="unknown_url")
 
 
-def json_object(received: ReceivedRequest) -> dict[str, Any]:
+def json_object(request: ReceivedRequest) -> dict[str, Any]:
     """Return the body, which must have a JSON content type and be an object."""
-    # Framework-made servers answer 415 or 400 to a body that is not announced as JSON, form data above all.
-    kind = received.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    # Servers made with frameworks answer 415 or 400 if the content type is not JSON, such as form data.
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
         raise RequestRefused(
-            f"the content type is {kind or 'missing'}, not application/json", code="unsupported_media_type", status=415
+            f"the content type is {content_type or 'missing'}, not application/json",
+            code="unsupported_media_type",
+            status=415,
         )
-    body = received.json
-    # Every provider: a body that cannot be parsed is a 400 before anything in it is looked at.
+    body = request.json
+    # Every provider: a body that cannot be parsed is a 400.
     if not isinstance(body, dict):
         raise RequestRefused("the body is no JSON object", code="invalid_json")
     return body
 
 
-def check_key(received: ReceivedRequest, limits: ServerLimits) -> None:
+def check_key(request: ReceivedRequest, limits: ServerLimits) -> None:
     # Every provider: 401 for a key that is missing or wrong, the same code for both.
-    if limits.key is not None and received.headers.get("authorization") != f"Bearer {limits.key}":
+    if limits.key is not None and request.headers.get("authorization") != f"Bearer {limits.key}":
         raise RequestRefused("incorrect API key provided", code="invalid_api_key", status=401)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 def sample(schema: Any) -> Any:
     """Return a value that the schema allows."""
-    return _sample(schema, schema if isinstance(schema, dict) else {}, "value", DEPTH)
+    return _sample(schema, schema if isinstance(schema, dict) else {}, "value", MAX_DEPTH)
 
 
 def _sample(schema: Any, root: dict[str, Any], name: str, depth: int) -> Any:
@@ -21,18 +21,18 @@ def _sample(schema: Any, root: dict[str, Any], name: str, depth: int) -> Any:
     for keyword in ("const", "default"):
         if keyword in schema:
             return schema[keyword]
-    for several in ("enum", "examples"):
-        if schema.get(several):
-            return schema[several][0]
-    for union in ("anyOf", "oneOf"):
-        if schema.get(union):
-            return _sample(schema[union][0], root, name, depth - 1)
+    for list_keyword in ("enum", "examples"):
+        if schema.get(list_keyword):
+            return schema[list_keyword][0]
+    for union_keyword in ("anyOf", "oneOf"):
+        if schema.get(union_keyword):
+            return _sample(schema[union_keyword][0], root, name, depth - 1)
     if schema.get("allOf"):
         schema = {key: value for part in (schema, *schema["allOf"]) for key, value in part.items() if key != "allOf"}
-    return _of_type(schema, root, name, depth)
+    return _sample_of_type(schema, root, name, depth)
 
 
-def _of_type(schema: dict[str, Any], root: dict[str, Any], name: str, depth: int) -> Any:
+def _sample_of_type(schema: dict[str, Any], root: dict[str, Any], name: str, depth: int) -> Any:
     kind = schema.get("type", "object" if "properties" in schema else "string")
     match kind[0] if isinstance(kind, list) else kind:
         case "object":
@@ -47,12 +47,12 @@ def _of_type(schema: dict[str, Any], root: dict[str, Any], name: str, depth: int
         case "null":
             return None
         case _:
-            return _text(schema, name)
+            return _sample_text(schema, name)
 
 
-def _text(schema: dict[str, Any], name: str) -> str:
-    word: str = FORMATS.get(schema.get("format", ""), name)
-    return word.ljust(schema.get("minLength", 0), "-")[: schema.get("maxLength")]
+def _sample_text(schema: dict[str, Any], name: str) -> str:
+    text: str = TEXTS_BY_FORMAT.get(schema.get("format", ""), name)
+    return text.ljust(schema.get("minLength", 0), "-")[: schema.get("maxLength")]
 
 
 def _resolve_ref(ref: str, root: dict[str, Any]) -> Any:
@@ -63,7 +63,7 @@ def _resolve_ref(ref: str, root: dict[str, Any]) -> Any:
     return target
 
 
-FORMATS: Final = {
+TEXTS_BY_FORMAT: Final = {
     "date-time": "2026-01-01T00:00:00Z",
     "date": "2026-01-01",
     "time": "00:00:00Z",
@@ -71,4 +71,4 @@ FORMATS: Final = {
     "uri": "https://example.org/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
-DEPTH: Final = 20
+MAX_DEPTH: Final = 20

@@ -46,35 +46,35 @@ class Gate:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._open = False
+        self._is_open = False
         self._reached = threading.Event()
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     def open(self) -> None:
         """Release all servers, now and later."""
         with self._lock:
-            self._open = True
-            for loop, passed in self._waiting:
-                loop.call_soon_threadsafe(passed.set)
+            self._is_open = True
+            for loop, opened in self._waiters:
+                loop.call_soon_threadsafe(opened.set)
 
     def wait_reached(self, timeout: float = 60.0) -> None:
         """Wait until a server has reached the gate."""
         if not self._reached.wait(timeout):
             raise TimeoutError(f"no server came to the gate within {timeout} s")
 
-    async def passed(self) -> None:
+    async def wait_until_open(self) -> None:
         """Wait until the gate is open (called by the server)."""
         waiter = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._reached.set()
-            if self._open:
+            if self._is_open:
                 return
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
         try:
             await waiter[1].wait()
         finally:
             with self._lock:
-                self._waiting.remove(waiter)
+                self._waiters.remove(waiter)
 
 
 # Output of a model.
@@ -287,20 +287,26 @@ def usage_of(turn: ScriptedTurn, prompt_chars: int) -> ScriptedUsage:
     for element in turn.elements:
         if isinstance(element, ScriptedUsage):
             return element
-    thoughts = sum(len(element.pieces) for element in turn.elements if isinstance(element, Reasoning))
-    words = sum(len(element.pieces) for element in turn.elements if isinstance(element, Text | Refusal))
-    arguments = sum(
+    reasoning_tokens = sum(len(element.pieces) for element in turn.elements if isinstance(element, Reasoning))
+    text_tokens = sum(len(element.pieces) for element in turn.elements if isinstance(element, Text | Refusal))
+    argument_tokens = sum(
         len(call.pieces) for element in turn.elements if isinstance(element, ToolCalls) for call in element.calls
     )
-    return ScriptedUsage(prompt_chars // 4 + 1, thoughts + words + arguments, reasoning=thoughts)
+    return ScriptedUsage(
+        prompt_chars // 4 + 1, reasoning_tokens + text_tokens + argument_tokens, reasoning=reasoning_tokens
+    )
 
 
 def interleave_pieces(calls: ToolCalls) -> list[tuple[int, ToolCall, str | None]]:
     """Return the pieces of interleaved calls in wire order: the index, the call, and the piece; None starts a call."""
-    order: list[tuple[int, ToolCall, str | None]] = [(at, call, None) for at, call in enumerate(calls.calls)]
+    numbered_pieces: list[tuple[int, ToolCall, str | None]] = [
+        (index, call, None) for index, call in enumerate(calls.calls)
+    ]
     for number in range(max((len(call.pieces) for call in calls.calls), default=0)):
-        order += [(at, call, call.pieces[number]) for at, call in enumerate(calls.calls) if number < len(call.pieces)]
-    return order
+        numbered_pieces += [
+            (index, call, call.pieces[number]) for index, call in enumerate(calls.calls) if number < len(call.pieces)
+        ]
+    return numbered_pieces
 
 
 #: The head of a stream whose body ends with the connection, for `exactly`.

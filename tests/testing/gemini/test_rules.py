@@ -620,8 +620,8 @@ def test_version_limits_decide_what_is_refused(version: str) -> None:
     assert (words or "") in message
 
 
-SIGNATURE = Signatures().make_for(F)
-OTHER = Signatures(b"another server").make_for(F)
+SIGNATURE = Signatures().make_signature(F)
+OTHER = Signatures(b"another server").make_signature(F)
 # (the parts of the model's turn, words of the error; None where it is taken).
 SIGNED: dict[str, tuple[list[dict[str, Any]], str | None]] = {
     "as it was given": ([{**F, "thoughtSignature": SIGNATURE}], None),
@@ -659,8 +659,8 @@ def test_a_signature_comes_back_to_its_maker_and_to_its_place(case: str) -> None
 
 def test_a_signature_from_a_script_is_remembered() -> None:
     signatures = Signatures()
-    assert signatures.given("AAAA") == "AAAA"
-    signatures.check({"text": "a", "thoughtSignature": signatures.given("sig 1")})
+    assert signatures.accept_scripted("AAAA") == "AAAA"
+    signatures.check_part({"text": "a", "thoughtSignature": signatures.accept_scripted("sig 1")})
 
 
 # What a server demands of everyone: (limits, body, what follows the model, headers, status and words; None where it is taken).
@@ -808,4 +808,4 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -
     check_contents(contents, StrictReport(), alternation=True, last_word=True, signed=False)
     for content in contents:
         for part in content["parts"]:
-            Signatures().check(part)
+            Signatures().check_part(part)

@@ -15,8 +15,8 @@ from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import ApiError
 from antiphon.protocol.request import Request
 from antiphon.rules.messages import BETA_FIELDS, FIELDS
-from antiphon.testing.messages.issued_thoughts import IssuedThoughts, sealed, signature_of
-from antiphon.testing.messages.rules import NEWEST, MessagesLimits
+from antiphon.testing.messages.issued_thoughts import IssuedThoughts, redacted_data, signature_of
+from antiphon.testing.messages.rules import NEWEST_VERSION, MessagesLimits
 from antiphon.testing.messages.server import MessagesBehavior
 
 pytestmark = pytest.mark.without_coverage
@@ -32,7 +32,7 @@ SECOND_RESULT = {**RESULT, "tool_use_id": "t2"}
 CALLED = {"role": "assistant", "content": [CALL]}
 RESULTS = {"role": "user", "content": [RESULT]}
 THOUGHT = {"type": "thinking", "thinking": "so", "signature": signature_of("so")}
-SEALED = {"type": "redacted_thinking", "data": sealed("so")}
+SEALED = {"type": "redacted_thinking", "data": redacted_data("so")}
 PNG = "iVBORw0KGgoAAAAN"
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG_MARK = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
@@ -575,21 +575,21 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
     "no version": (OLD, full({}), {"some_version": ""}, (400, "invalid_request_error")),
     "an unknown version": (OLD, full({}), {"some_version": "2024-01-01"}, (400, "invalid_request_error")),
     "the oldest version": (OLD, full({}), {"some_version": "2023-01-01"}, None),
-    "the newest version": (OLD, full({}), {"some_version": NEWEST}, None),
+    "the newest version": (OLD, full({}), {"some_version": NEWEST_VERSION}, None),
     "a version twice": (OLD, full({}), {"some_version": "2023-06-01, 2023-06-01"}, (400, "invalid_request_error")),
     "a temperature in the newest version": (
         OLD,
         full({"temperature": 1}),
-        {"some_version": NEWEST},
+        {"some_version": NEWEST_VERSION},
         (400, "invalid_request_error"),
     ),
-    "a user who cites": (OLD, full(user(CITING)), {"some_version": NEWEST}, (400, "invalid_request_error")),
+    "a user who cites": (OLD, full(user(CITING)), {"some_version": NEWEST_VERSION}, (400, "invalid_request_error")),
     "a user who cites in an older version": (OLD, full(user(CITING)), {}, None),
-    "an assistant who cites": (OLD, full(answers(CITING)), {"some_version": NEWEST}, None),
+    "an assistant who cites": (OLD, full(answers(CITING)), {"some_version": NEWEST_VERSION}, None),
     "a finding that cites": (
         OLD,
         full(user({"type": "search_result", "source": "s", "title": "t", "content": [CITING]})),
-        {"some_version": NEWEST},
+        {"some_version": NEWEST_VERSION},
         (400, "invalid_request_error"),
     ),
     "no version where nobody minds": (MessagesLimits(strict=False), full({}), {"some_version": "x"}, None),
@@ -728,13 +728,13 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request_: Request) 
 def test_thoughts_are_known_to_who_gave_them_and_to_nobody_else() -> None:
     """RSN-3, at its source: what a server did not sign it refuses, and a script's own signatures are the server's too."""
     thoughts = IssuedThoughts()
-    assert thoughts.give("so", None) == signature_of("so")
-    assert thoughts.give("so", "own") == "own"
-    thoughts.give_sealed("data")
-    assert (thoughts.knows("so", "own"), thoughts.knows("no", "own"), thoughts.knows_sealed("data")) == (
+    assert thoughts.issue("so", None) == signature_of("so")
+    assert thoughts.issue("so", "own") == "own"
+    thoughts.issue_redacted("data")
+    assert (thoughts.is_issued("so", "own"), thoughts.is_issued("no", "own"), thoughts.is_issued_redacted("data")) == (
         True,
         False,
         True,
     )
-    assert (IssuedThoughts().knows("so", "own"), IssuedThoughts().knows_sealed("data")) == (False, False)
-    assert IssuedThoughts().knows("so", signature_of("so"))
+    assert (IssuedThoughts().is_issued("so", "own"), IssuedThoughts().is_issued_redacted("data")) == (False, False)
+    assert IssuedThoughts().is_issued("so", signature_of("so"))

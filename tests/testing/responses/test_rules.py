@@ -8,7 +8,7 @@ import pytest
 from tests.testing.asking import received, told
 
 from antiphon.rules.responses import FIELDS
-from antiphon.testing.responses.rules import sealed
+from antiphon.testing.responses.rules import make_encrypted_content
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.rules import ServerLimits
 
@@ -220,9 +220,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"stream_options": {}, "stream": True},
     ),
     "reasoning that another sealed": (
-        says({**THOUGHT, "encrypted_content": sealed("rs_1", "other")}),
+        says({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "other")}),
         "input[0].encrypted_content",
-        says({**THOUGHT, "encrypted_content": sealed("rs_1", "fake")}),
+        says({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "fake")}),
     ),
     "reasoning that was sealed by nobody": (
         says({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
@@ -230,9 +230,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         says({**THOUGHT, "encrypted_content": None}),
     ),
     "reasoning that was sealed for another item": (
-        says({**THOUGHT, "id": "rs_2", "encrypted_content": sealed("rs_1", "fake")}),
+        says({**THOUGHT, "id": "rs_2", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
         "input[0].encrypted_content",
-        says({**THOUGHT, "id": "rs_1", "encrypted_content": sealed("rs_1", "fake")}),
+        says({**THOUGHT, "id": "rs_1", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
     ),
     "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
     "an unknown effort": (

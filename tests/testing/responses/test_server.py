@@ -33,7 +33,7 @@ from antiphon.testing import (
     usage,
 )
 from antiphon.testing.improvise import OfferedTool, Prompt
-from antiphon.testing.responses.rules import sealed
+from antiphon.testing.responses.rules import make_encrypted_content
 from antiphon.testing.responses.server import ResponsesBehavior, make_prompt
 from antiphon.testing.script import End, ScriptedTurn
 
@@ -218,5 +218,5 @@ def test_reasoning_is_sealed_for_who_asks_for_that_and_taken_back() -> None:
         thoughts = ask(server, "/v1/responses", {**asked, "include": ["reasoning.encrypted_content"]}).json["output"]
     assert not any("encrypted_content" in item for item in plain)
     given = [(item["id"], item["encrypted_content"]) for item in thoughts if item["type"] == "reasoning"]
-    assert given == [(id, sealed(id, "fake")) for id, _ in given]
+    assert given == [(id, make_encrypted_content(id, "fake")) for id, _ in given]
     assert len(given) == 2

@@ -1,6 +1,6 @@
 """What a strict chat server refuses: the rules of the dialect, and what depends on one server (key, models, context).
 
-`check(received, limits)` returns the body or raises `RequestRefused`.
+`check(request, limits)` returns the body or raises `RequestRefused`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from antiphon.testing.rules import (
 from antiphon.testing.script import ReceivedRequest
 
 
-def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
-    check_key(received, limits)
-    body = json_object(received)
+def check(request: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
+    check_key(request, limits)
+    body = json_object(request)
     if limits.strict_fields:
         check_fields(body, chat.FIELDS, StrictReport())
     check_model(body, limits)
@@ -50,10 +50,10 @@ def prompt_chars(body: dict[str, Any]) -> int:
 def _check_reasoning(messages: list[dict[str, Any]]) -> None:
     # One provider: "The `reasoning_content` in the thinking mode must be passed back to the API", in every turn that
     # called tools.
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.get("tool_calls") and not message.get("reasoning_content"):
             raise RequestRefused(
                 "the `reasoning_content` in the thinking mode must be passed back to the API",
-                param=f"messages[{at}].reasoning_content",
+                param=f"messages[{index}].reasoning_content",
                 code="invalid_request_error",
             )

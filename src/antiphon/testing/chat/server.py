@@ -58,10 +58,10 @@ class ChatServer(FakeServer):
         reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content",
         port: int = 0,
     ) -> None:
-        served = None if models is None else tuple(models)
+        model_names = None if models is None else tuple(models)
         limits = ServerLimits(
             key=key,
-            models=served,
+            models=model_names,
             max_chars=max_chars,
             strict=strict,
             strict_fields=strict_fields,
@@ -78,39 +78,39 @@ class ChatBehavior:
         self._reasoning_field = reasoning_field
         self._numbers = itertools.count(1)
 
-    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        return answer_other_path(received, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
+    def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
+        return answer_other_path(request, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
 
-    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+    def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
         try:
-            chat_rules.check(received, self._limits)
-        except RequestRefused as refused:
-            return refused.reply
+            chat_rules.check(request, self._limits)
+        except RequestRefused as refusal:
+            return refusal.reply
         return None
 
-    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
-        return improvise(make_prompt(received.json))
+    def improvise(self, request: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(request.json))
 
-    def wants_stream(self, received: ReceivedRequest) -> bool:
-        return bool(received.json.get("stream"))
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        return bool(request.json.get("stream"))
 
-    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        return _Stream(
-            turn, received.json, self._head("chat.completion.chunk", received), self._reasoning_field
-        ).steps()
+    def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
+        return _StreamRenderer(
+            turn, request.json, self._make_head("chat.completion.chunk", request), self._reasoning_field
+        ).render_steps()
 
-    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        body = received.json
-        choice = {"index": 0, "message": _message(turn, self._reasoning_field), **_choice_end(turn, body)}
-        completion = {**self._head("chat.completion", received), "choices": [choice]}
+    def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
+        body = request.json
+        choice = {"index": 0, "message": _render_message(turn, self._reasoning_field), **_choice_end(turn, body)}
+        completion = {**self._make_head("chat.completion", request), "choices": [choice]}
         return msgspec.json.encode(completion if "usage" in turn.omit else {**completion, "usage": _usage(turn, body)})
 
-    def _head(self, kind: str, received: ReceivedRequest) -> dict[str, Any]:
+    def _make_head(self, kind: str, request: ReceivedRequest) -> dict[str, Any]:
         id = f"chatcmpl-{next(self._numbers)}"
-        return {"id": id, "object": kind, "created": int(time.time()), "model": received.json.get("model", "mock-1")}
+        return {"id": id, "object": kind, "created": int(time.time()), "model": request.json.get("model", "mock-1")}
 
 
-class _Stream:
+class _StreamRenderer:
     """Renders one turn as frames: the role first, then each piece in its own chunk."""
 
     def __init__(self, turn: ScriptedTurn, body: dict[str, Any], head: dict[str, Any], reasoning_field: str) -> None:
@@ -119,25 +119,25 @@ class _Stream:
         self._head = head
         self._reasoning_field = reasoning_field
         self._has_started = False
-        self._calls = 0
+        self._call_count = 0
         self._steps: list[Step] = []
 
-    def steps(self) -> list[Step]:
+    def render_steps(self) -> list[Step]:
         for element in self._turn.elements:
             match element:
                 case Text():
                     for piece in element.pieces:
-                        self._delta({"content": piece}, logprobs=_logprobs([piece], self._body))
+                        self._add_delta({"content": piece}, logprobs=_logprobs([piece], self._body))
                 case Reasoning():
                     for piece in element.pieces:
-                        self._delta({self._reasoning_field: piece})
+                        self._add_delta({self._reasoning_field: piece})
                 case Refusal():
                     for piece in element.pieces:
-                        self._delta({"refusal": piece})
+                        self._add_delta({"refusal": piece})
                 case ToolCalls():
-                    for at, call, arguments in interleave_pieces(element):
-                        self._delta({"tool_calls": [_call_piece(self._calls + at, call, arguments)]})
-                    self._calls += len(element.calls)
+                    for index, call, arguments in interleave_pieces(element):
+                        self._add_delta({"tool_calls": [_render_call_piece(self._call_count + index, call, arguments)]})
+                    self._call_count += len(element.calls)
                 case Raw():
                     self._steps.append(element.data)
                 case Pause() | Wait() | End():
@@ -148,52 +148,52 @@ class _Stream:
                     pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
-        self._end()
+        self._add_end()
         return self._steps
 
-    def _end(self) -> None:
+    def _add_end(self) -> None:
         omit = self._turn.omit
         if "finish" not in omit:
-            self._delta({}, finish_reason=_finish_reason(self._turn))
+            self._add_delta({}, finish_reason=_finish_reason(self._turn))
         # Usage is a last chunk without choices, and only on request.
         if "usage" not in omit and (self._body.get("stream_options") or {}).get("include_usage"):
-            self._frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
+            self._add_frame({**self._head, "choices": [], "usage": _usage(self._turn, self._body)})
         if "done" not in omit:
             self._steps.append(sse.DONE_FRAME)
 
-    def _delta(self, delta: dict[str, Any], *, finish_reason: str | None = None, logprobs: Any = None) -> None:
+    def _add_delta(self, delta: dict[str, Any], *, finish_reason: str | None = None, logprobs: Any = None) -> None:
         if not self._has_started:
             self._has_started = True
-            self._delta({"role": "assistant", "content": ""})
+            self._add_delta({"role": "assistant", "content": ""})
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        self._frame({**self._head, "choices": [choice]})
+        self._add_frame({**self._head, "choices": [choice]})
 
-    def _frame(self, chunk: dict[str, Any]) -> None:
+    def _add_frame(self, chunk: dict[str, Any]) -> None:
         self._steps.append(sse.encode_data(msgspec.json.encode(chunk)))
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
     """Convert the request to a `Prompt`."""
     messages: list[dict[str, Any]] = body["messages"]
-    last = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=-1)
-    content = messages[last].get("content") if last >= 0 else ""
+    last_user_index = max((index for index, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    content = messages[last_user_index].get("content") if last_user_index >= 0 else ""
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
-    tools, choice = _offered(body)
+    tools, choice = _offered_tools(body)
     return Prompt(
         text=" ".join(texts_in(content)),
         media=sum(part["type"] != "text" for part in content) if isinstance(content, list) else 0,
-        results=_results(messages[last + 1 :]),
+        results=_tool_results(messages[last_user_index + 1 :]),
         calls_before=sum(len(message.get("tool_calls") or ()) for message in messages),
         tools=tools,
         choice=choice,
         parallel=body.get("parallel_tool_calls") is not False,
-        schema=_schema(body.get("response_format") or {}),
+        schema=_answer_schema(body.get("response_format") or {}),
         thinks=body.get("reasoning_effort") not in (None, "none"),
         max_pieces=limit,
     )
 
 
-def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+def _tool_results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
@@ -206,21 +206,23 @@ def _results(messages: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     return tuple(results)
 
 
-def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+def _offered_tools(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
     """Return the tools that may be called, and the tool choice."""
     tools = []
     for tool in body.get("tools") or ():
-        spec = tool[tool["type"]]
-        tools.append(OfferedTool(spec["name"], spec.get("parameters") or {}, tool["type"]))
+        definition = tool[tool["type"]]
+        tools.append(OfferedTool(definition["name"], definition.get("parameters") or {}, tool["type"]))
     choice = body.get("tool_choice") or "auto"
     if isinstance(choice, str):
         return tuple(tools), choice
-    spec = choice[choice["type"]]
-    names = [spec["name"]] if "name" in spec else [tool[tool["type"]]["name"] for tool in spec["tools"]]
-    return tuple(tool for tool in tools if tool.name in names), spec.get("mode", "required")
+    definition = choice[choice["type"]]
+    names = (
+        [definition["name"]] if "name" in definition else [tool[tool["type"]]["name"] for tool in definition["tools"]]
+    )
+    return tuple(tool for tool in tools if tool.name in names), definition.get("mode", "required")
 
 
-def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
+def _answer_schema(format: dict[str, Any]) -> dict[str, Any] | None:
     match format:
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             return cast(dict[str, Any], schema)
@@ -230,30 +232,34 @@ def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
             return None
 
 
-def _message(turn: ScriptedTurn, reasoning_field: str) -> dict[str, Any]:
+def _render_message(turn: ScriptedTurn, reasoning_field: str) -> dict[str, Any]:
     """Return the content of the stream as one message."""
     texts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Text)]
-    thoughts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Reasoning)]
+    reasoning_texts = ["".join(element.pieces) for element in turn.elements if isinstance(element, Reasoning)]
     refusals = ["".join(element.pieces) for element in turn.elements if isinstance(element, Refusal)]
     calls = [call for element in turn.elements if isinstance(element, ToolCalls) for call in element.calls]
     message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
     message["refusal"] = "".join(refusals) if refusals else None
-    if thoughts:
-        message[reasoning_field] = "".join(thoughts)
+    if reasoning_texts:
+        message[reasoning_field] = "".join(reasoning_texts)
     if calls:
-        message["tool_calls"] = [_call(call) for call in calls]
+        message["tool_calls"] = [_render_call(call) for call in calls]
     return message
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": call.kind, call.kind: {"name": call.name, FIELD[call.kind]: "".join(call.pieces)}}
+def _render_call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "id": call.id,
+        "type": call.kind,
+        call.kind: {"name": call.name, ARGUMENT_FIELDS[call.kind]: "".join(call.pieces)},
+    }
 
 
-def _call_piece(at: int, call: ToolCall, piece: str | None) -> dict[str, Any]:
-    field = FIELD[call.kind]
+def _render_call_piece(index: int, call: ToolCall, piece: str | None) -> dict[str, Any]:
+    field = ARGUMENT_FIELDS[call.kind]
     if piece is None:
-        return {"index": at, "id": call.id, "type": call.kind, call.kind: {"name": call.name, field: ""}}
-    return {"index": at, call.kind: {field: piece}}
+        return {"index": index, "id": call.id, "type": call.kind, call.kind: {"name": call.name, field: ""}}
+    return {"index": index, call.kind: {field: piece}}
 
 
 def _choice_end(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
@@ -264,8 +270,8 @@ def _choice_end(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
 
 def _finish_reason(turn: ScriptedTurn) -> str:
     reasons = [element.reason for element in turn.elements if isinstance(element, Finish)]
-    calls = any(isinstance(element, ToolCalls) for element in turn.elements)
-    return reasons[-1] if reasons else "tool_calls" if calls else "stop"
+    has_calls = any(isinstance(element, ToolCalls) for element in turn.elements)
+    return reasons[-1] if reasons else "tool_calls" if has_calls else "stop"
 
 
 def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> dict[str, Any]:
@@ -290,4 +296,4 @@ def _logprobs(pieces: list[str], body: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-FIELD = {"function": "arguments", "custom": "input"}
+ARGUMENT_FIELDS = {"function": "arguments", "custom": "input"}

@@ -26,40 +26,40 @@ def gemini_error(
     headers: dict[str, str] | None = None,
 ) -> PlainReply:
     """Return an error as a whole answer, for a script or a refusal."""
-    return whole(body_of(status, message, details), status, headers)
+    return whole(error_body(status, message, details), status, headers)
 
 
 def error_frame(status: int, message: str = "scripted") -> bytes:
     """Return an error as an event inside a 200 stream, for `raw`."""
-    return b"data: " + msgspec.json.encode(body_of(status, message)) + b"\r\n\r\n"
+    return b"data: " + msgspec.json.encode(error_body(status, message)) + b"\r\n\r\n"
 
 
-def body_of(status: int, message: str, details: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    error: dict[str, Any] = {"code": status, "message": message, "status": WORDS.get(status, "UNKNOWN")}
+def error_body(status: int, message: str, details: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    error: dict[str, Any] = {"code": status, "message": message, "status": STATUS_NAMES.get(status, "UNKNOWN")}
     if details:
         error["details"] = list(details)
     return {"error": error}
 
 
 def error_info(reason: str) -> dict[str, Any]:
-    """A detail that gives the reason as a word."""
-    return {"@type": f"{DETAIL}.ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": {}}
+    """Return a detail with the reason, such as `API_KEY_INVALID`."""
+    return {"@type": f"{DETAIL_TYPE_PREFIX}.ErrorInfo", "reason": reason, "domain": "googleapis.com", "metadata": {}}
 
 
 def retry_info(seconds: float) -> dict[str, Any]:
     """Return a detail with the retry delay, for `gemini_error(429, details=[retry_info(30)])`. No header has it."""
-    return {"@type": f"{DETAIL}.RetryInfo", "retryDelay": f"{seconds:g}s"}
+    return {"@type": f"{DETAIL_TYPE_PREFIX}.RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
 def field_violations(violations: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """A detail that lists what is wrong where: the field, and what is wrong with it."""
-    listed = [
-        {"field": field, "description": wrong} if field else {"description": wrong} for field, wrong in violations
+    """Return a detail with invalid fields: the path of each, and its problem."""
+    entries = [
+        {"field": field, "description": problem} if field else {"description": problem} for field, problem in violations
     ]
-    return {"@type": f"{DETAIL}.BadRequest", "fieldViolations": listed}
+    return {"@type": f"{DETAIL_TYPE_PREFIX}.BadRequest", "fieldViolations": entries}
 
 
-WORDS: Final = {
+STATUS_NAMES: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -72,4 +72,4 @@ WORDS: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-DETAIL: Final = "type.googleapis.com/google.rpc"
+DETAIL_TYPE_PREFIX: Final = "type.googleapis.com/google.rpc"

@@ -1,7 +1,7 @@
 """What a strict gemini server refuses: the rules of the dialect, and what depends on one server (key, models, context,
 issued signatures).
 
-`check(call, received, limits, signatures)` returns the body or raises `GeminiRequestRefused`.
+`check(call, request, limits, signatures)` returns the body or raises `GeminiRequestRefused`.
 """
 
 from __future__ import annotations
@@ -54,54 +54,52 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     sse: bool
 
     @property
-    def streams(self) -> bool:
+    def is_stream(self) -> bool:
         return self.method == "streamGenerateContent"
 
     @property
-    def as_array(self) -> bool:
+    def is_array_stream(self) -> bool:
         """Whether the stream is one JSON array, because the client did not request events."""
-        return self.streams and not self.sse
+        return self.is_stream and not self.sse
 
 
-def parse_model_call(received: ReceivedRequest) -> ModelCall | None:
+def parse_model_call(request: ReceivedRequest) -> ModelCall | None:
     """Parse the path of a model call; None if the path is not one."""
-    path, _, query = received.path.partition("?")
-    address = ADDRESS.fullmatch(unquote(path))
-    return (
-        ModelCall(model=address[1], method=address[2], sse="sse" in parse_qs(query).get("alt", ())) if address else None
-    )
+    path, _, query = request.path.partition("?")
+    match = MODEL_CALL_PATH.fullmatch(unquote(path))
+    return ModelCall(model=match[1], method=match[2], sse="sse" in parse_qs(query).get("alt", ())) if match else None
 
 
-def check(call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
-    """The body, every field under its camelCase name."""
-    check_key(received, limits)
+def check(call: ModelCall, request: ReceivedRequest, limits: GeminiLimits, signatures: Signatures) -> dict[str, Any]:
+    """Return the body; every field has its camelCase name."""
+    check_key(request, limits)
     _check_model(call, limits)
-    body = read_body(received, "request", limits)
+    body = read_body(request, "request", limits)
     _check_request(body, call.model, limits, signatures)
     return body
 
 
 def check_count(
-    call: ModelCall, received: ReceivedRequest, limits: GeminiLimits, signatures: Signatures
+    call: ModelCall, request: ReceivedRequest, limits: GeminiLimits, signatures: Signatures
 ) -> dict[str, Any]:
-    """The request whose tokens are to be counted."""
-    check_key(received, limits)
+    """Return the request whose tokens are counted."""
+    check_key(request, limits)
     _check_model(call, limits)
-    body = read_body(received, "countTokens", limits)
+    body = read_body(request, "countTokens", limits)
     # `contents` is "ignored when a generateContentRequest is set", and only one of the two may be there.
     if "contents" in body and "generateContentRequest" in body:
         raise GeminiRequestRefused("Request cannot have both `contents` and `generate_content_request`.")
-    request: dict[str, Any] = body.get("generateContentRequest", {"contents": body.get("contents", [])})
-    _check_request(request, call.model, limits, signatures)
-    return request
+    counted_request: dict[str, Any] = body.get("generateContentRequest", {"contents": body.get("contents", [])})
+    _check_request(counted_request, call.model, limits, signatures)
+    return counted_request
 
 
-def check_key(received: ReceivedRequest, limits: GeminiLimits) -> None:
-    """The key stands in a header or in the address."""
+def check_key(request: ReceivedRequest, limits: GeminiLimits) -> None:
+    """Check the key, which is in a header or in the query of the URL."""
     if limits.key is None:
         return
-    in_address = parse_qs(received.path.partition("?")[2]).get("key", [""])
-    key = received.headers.get("x-goog-api-key", in_address[0])
+    query_keys = parse_qs(request.path.partition("?")[2]).get("key", [""])
+    key = request.headers.get("x-goog-api-key", query_keys[0])
     # 403 for no key at all: "Method doesn't allow unregistered callers"
     if not key:
         raise GeminiRequestRefused("Method doesn't allow unregistered callers. Please use API Key.", status=403)
@@ -112,21 +110,23 @@ def check_key(received: ReceivedRequest, limits: GeminiLimits) -> None:
         )
 
 
-def read_body(received: ReceivedRequest, shape: str, limits: GeminiLimits) -> dict[str, Any]:
+def read_body(request: ReceivedRequest, shape: str, limits: GeminiLimits) -> dict[str, Any]:
     # It says "Invalid JSON payload received. Unexpected token."
-    if not isinstance(received.json, dict):
+    if not isinstance(request.json, dict):
         raise GeminiRequestRefused("Invalid JSON payload received. Expected an object.")
     report = ShapeReport()
-    body = read_request(received.json, shape, limits, report).value
+    body = read_request(request.json, shape, limits, report).value
     if report.violations and limits.strict:
-        # All violations of the shape are told at once: in the message, and field by field in the details.
-        listed = [(violation.param or "", violation.message) for violation in report.violations]
-        raise GeminiRequestRefused("\n".join(wrong for _, wrong in listed), details=[field_violations(listed)])
+        # All violations of the shape are reported at once: in the message, and for each field in the details.
+        field_problems = [(violation.param or "", violation.message) for violation in report.violations]
+        raise GeminiRequestRefused(
+            "\n".join(message for _, message in field_problems), details=[field_violations(field_problems)]
+        )
     return dict(body)
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
-    """How long the conversation is, in characters of text."""
+    """Return the length of the conversation in characters of text."""
     contents = [body.get("systemInstruction"), *(body.get("contents") or ())]
     return sum(len(text) for content in contents for text in texts_of(content))
 
@@ -136,7 +136,7 @@ def _check_request(body: dict[str, Any], model: str, limits: GeminiLimits, signa
         check_request(body, StrictReport(), limits, model)
         for content in body["contents"]:
             for part in content["parts"]:
-                signatures.check(part)
+                signatures.check_part(part)
     chars = prompt_chars(body)
     # It says "The input token count (N) exceeds the maximum number of tokens allowed (M)."
     if limits.max_chars is not None and chars > limits.max_chars:
@@ -154,4 +154,4 @@ def _check_model(call: ModelCall, limits: GeminiLimits) -> None:
         )
 
 
-ADDRESS: Final = re.compile(r"/v1(?:beta|alpha)?/models/(.+):([A-Za-z]+)")
+MODEL_CALL_PATH: Final = re.compile(r"/v1(?:beta|alpha)?/models/(.+):([A-Za-z]+)")

@@ -47,11 +47,13 @@ class GeminiServer(FakeServer):
         secret: bytes = b"fake",
         port: int = 0,
     ) -> None:
-        served = None if models is None else tuple(models)
-        allowed = msgspec.structs.replace(
-            limits or GeminiLimits(), key=key, models=served, max_chars=max_chars, strict=strict
+        model_names = None if models is None else tuple(models)
+        server_limits = msgspec.structs.replace(
+            limits or GeminiLimits(), key=key, models=model_names, max_chars=max_chars, strict=strict
         )
-        behavior = GeminiBehavior(allowed, gives_ids=gives_ids, usage_in=usage_in, one_frame=one_frame, secret=secret)
+        behavior = GeminiBehavior(
+            server_limits, gives_ids=gives_ids, usage_in=usage_in, one_frame=one_frame, secret=secret
+        )
         super().__init__(behavior, script, port=port)
 
     @property
@@ -59,11 +61,11 @@ class GeminiServer(FakeServer):
         """The base URL with the version. The SDK of the API's maker takes `origin` and adds the version itself."""
         return f"{self.origin}/v1beta"
 
-    def _steps_of(self, reply: Reply, received: ReceivedRequest) -> Iterable[Step]:
-        call = parse_model_call(received)
-        if isinstance(reply, ScriptedTurn) and call is not None and call.as_array:
+    def _render_reply(self, reply: Reply, request: ReceivedRequest) -> Iterable[Step]:
+        call = parse_model_call(request)
+        if isinstance(reply, ScriptedTurn) and call is not None and call.is_array_stream:
             reply = msgspec.structs.replace(reply, headers={"content-type": "application/json", **reply.headers})
-        return super()._steps_of(reply, received)
+        return super()._render_reply(reply, request)
 
 
 def blocked(reason: str = "SAFETY") -> ScriptedTurn:
@@ -95,76 +97,78 @@ class GeminiBehavior:
         self._signatures = Signatures(secret)
         self._numbers = itertools.count(1)
 
-    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        call = parse_model_call(received)
-        path = received.path.partition("?")[0]
+    def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
+        call = parse_model_call(request)
+        path = request.path.partition("?")[0]
         try:
-            match received.method, call:
+            match request.method, call:
                 case "POST", ModelCall(method="generateContent" | "streamGenerateContent"):
                     return None
-                case "POST", ModelCall(method="countTokens") as counted:
-                    return self._count(counted, received)
+                case "POST", ModelCall(method="countTokens") as count_call:
+                    return self._count_tokens(count_call, request)
                 case "GET", None if path.rstrip("/").endswith("/models"):
-                    gemini_rules.check_key(received, self._limits)
-                    return whole({"models": [_listed(name) for name in self._models()]})
-                case "GET", None if path.rpartition("/models/")[2] in self._models():
-                    gemini_rules.check_key(received, self._limits)
-                    return whole(_listed(path.rpartition("/models/")[2]))
-        except GeminiRequestRefused as refused:
-            return refused.reply
-        return gemini_error(404, f"There is no {received.method} {path} here.")
+                    gemini_rules.check_key(request, self._limits)
+                    return whole({"models": [_model_entry(name) for name in self._model_names()]})
+                case "GET", None if path.rpartition("/models/")[2] in self._model_names():
+                    gemini_rules.check_key(request, self._limits)
+                    return whole(_model_entry(path.rpartition("/models/")[2]))
+        except GeminiRequestRefused as refusal:
+            return refusal.reply
+        return gemini_error(404, f"There is no {request.method} {path} here.")
 
-    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
-        call = _model_call(received)
+    def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
+        call = _model_call(request)
         try:
-            gemini_rules.check(call, received, self._limits, self._signatures)
-        except GeminiRequestRefused as refused:
-            reply = refused.reply
-            # A stream that is an array is one already when it has nothing to say but an error.
-            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if call.as_array else reply
+            gemini_rules.check(call, request, self._limits, self._signatures)
+        except GeminiRequestRefused as refusal:
+            reply = refusal.reply
+            # An error of a stream that is an array is an array too.
+            return msgspec.structs.replace(reply, body=b"[" + reply.body + b"\n]") if call.is_array_stream else reply
         return None
 
-    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
-        return improvise(make_prompt(_body(received)))
+    def improvise(self, request: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(_body(request)))
 
-    def wants_stream(self, received: ReceivedRequest) -> bool:
-        return _model_call(received).streams
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        return _model_call(request).is_stream
 
-    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        renderer = self._renderer(turn, received)
-        steps = renderer.one_frame() if self._one_frame else renderer.frames(self._usage_in)
-        return _as_array(steps) if _model_call(received).as_array else _as_events(steps)
+    def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
+        renderer = self._renderer(turn, request)
+        steps = renderer.render_one_frame() if self._one_frame else renderer.render_frames(self._usage_in)
+        return _as_array(steps) if _model_call(request).is_array_stream else _as_events(steps)
 
-    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return msgspec.json.encode(self._renderer(turn, received).answer())
+    def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
+        return msgspec.json.encode(self._renderer(turn, request).render_answer())
 
-    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest) -> TurnRenderer:
-        model = _model_call(received).model
-        signs = signs_calls(model, self._limits)
+    def _renderer(self, turn: ScriptedTurn, request: ReceivedRequest) -> TurnRenderer:
+        model = _model_call(request).model
+        must_sign = signs_calls(model, self._limits)
         head = {"modelVersion": model, "responseId": f"resp-{next(self._numbers)}"}
-        return TurnRenderer(turn, _body(received), head, self._signatures, signs=signs, gives_ids=self._gives_ids)
+        return TurnRenderer(
+            turn, _body(request), head, self._signatures, must_sign=must_sign, gives_ids=self._gives_ids
+        )
 
-    def _count(self, call: ModelCall, received: ReceivedRequest) -> PlainReply:
-        request = gemini_rules.check_count(call, received, self._limits, self._signatures)
-        tokens = prompt_chars(request) // 4 + 1
+    def _count_tokens(self, call: ModelCall, request: ReceivedRequest) -> PlainReply:
+        counted_request = gemini_rules.check_count(call, request, self._limits, self._signatures)
+        tokens = prompt_chars(counted_request) // 4 + 1
         return whole({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
 
-    def _models(self) -> tuple[str, ...]:
+    def _model_names(self) -> tuple[str, ...]:
         return self._limits.models or ("mock-1",)
 
 
-def _model_call(received: ReceivedRequest) -> ModelCall:
+def _model_call(request: ReceivedRequest) -> ModelCall:
     """Return the model call of a path that is a model's."""
-    call = parse_model_call(received)
-    assert call is not None, received.path
+    call = parse_model_call(request)
+    assert call is not None, request.path
     return call
 
 
-def _body(received: ReceivedRequest) -> dict[str, Any]:
-    return dict(read_message(received.json, "request", SHAPES, ShapeReport()).value)
+def _body(request: ReceivedRequest) -> dict[str, Any]:
+    return dict(read_message(request.json, "request", SHAPES, ShapeReport()).value)
 
 
-def _listed(name: str) -> dict[str, Any]:
+def _model_entry(name: str) -> dict[str, Any]:
     return {
         "name": f"models/{name}",
         "version": "001",
@@ -177,14 +181,16 @@ def _listed(name: str) -> dict[str, Any]:
 
 def _as_events(rendered: list[dict[str, Any] | Step]) -> list[Step]:
     # Lines end in CR LF, and there is no [DONE].
-    return [b"data: " + msgspec.json.encode(one) + b"\r\n\r\n" if isinstance(one, dict) else one for one in rendered]
+    return [
+        b"data: " + msgspec.json.encode(frame) + b"\r\n\r\n" if isinstance(frame, dict) else frame for frame in rendered
+    ]
 
 
 def _as_array(rendered: list[dict[str, Any] | Step]) -> list[Step]:
     """Return the frames as members of one JSON array, which is complete only at the end."""
     steps: list[Step] = []
-    before = b"["
-    for one in rendered:
-        steps.append(before + msgspec.json.encode(one) if isinstance(one, dict) else one)
-        before = b"\n,\r\n" if isinstance(one, dict) else before
+    separator = b"["
+    for frame in rendered:
+        steps.append(separator + msgspec.json.encode(frame) if isinstance(frame, dict) else frame)
+        separator = b"\n,\r\n" if isinstance(frame, dict) else separator
     return [*steps, b"\n]"]

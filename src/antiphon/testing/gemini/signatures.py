@@ -20,40 +20,41 @@ from antiphon.testing.gemini.errors import GeminiRequestRefused
 class Signatures:
     def __init__(self, secret: bytes = b"fake") -> None:
         self._secret = secret
-        self._given: set[bytes] = set()
+        self._scripted_signatures: set[bytes] = set()
 
-    def make_for(self, part: dict[str, Any]) -> str:
+    def make_signature(self, part: dict[str, Any]) -> str:
         """Make a signature for this part. The texts of an answer share one: they may come back in other pieces."""
         return base64.b64encode(self._hash(part)).decode()
 
-    def given(self, signature: str) -> str:
+    def accept_scripted(self, signature: str) -> str:
         """Return a signature of a script in its wire form: base64, unless it is base64 already."""
-        wire = signature if from_base64(signature) is not None else base64.b64encode(signature.encode()).decode()
-        self._given.add(from_base64(wire) or b"")
-        return wire
+        encoded_signature = (
+            signature if from_base64(signature) is not None else base64.b64encode(signature.encode()).decode()
+        )
+        self._scripted_signatures.add(from_base64(encoded_signature) or b"")
+        return encoded_signature
 
-    def check(self, part: dict[str, Any]) -> None:
+    def check_part(self, part: dict[str, Any]) -> None:
         """Raise if the signature of a part is invalid. A part without a signature passes."""
         text = part.get("thoughtSignature")
-        if not text or text in DUMMIES:
+        if not text or text in PLACEHOLDERS:
             return
         signature = from_base64(text) or b""
         if (
-            signature in self._given
-            or signature in BYTES_OF_DUMMIES
+            signature in self._scripted_signatures
+            or signature in PLACEHOLDER_BYTES
             or hmac.compare_digest(signature, self._hash(part))
         ):
             return
-        # It says "Corrupted thought signature.": one of another model family, of another provider, or changed on the
-        # way.
+        # The signature is of another model family or of another provider, or it was changed.
         raise GeminiRequestRefused("Corrupted thought signature.")
 
     def _hash(self, part: dict[str, Any]) -> bytes:
         call = part.get("functionCall")
-        signed = [call.get("name"), call.get("args") or {}] if call else ["text"]
-        return hmac.digest(self._secret, msgspec.json.encode(signed, order="sorted"), hashlib.sha256)
+        signed_content = [call.get("name"), call.get("args") or {}] if call else ["text"]
+        return hmac.digest(self._secret, msgspec.json.encode(signed_content, order="sorted"), hashlib.sha256)
 
 
 #: The documented placeholders for missing signatures.
-DUMMIES: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
-BYTES_OF_DUMMIES: Final = tuple(dummy.encode() for dummy in DUMMIES)
+PLACEHOLDERS: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+PLACEHOLDER_BYTES: Final = tuple(placeholder.encode() for placeholder in PLACEHOLDERS)

@@ -44,7 +44,7 @@ class TurnRenderer:
         head: dict[str, Any],
         signatures: Signatures,
         *,
-        signs: bool,
+        must_sign: bool,
         gives_ids: bool,
     ) -> None:
         self._turn = turn
@@ -52,30 +52,30 @@ class TurnRenderer:
         self._head = head
         self._signatures = signatures
         self._gives_ids = gives_ids
-        self._signs = signs  # whether the next call, or else the end, is signed
-        self._given: str | None = None  # the signature, if the script gives one
-        self._malformed: ToolCall | None = None
+        self._must_sign = must_sign  # whether the next call, or else the end, is signed
+        self._scripted_signature: str | None = None  # the signature, if the script gives one
+        self._malformed_call: ToolCall | None = None
         #: The parts of each frame, and the steps between frames, in order.
         self._contents: list[list[Part] | Step] = []
         for element in turn.elements:
-            self._add(element)
+            self._add_element(element)
 
-    def frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
+    def render_frames(self, usage_in: UsageIn) -> list[dict[str, Any] | Step]:
         """Return a frame for each piece, and a last one with the finish reason."""
         frames: list[dict[str, Any] | Step] = [
-            self._candidate(content) if isinstance(content, list) else content for content in self._contents
+            self._render_candidate(content) if isinstance(content, list) else content for content in self._contents
         ]
-        last = self._last()
+        last = self._render_last_frame()
         if "candidates" in last or "promptFeedback" in last or ("usage" not in self._turn.omit and usage_in != "first"):
             frames.append(last)
         self._add_usage([frame for frame in frames if isinstance(frame, dict)], usage_in)
         return frames
 
-    def one_frame(self) -> list[dict[str, Any] | Step]:
+    def render_one_frame(self) -> list[dict[str, Any] | Step]:
         """Return the whole answer in one frame, after all other steps."""
-        return [*(content for content in self._contents if not isinstance(content, list)), self.answer()]
+        return [*(content for content in self._contents if not isinstance(content, list)), self.render_answer()]
 
-    def answer(self) -> dict[str, Any]:
+    def render_answer(self) -> dict[str, Any]:
         """Return the whole answer: texts are joined, and a final signature is on the text before it."""
         parts: list[Part] = []
         for part in [part for content in self._contents if isinstance(content, list) for part in content]:
@@ -88,22 +88,22 @@ class TurnRenderer:
             parts[-1] = {**parts[-1], **signature}
         elif signature:
             parts.append({"text": "", **signature})
-        answer = self._no_candidates() or self._candidate(parts, self._end())
+        answer = self._answer_without_candidates() or self._render_candidate(parts, self._finish_members())
         if "usage" not in self._turn.omit:
             answer["usageMetadata"] = self._usage()
         return answer
 
-    def _add(self, element: TurnElement) -> None:
+    def _add_element(self, element: TurnElement) -> None:
         match element:
             case Text() | Refusal():
                 self._contents += [[{"text": piece}] for piece in element.pieces]
             case Reasoning():
                 self._contents += [[{"text": piece, "thought": True}] for piece in element.pieces]
-                self._signs, self._given = True, element.signature
+                self._must_sign, self._scripted_signature = True, element.signature
             case Redacted():
-                self._signs, self._given = True, element.data
+                self._must_sign, self._scripted_signature = True, element.data
             case ToolCalls():
-                calls = [part for call in element.calls for part in self._call(call)]
+                calls = [part for call in element.calls for part in self._render_call(call)]
                 if calls:
                     self._contents.append(calls)
             case Raw():
@@ -115,84 +115,90 @@ class TurnRenderer:
             case _ as never:
                 assert_never(never)
 
-    def _call(self, call: ToolCall) -> list[Part]:
+    def _render_call(self, call: ToolCall) -> list[Part]:
         """Return a call as one part; empty if its arguments are not an object, which this dialect cannot express."""
-        written = "".join(call.pieces)
-        args = {"input": written} if call.kind == "custom" else parse_json(written or "{}")
+        arguments = "".join(call.pieces)
+        args = {"input": arguments} if call.kind == "custom" else parse_json(arguments or "{}")
         if not isinstance(args, dict):
-            self._malformed = call
+            self._malformed_call = call
             return []
-        named = {"id": call.id} if self._gives_ids else {}
-        part: Part = {"functionCall": {**named, "name": call.name, "args": args}}
+        id_member = {"id": call.id} if self._gives_ids else {}
+        part: Part = {"functionCall": {**id_member, "name": call.name, "args": args}}
         # Only the first of parallel calls is signed.
         return [{**part, **self._signature_for(part)}]
 
     def _signature_for(self, part: Part) -> dict[str, str]:
-        if not self._signs:
+        if not self._must_sign:
             return {}
-        signature = self._signatures.make_for(part) if self._given is None else self._signatures.given(self._given)
-        self._signs, self._given = False, None
+        signature = (
+            self._signatures.make_signature(part)
+            if self._scripted_signature is None
+            else self._signatures.accept_scripted(self._scripted_signature)
+        )
+        self._must_sign, self._scripted_signature = False, None
         return {"thoughtSignature": signature}
 
     def _signature_at_end(self) -> dict[str, str]:
-        return self._signature_for({"text": ""}) if self._has_content() or self._given is not None else {}
+        return self._signature_for({"text": ""}) if self._has_content() or self._scripted_signature is not None else {}
 
     def _has_content(self) -> bool:
         return any(isinstance(content, list) for content in self._contents)
 
-    def _last(self) -> dict[str, Any]:
+    def _render_last_frame(self) -> dict[str, Any]:
         """Return the last frame: an empty text, perhaps signed, and the finish reason; without a reason, only the
         head."""
         signature = self._signature_at_end()
-        blocked = self._no_candidates()
+        blocked = self._answer_without_candidates()
         if blocked is not None:
             return blocked
         if "finish" in self._turn.omit and not signature:
             return dict(self._head)
-        return self._candidate([{"text": "", **signature}] if self._has_content() or signature else [], self._end())
+        return self._render_candidate(
+            [{"text": "", **signature}] if self._has_content() or signature else [], self._finish_members()
+        )
 
-    def _no_candidates(self) -> dict[str, Any] | None:
+    def _answer_without_candidates(self) -> dict[str, Any] | None:
         """Return the answer without candidates: the prompt was blocked, or the turn is empty. Else None."""
-        reason = self._reason()
+        reason = self._finish_reason()
         if reason.startswith(BLOCKED):
             return {"promptFeedback": {"blockReason": reason.removeprefix(BLOCKED)}, **self._head}
         if "finish" in self._turn.omit and not self._has_content():
             return {"candidates": [], **self._head}
         return None
 
-    def _candidate(self, parts: list[Part], end: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _render_candidate(self, parts: list[Part], end: dict[str, Any] | None = None) -> dict[str, Any]:
         candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}} if parts else {}
         candidate.update({**(end or {}), "index": 0})
         texts = [part["text"] for part in parts if part.get("text") and not part.get("thought")]
-        if texts and self._config().get("responseLogprobs"):
-            candidate["logprobsResult"] = self._logprobs(self._pieces() if end is not None else texts)
+        if texts and self._generation_config().get("responseLogprobs"):
+            candidate["logprobsResult"] = self._logprobs(self._text_pieces() if end is not None else texts)
         return {"candidates": [candidate], **self._head}
 
-    def _end(self) -> dict[str, Any]:
+    def _finish_members(self) -> dict[str, Any]:
         if "finish" in self._turn.omit:
             return {}
-        reason = self._reason()
+        reason = self._finish_reason()
         if reason != MALFORMED:
             return {"finishReason": reason}
-        call = self._malformed
-        shown = f"{call.name}({''.join(call.pieces)})" if call else "print("
-        return {"finishReason": reason, "finishMessage": f"Malformed function call: {shown}"}
+        call = self._malformed_call
+        call_text = f"{call.name}({''.join(call.pieces)})" if call else "print("
+        return {"finishReason": reason, "finishMessage": f"Malformed function call: {call_text}"}
 
-    def _reason(self) -> str:
+    def _finish_reason(self) -> str:
         reasons = [element.reason for element in self._turn.elements if isinstance(element, Finish)]
         if reasons:
-            return FINISH.get(reasons[-1], reasons[-1])
+            return FINISH_REASONS.get(reasons[-1], reasons[-1])
         # A refusal is plain text here; only the finish reason marks it.
-        refused = any(isinstance(element, Refusal) for element in self._turn.elements)
-        return MALFORMED if self._malformed else "SAFETY" if refused else "STOP"
+        has_refusal = any(isinstance(element, Refusal) for element in self._turn.elements)
+        return MALFORMED if self._malformed_call else "SAFETY" if has_refusal else "STOP"
 
     def _add_usage(self, frames: list[dict[str, Any]], usage_in: UsageIn) -> None:
         if "usage" in self._turn.omit:
             return
         if usage_in == "every":
             # Before the last frame, the counts cover the answer so far.
-            for at, frame in enumerate(frames[:-1], 1):
-                frame["usageMetadata"] = self._usage(so_far=at)
+            for frame_number, frame in enumerate(frames[:-1], 1):
+                frame["usageMetadata"] = self._usage(so_far=frame_number)
         frames[0 if usage_in == "first" else -1]["usageMetadata"] = self._usage()
 
     def _usage(self, so_far: int | None = None) -> dict[str, Any]:
@@ -205,24 +211,27 @@ class TurnRenderer:
             "candidatesTokenCount": output_tokens,
             "totalTokenCount": usage.prompt + usage.reasoning + output_tokens,
         }
-        if self._reason().startswith(BLOCKED):
+        if self._finish_reason().startswith(BLOCKED):
             del counts["candidatesTokenCount"]
         # Thoughts are counted apart from the output, cached tokens inside the prompt; zero counts are left out.
-        apart = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
-        return {**counts, **{name: count for name, count in apart.items() if count}}
+        optional_counts = {"thoughtsTokenCount": usage.reasoning, "cachedContentTokenCount": usage.cached}
+        return {**counts, **{name: count for name, count in optional_counts.items() if count}}
 
-    def _pieces(self) -> list[str]:
+    def _text_pieces(self) -> list[str]:
         return [
             piece for element in self._turn.elements if isinstance(element, Text | Refusal) for piece in element.pieces
         ]
 
     def _logprobs(self, pieces: list[str]) -> dict[str, Any]:
         """Return each piece as a token; the alternatives repeat the same token."""
-        tokens = [{"token": piece, "tokenId": at, "logProbability": -0.25} for at, piece in enumerate(pieces)]
-        most = self._config().get("logprobs") or 0
-        return {"chosenCandidates": tokens, "topCandidates": [{"candidates": [token] * most} for token in tokens]}
+        tokens = [{"token": piece, "tokenId": index, "logProbability": -0.25} for index, piece in enumerate(pieces)]
+        alternative_count = self._generation_config().get("logprobs") or 0
+        return {
+            "chosenCandidates": tokens,
+            "topCandidates": [{"candidates": [token] * alternative_count} for token in tokens],
+        }
 
-    def _config(self) -> dict[str, Any]:
+    def _generation_config(self) -> dict[str, Any]:
         return dict(self._body.get("generationConfig") or {})
 
 
@@ -230,10 +239,10 @@ def _is_text(part: Part) -> bool:
     return "text" in part and not part.get("thought")
 
 
-def _continues(before: Part, part: Part) -> bool:
-    return "text" in before and "text" in part and before.get("thought") == part.get("thought")
+def _continues(previous_part: Part, part: Part) -> bool:
+    return "text" in previous_part and "text" in part and previous_part.get("thought") == part.get("thought")
 
 
 BLOCKED: Final = "blocked:"
 MALFORMED: Final = "MALFORMED_FUNCTION_CALL"
-FINISH: Final = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+FINISH_REASONS: Final = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}

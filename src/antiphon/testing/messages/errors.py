@@ -21,21 +21,21 @@ class MessagesRequestRefused(Exception):
 def messages_error(
     status: int, message: str = "scripted", *, type: str | None = None, headers: dict[str, str] | None = None
 ) -> PlainReply:
-    """An error in the form of this API; its type follows from the status unless it is given."""
-    body = {**_body(type or TYPES.get(status, "api_error"), message), "request_id": REQUEST_ID}
+    """Return an error in the form of this API. The status determines its type unless `type` is set."""
+    body = {**_error_body(type or ERROR_TYPES.get(status, "api_error"), message), "request_id": REQUEST_ID}
     return whole(body, status, {"request-id": REQUEST_ID, **(headers or {})})
 
 
 def error_event(type: str = "overloaded_error", message: str = "Overloaded") -> bytes:
-    """An error inside a stream that began well, for `raw`."""
-    return sse.encode_frame("error", msgspec.json.encode(_body(type, message)))
+    """Return an error as an event inside a 200 stream, for `raw`."""
+    return sse.encode_frame("error", msgspec.json.encode(_error_body(type, message)))
 
 
-def _body(type: str, message: str) -> dict[str, Any]:
+def _error_body(type: str, message: str) -> dict[str, Any]:
     return {"type": "error", "error": {"type": type, "message": message}}
 
 
-TYPES: Final = {
+ERROR_TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
     402: "billing_error",

@@ -13,47 +13,47 @@ from typing import Final
 
 
 def signature_of(thinking: str) -> str:
-    """The signature of a thinking block with these words."""
+    """Return the signature of a thinking block with this text."""
     return base64.b64encode(b"signed " + hmac.digest(SECRET, thinking.encode(), hashlib.sha256)).decode()
 
 
-def sealed(thinking: str) -> str:
-    """These words as the `data` of a redacted thinking block."""
-    words = thinking.encode()
-    return base64.b64encode(hmac.digest(SECRET, b"sealed " + words, hashlib.sha256) + words).decode()
+def redacted_data(thinking: str) -> str:
+    """Return the `data` of a redacted thinking block with this text."""
+    text = thinking.encode()
+    return base64.b64encode(hmac.digest(SECRET, b"sealed " + text, hashlib.sha256) + text).decode()
 
 
 class IssuedThoughts:
-    """The thoughts that one server has given out."""
+    """The thoughts that one server has issued."""
 
     def __init__(self) -> None:
-        self._signed: set[tuple[str, str]] = set()
-        self._sealed: set[str] = set()
+        self._scripted_signatures: set[tuple[str, str]] = set()
+        self._scripted_data: set[str] = set()
 
-    def give(self, thinking: str, signature: str | None) -> str:
-        """The signature to give with these words: the one that is wanted, else a true one."""
+    def issue(self, thinking: str, signature: str | None) -> str:
+        """Return the signature of this text: the one of the script, else a computed one."""
         if signature is None:
             return signature_of(thinking)
-        self._signed.add((thinking, signature))
+        self._scripted_signatures.add((thinking, signature))
         return signature
 
-    def give_sealed(self, data: str) -> None:
-        self._sealed.add(data)
+    def issue_redacted(self, data: str) -> None:
+        self._scripted_data.add(data)
 
-    def knows(self, thinking: str, signature: str) -> bool:
-        return signature == signature_of(thinking) or (thinking, signature) in self._signed
+    def is_issued(self, thinking: str, signature: str) -> bool:
+        return signature == signature_of(thinking) or (thinking, signature) in self._scripted_signatures
 
-    def knows_sealed(self, data: str) -> bool:
-        return data in self._sealed or _is_sealed(data)
+    def is_issued_redacted(self, data: str) -> bool:
+        return data in self._scripted_data or _has_valid_hash(data)
 
 
-def _is_sealed(data: str) -> bool:
+def _has_valid_hash(data: str) -> bool:
     try:
         content = base64.b64decode(data, validate=True)
     except ValueError:
         return False
-    return content[:SIZE] == hmac.digest(SECRET, b"sealed " + content[SIZE:], hashlib.sha256)
+    return content[:HASH_SIZE] == hmac.digest(SECRET, b"sealed " + content[HASH_SIZE:], hashlib.sha256)
 
 
 SECRET: Final = b"the secret of every fake server"
-SIZE: Final = hashlib.sha256().digest_size
+HASH_SIZE: Final = hashlib.sha256().digest_size

@@ -35,21 +35,21 @@ class StrictReport(Report):
         raise MessagesRequestRefused(violation.message)
 
 
-def check(received: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts) -> dict[str, Any]:
+def check(request: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts) -> dict[str, Any]:
     """Check a request for a message."""
-    return _check(received, limits, thoughts, is_count=False)
+    return _check_request(request, limits, thoughts, is_count=False)
 
 
-def check_count(received: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts) -> dict[str, Any]:
+def check_count(request: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts) -> dict[str, Any]:
     """Check a request to count tokens: the same conversation, without the settings of the message."""
-    return _check(received, limits, thoughts, is_count=True)
+    return _check_request(request, limits, thoughts, is_count=True)
 
 
-def check_key(received: ReceivedRequest, limits: MessagesLimits) -> None:
-    # The key comes in a header of its own; a bearer token does as well. 401 for one that is missing or wrong.
-    given = received.headers.get("x-api-key") or received.headers.get("authorization", "").removeprefix("Bearer ")
-    if limits.key is not None and given != limits.key:
-        raise MessagesRequestRefused("invalid x-api-key" if given else "x-api-key header is required", status=401)
+def check_key(request: ReceivedRequest, limits: MessagesLimits) -> None:
+    # The key is in its own header or is a bearer token. A missing or wrong key is a 401.
+    key = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+    if limits.key is not None and key != limits.key:
+        raise MessagesRequestRefused("invalid x-api-key" if key else "x-api-key header is required", status=401)
 
 
 def prompt_chars(body: dict[str, Any]) -> int:
@@ -64,40 +64,42 @@ def prompt_chars(body: dict[str, Any]) -> int:
     return sum(len(text) for content in contents for text in texts_in(content))
 
 
-def _check(
-    received: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts, *, is_count: bool
+def _check_request(
+    request: ReceivedRequest, limits: MessagesLimits, thoughts: IssuedThoughts, *, is_count: bool
 ) -> dict[str, Any]:
-    # "Request exceeds the maximum size": 32 MB, before anything else is looked at.
-    if len(received.body) > limits.max_bytes:
+    # "Request exceeds the maximum size": 32 MB. This is checked first.
+    if len(request.body) > limits.max_bytes:
         raise MessagesRequestRefused(f"Request exceeds the maximum size of {limits.max_bytes} bytes", status=413)
-    check_key(received, limits)
-    version = _version(received) if limits.strict else ""
-    body = _json_object(received)
+    check_key(request, limits)
+    version = _read_version(request) if limits.strict else ""
+    body = _json_object(request)
     if limits.strict:
-        betas = ",".join(name for header, name in received.headers.items() if BETA_HEADER.fullmatch(header))
+        betas = ",".join(name for header, name in request.headers.items() if BETA_HEADER.fullmatch(header))
         report = StrictReport()
-        messages.check(body, report, limits, is_newest=version == NEWEST, is_count=is_count, betas=betas)
+        messages.check(body, report, limits, is_newest=version == NEWEST_VERSION, is_count=is_count, betas=betas)
         _check_thoughts(body["messages"], thoughts)
     _check_model(body, limits)
     _check_length(body, limits)
     return body
 
 
-def _version(received: ReceivedRequest) -> str:
-    # "…-version: header is required", and its value one of the versions that there are; one sent twice is none.
-    given = [value for name, value in received.headers.items() if VERSION_HEADER.fullmatch(name)]
-    if not given:
+def _read_version(request: ReceivedRequest) -> str:
+    # "…-version: header is required". Its value must be one version; a repeated header is invalid.
+    versions = [value for name, value in request.headers.items() if VERSION_HEADER.fullmatch(name)]
+    if not versions:
         raise MessagesRequestRefused("the header with the version of the API is required")
-    if given[0] not in VERSIONS:
-        raise MessagesRequestRefused(f"{given[0]!r} is not a valid version of the API")
-    return given[0]
+    if versions[0] not in VERSIONS:
+        raise MessagesRequestRefused(f"{versions[0]!r} is not a valid version of the API")
+    return versions[0]
 
 
-def _json_object(received: ReceivedRequest) -> dict[str, Any]:
-    kind = received.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise MessagesRequestRefused(f"the content type is {kind or 'missing'}, not application/json", status=415)
-    body = received.json
+def _json_object(request: ReceivedRequest) -> dict[str, Any]:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise MessagesRequestRefused(
+            f"the content type is {content_type or 'missing'}, not application/json", status=415
+        )
+    body = request.json
     # "The request body is not valid JSON".
     if not isinstance(body, dict):
         raise MessagesRequestRefused("The request body is not valid JSON, or no object")
@@ -105,14 +107,14 @@ def _json_object(received: ReceivedRequest) -> dict[str, Any]:
 
 
 def _check_thoughts(messages: list[dict[str, Any]], thoughts: IssuedThoughts) -> None:
-    for at, message in enumerate(messages):
-        for number, block in enumerate(blocks_of(message)):
-            path = f"messages.{at}.content.{number}"
-            # "Invalid `signature` in `thinking` block": thoughts that were changed, made up, or given by another
+    for index, message in enumerate(messages):
+        for block_index, block in enumerate(blocks_of(message)):
+            path = f"messages.{index}.content.{block_index}"
+            # "Invalid `signature` in `thinking` block": thoughts that were changed, invented, or issued by another
             # server.
-            if block["type"] == "thinking" and not thoughts.knows(block["thinking"], block["signature"]):
+            if block["type"] == "thinking" and not thoughts.is_issued(block["thinking"], block["signature"]):
                 raise MessagesRequestRefused(f"{path}: Invalid `signature` in `thinking` block")
-            if block["type"] == "redacted_thinking" and not thoughts.knows_sealed(block["data"]):
+            if block["type"] == "redacted_thinking" and not thoughts.is_issued_redacted(block["data"]):
                 raise MessagesRequestRefused(f"{path}: Invalid `data` in `redacted_thinking` block")
 
 
@@ -130,6 +132,6 @@ def _check_length(body: dict[str, Any], limits: MessagesLimits) -> None:
 
 
 VERSION_HEADER: Final = re.compile(r"[a-z]+-version")
-NEWEST: Final = "2026-10-21"
-VERSIONS: Final = ("2023-01-01", "2023-06-01", NEWEST)
+NEWEST_VERSION: Final = "2026-10-21"
+VERSIONS: Final = ("2023-01-01", "2023-06-01", NEWEST_VERSION)
 BETA_HEADER: Final = re.compile(r"[a-z]+-beta")

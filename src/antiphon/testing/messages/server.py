@@ -92,50 +92,50 @@ class MessagesBehavior:
         self._habits = habits
         self._numbers = itertools.count(1)
 
-    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        path = received.path.partition("?")[0]
+    def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
+        path = request.path.partition("?")[0]
         try:
-            match received.method, path:
+            match request.method, path:
                 case "POST", "/v1/messages":
                     return None
                 case "POST", "/v1/messages/count_tokens":
-                    body = messages_rules.check_count(received, self._limits, self.thoughts)
+                    body = messages_rules.check_count(request, self._limits, self.thoughts)
                     return whole({"input_tokens": messages_rules.prompt_chars(body) // 4 + 1})
                 case "GET", "/v1/models":
-                    messages_rules.check_key(received, self._limits)
-                    return whole(_models(self._limits.models or ("mock-1",)))
+                    messages_rules.check_key(request, self._limits)
+                    return whole(_model_list(self._limits.models or ("mock-1",)))
                 case _, "/v1/messages" | "/v1/messages/count_tokens" | "/v1/models":
-                    return messages_error(405, f"{received.method} is not allowed on {path}")
+                    return messages_error(405, f"{request.method} is not allowed on {path}")
                 case _:
-                    return messages_error(404, f"there is no {received.method} {path} here")
-        except MessagesRequestRefused as refused:
-            return refused.reply
+                    return messages_error(404, f"there is no {request.method} {path} here")
+        except MessagesRequestRefused as refusal:
+            return refusal.reply
 
-    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+    def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
         try:
-            messages_rules.check(received, self._limits, self.thoughts)
-        except MessagesRequestRefused as refused:
-            return refused.reply
+            messages_rules.check(request, self._limits, self.thoughts)
+        except MessagesRequestRefused as refusal:
+            return refusal.reply
         return None
 
-    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
-        return improvise(make_prompt(received.json))
+    def improvise(self, request: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(request.json))
 
-    def wants_stream(self, received: ReceivedRequest) -> bool:
-        return bool(received.json.get("stream"))
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        return bool(request.json.get("stream"))
 
-    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        steps = self._renderer(turn, received, self._habits).render()
+    def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
+        steps = self._renderer(turn, request, self._habits).render()
         return [_frame(step) if isinstance(step, dict) else step for step in steps]
 
-    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
+    def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
         if _stop_reason(turn) == "error":
             return messages_error(500).body
-        events = [step for step in self._renderer(turn, received, ()).render() if isinstance(step, dict)]
-        return msgspec.json.encode(_folded(events))
+        events = [step for step in self._renderer(turn, request, ()).render() if isinstance(step, dict)]
+        return msgspec.json.encode(_fold_events(events))
 
-    def _renderer(self, turn: ScriptedTurn, received: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
-        return _TurnRenderer(turn, received.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
+    def _renderer(self, turn: ScriptedTurn, request: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
+        return _TurnRenderer(turn, request.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
 
 
 class _TurnRenderer:
@@ -150,23 +150,23 @@ class _TurnRenderer:
         self._thoughts = thoughts
         self._habits = habits
         self._has_started = False
-        self._blocks = 0
-        self._open: list[int] = []
-        self._in_text = False  # whether the newest block is text, to which more may be added
+        self._block_count = 0
+        self._open_blocks: list[int] = []
+        self._is_in_text = False  # whether the newest block is text, to which more may be added
         self._steps: list[dict[str, Any] | Step] = []
 
     def render(self) -> list[dict[str, Any] | Step]:
         for element in self._turn.elements:
             match element:
                 case Text() | Refusal():  # a refusal is text with a stop reason
-                    self._text(element.pieces)
+                    self._add_text(element.pieces)
                 case Reasoning():
-                    self._think(element)
+                    self._add_reasoning(element)
                 case Redacted():
-                    self._thoughts.give_sealed(element.data)
-                    self._start({"type": "redacted_thinking", "data": element.data})
+                    self._thoughts.issue_redacted(element.data)
+                    self._start_block({"type": "redacted_thinking", "data": element.data})
                 case ToolCalls():
-                    self._call(element)
+                    self._add_calls(element)
                 case Raw():
                     self._steps.append(element.data)
                 case Pause() | Wait() | End():
@@ -175,79 +175,79 @@ class _TurnRenderer:
                     pass  # rendered at the end
                 case _ as never:
                     assert_never(never)
-        self._end()
+        self._end_message()
         return self._steps
 
     # Blocks.
 
-    def _text(self, pieces: tuple[str, ...]) -> None:
+    def _add_text(self, pieces: tuple[str, ...]) -> None:
         """Add to the current text block, or start a new one."""
-        if not self._in_text:
-            self._start({"type": "text", "text": ""})
-            self._in_text = True
+        if not self._is_in_text:
+            self._start_block({"type": "text", "text": ""})
+            self._is_in_text = True
         for piece in pieces:
-            self._delta(self._open[-1], {"type": "text_delta", "text": piece})
+            self._add_delta(self._open_blocks[-1], {"type": "text_delta", "text": piece})
 
-    def _think(self, element: Reasoning) -> None:
+    def _add_reasoning(self, element: Reasoning) -> None:
         # `omitted`: only the signature is sent, without the text.
         is_shown = (self._body.get("thinking") or {}).get("display") != "omitted"
         pieces = element.pieces if is_shown else ()
-        signature = self._thoughts.give("".join(pieces), element.signature)
-        self._start({"type": "thinking", "thinking": "", "signature": ""})
+        signature = self._thoughts.issue("".join(pieces), element.signature)
+        self._start_block({"type": "thinking", "thinking": "", "signature": ""})
         for piece in pieces:
-            self._delta(self._open[-1], {"type": "thinking_delta", "thinking": piece})
-        self._delta(self._open[-1], {"type": "signature_delta", "signature": signature})
+            self._add_delta(self._open_blocks[-1], {"type": "thinking_delta", "thinking": piece})
+        self._add_delta(self._open_blocks[-1], {"type": "signature_delta", "signature": signature})
 
-    def _call(self, element: ToolCalls) -> None:
+    def _add_calls(self, element: ToolCalls) -> None:
         """Render calls one after the other, as real servers do, unless the habit is `overlapping`."""
         for group in [element.calls] if "overlapping" in self._habits else [(call,) for call in element.calls]:
-            spelled = ToolCalls(tuple(replace(call, pieces=self._pieces(call)) for call in group))
-            indices: list[int] = []
-            for at, _, piece in interleave_pieces(spelled):
+            calls_in_pieces = ToolCalls(tuple(replace(call, pieces=self._input_pieces(call)) for call in group))
+            block_indexes: list[int] = []
+            for index, _, piece in interleave_pieces(calls_in_pieces):
                 if piece is None:
-                    indices.append(self._start_call(group[at]))
+                    block_indexes.append(self._start_call(group[index]))
                 else:
-                    self._delta(indices[at], {"type": "input_json_delta", "partial_json": piece})
+                    self._add_delta(block_indexes[index], {"type": "input_json_delta", "partial_json": piece})
 
     def _start_call(self, call: ToolCall) -> int:
-        given = _input(call) if "input_at_start" in self._habits else {}
-        return self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
+        initial_input = _call_input(call) if "input_at_start" in self._habits else {}
+        return self._start_block({"type": "tool_use", "id": call.id, "name": call.name, "input": initial_input})
 
-    def _pieces(self, call: ToolCall) -> tuple[str, ...]:
+    def _input_pieces(self, call: ToolCall) -> tuple[str, ...]:
         """Return the input in pieces. The first is always empty; an empty input has no others."""
         if "input_at_start" in self._habits:
             return ()
         if call.kind == "custom":  # custom tools are functions of one string here
-            return ("", msgspec.json.encode(_input(call)).decode())
+            return ("", msgspec.json.encode(_call_input(call)).decode())
         return ("",) if parse_json("".join(call.pieces)) == {} else ("", *call.pieces)
 
-    def _start(self, block: dict[str, Any]) -> int:
-        self._begin()
+    def _start_block(self, block: dict[str, Any]) -> int:
+        self._ensure_message_start()
         if "overlapping" not in self._habits:
-            self._close()
-        index = 0 if "shared_index" in self._habits else self._blocks
-        self._event("content_block_start", index=index, content_block=block)
-        if self._blocks == 0:
-            self._event("ping")
-        self._blocks += 1
-        self._open.append(index)
-        self._in_text = False
+            self._close_blocks()
+        index = 0 if "shared_index" in self._habits else self._block_count
+        self._add_event("content_block_start", index=index, content_block=block)
+        if self._block_count == 0:
+            self._add_event("ping")
+        self._block_count += 1
+        self._open_blocks.append(index)
+        self._is_in_text = False
         return index
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> None:
-        self._event("content_block_delta", index=index, delta=delta)
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
+        self._add_event("content_block_delta", index=index, delta=delta)
 
-    def _close(self) -> None:
-        for index in self._open:
-            self._event("content_block_stop", index=index)
-        if self._open and "second_start" in self._habits and self._blocks == 1:
+    def _close_blocks(self) -> None:
+        for index in self._open_blocks:
+            self._add_event("content_block_stop", index=index)
+        if self._open_blocks and "second_start" in self._habits and self._block_count == 1:
             self._start_message()
-        self._open.clear()
-        self._in_text = False
+        self._open_blocks.clear()
+        self._is_in_text = False
 
     # The message.
 
-    def _begin(self) -> None:
+    def _ensure_message_start(self) -> None:
         if not self._has_started:
             self._has_started = True
             self._start_message()
@@ -262,26 +262,29 @@ class _TurnRenderer:
         }
         if "usage" not in self._turn.omit:
             message["usage"] = {**self._usage(), "output_tokens": 1}
-        self._event("message_start", message=message)
+        self._add_event("message_start", message=message)
 
-    def _end(self) -> None:
+    def _end_message(self) -> None:
         omit, reason = self._turn.omit, _stop_reason(self._turn)
         if len(set(omit)) < len(get_args(Part)):
-            self._begin()
-        self._close()
+            self._ensure_message_start()
+        self._close_blocks()
         if reason == "error":
             self._steps.append(error_event())
             return
         # Stop reason and usage share an event, which is there as long as one of them is.
         if "finish" not in omit or "usage" not in omit:
             usage = {} if "usage" in omit else {"usage": self._usage()}
-            self._event("message_delta", delta=self._stop(None if "finish" in omit else reason), **usage)
+            self._add_event("message_delta", delta=self._stop_members(None if "finish" in omit else reason), **usage)
         if "done" not in omit:
-            self._event("message_stop")
+            self._add_event("message_stop")
 
-    def _stop(self, reason: str | None) -> dict[str, Any]:
-        stops = self._body.get("stop_sequences") or [None]
-        stop: dict[str, Any] = {"stop_reason": reason, "stop_sequence": stops[0] if reason == "stop_sequence" else None}
+    def _stop_members(self, reason: str | None) -> dict[str, Any]:
+        stop_sequences = self._body.get("stop_sequences") or [None]
+        stop: dict[str, Any] = {
+            "stop_reason": reason,
+            "stop_sequence": stop_sequences[0] if reason == "stop_sequence" else None,
+        }
         if reason == "refusal":
             stop["stop_details"] = {"type": "refusal", "category": None, "explanation": None}
         return stop
@@ -297,14 +300,14 @@ class _TurnRenderer:
             "output_tokens_details": {"thinking_tokens": usage.reasoning},
         }
 
-    def _event(self, type: str, **members: Any) -> None:
+    def _add_event(self, type: str, **members: Any) -> None:
         self._steps.append({"type": type, **members})
 
 
-def _input(call: ToolCall) -> dict[str, Any]:
+def _call_input(call: ToolCall) -> dict[str, Any]:
     """Return the input of a call as an object, as this dialect requires."""
-    written = "".join(call.pieces)
-    value = {"input": written} if call.kind == "custom" else parse_json(written)
+    arguments = "".join(call.pieces)
+    value = {"input": arguments} if call.kind == "custom" else parse_json(arguments)
     return value if isinstance(value, dict) else {}
 
 
@@ -322,35 +325,35 @@ def _frame(event: dict[str, Any]) -> bytes:
     return sse.encode_frame(event["type"], msgspec.json.encode(event))
 
 
-def _folded(events: list[dict[str, Any]]) -> dict[str, Any]:
+def _fold_events(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Fold the events into the message."""
     message: dict[str, Any] = events[0]["message"]
-    written: dict[int, str] = {}
+    arguments_by_index: dict[int, str] = {}
     for event in events:
         match event:
             case {"type": "content_block_start", "content_block": block}:
                 message["content"].append(block)
             case {
                 "type": "content_block_delta",
-                "index": at,
+                "index": index,
                 "delta": {"type": "input_json_delta", "partial_json": piece},
             }:
-                written[at] = written.get(at, "") + piece
-                message["content"][at]["input"] = parse_json(written[at]) or {}
-            case {"type": "content_block_delta", "index": at, "delta": {**delta}}:
+                arguments_by_index[index] = arguments_by_index.get(index, "") + piece
+                message["content"][index]["input"] = parse_json(arguments_by_index[index]) or {}
+            case {"type": "content_block_delta", "index": index, "delta": {**delta}}:
                 name = next(name for name in delta if name != "type")
-                message["content"][at][name] += delta[name]
+                message["content"][index][name] += delta[name]
             case {"type": "message_delta", "delta": delta}:
                 message |= {**delta, **{name: event[name] for name in ("usage",) if name in event}}
     return message
 
 
-def _models(names: Sequence[str]) -> dict[str, Any]:
-    listed = [
+def _model_list(names: Sequence[str]) -> dict[str, Any]:
+    entries = [
         {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z", "lifecycle": "active"}
         for name in names
     ]
-    return {"data": listed, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+    return {"data": entries, "has_more": False, "first_id": names[0], "last_id": names[-1]}
 
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}

@@ -1,6 +1,6 @@
 """What a strict responses server refuses: the rules of the dialect, and what depends on one server.
 
-`check(received, limits)` returns the body or raises `RequestRefused`. The server is stateless: references to stored
+`check(request, limits)` returns the body or raises `RequestRefused`. The server is stateless: references to stored
 objects and reasoning that it did not encrypt are refused.
 """
 
@@ -24,20 +24,20 @@ from antiphon.testing.rules import (
 from antiphon.testing.script import ReceivedRequest
 
 
-def sealed(id: str, maker: str) -> str:
+def make_encrypted_content(id: str, maker: str) -> str:
     """Return the encrypted content of a reasoning item: it has the item's id, and its maker can verify it."""
-    mark = hashlib.sha256(f"{maker}:{id}".encode()).hexdigest()[:32]
-    return base64.urlsafe_b64encode(f"{id}:{mark}".encode()).decode()
+    checksum = hashlib.sha256(f"{maker}:{id}".encode()).hexdigest()[:32]
+    return base64.urlsafe_b64encode(f"{id}:{checksum}".encode()).decode()
 
 
-def check(received: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
-    check_key(received, limits)
-    body = json_object(received)
+def check(request: ReceivedRequest, limits: ServerLimits) -> dict[str, Any]:
+    check_key(request, limits)
+    body = json_object(request)
     if limits.strict_fields:
         check_fields(body, responses.FIELDS, StrictReport())
     check_model(body, limits)
     if limits.strict:
-        _check_nothing_stored(body)
+        _refuse_stored_state(body)
         responses.check(body, StrictReport(), own_tools=limits.own_tools, plain_models=limits.plain_models)
         _check_items(body["input"], limits)
     check_length(prompt_chars(body), limits, "input")
@@ -49,7 +49,7 @@ def prompt_chars(body: dict[str, Any]) -> int:
     return sum(len(text) for text in responses.prompt_texts(body))
 
 
-def _check_nothing_stored(body: dict[str, Any]) -> None:
+def _refuse_stored_state(body: dict[str, Any]) -> None:
     # A response that is not stored, expired or somebody else's cannot be continued: 400 with a code of its own.
     if body.get("previous_response_id") is not None:
         raise RequestRefused(
@@ -65,26 +65,26 @@ def _check_nothing_stored(body: dict[str, Any]) -> None:
             )
 
 
-def _check_items(given: str | list[dict[str, Any]], limits: ServerLimits) -> None:
-    for at, item in enumerate(given if isinstance(given, list) else ()):
+def _check_items(input: str | list[dict[str, Any]], limits: ServerLimits) -> None:
+    for index, item in enumerate(input if isinstance(input, list) else ()):
         if item.get("type") == "item_reference":
             # "Item with id X not found. Items are not persisted when store is set to false."
             message = f"item {item.get('id')!r} not found: nothing is stored"
-            raise RequestRefused(message, param=f"input[{at}]", code="not_found", status=404)
+            raise RequestRefused(message, param=f"input[{index}]", code="not_found", status=404)
         if item.get("type") == "reasoning" and item.get("encrypted_content"):
-            _check_sealed(item, f"input[{at}]", limits.maker)
+            _check_encrypted_content(item, f"input[{index}]", limits.maker)
 
 
-def _check_sealed(item: dict[str, Any], path: str, maker: str) -> None:
-    # "The encrypted content … could not be verified": what another server sealed, or what was changed on the way.
+def _check_encrypted_content(item: dict[str, Any], path: str, maker: str) -> None:
+    # "The encrypted content … could not be verified": another server encrypted it, or it was changed.
     content = item["encrypted_content"]
-    id = _opened(content).partition(":")[0]
-    if content != sealed(id, maker):
+    id = _decode_content(content).partition(":")[0]
+    if content != make_encrypted_content(id, maker):
         message = (
             f"the encrypted content {str(content)[:20]}… could not be verified: it could not be decrypted or parsed"
         )
         raise RequestRefused(message, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
-    # "Encrypted content item_id did not match the target item id": an item without an id is taken.
+    # "Encrypted content item_id did not match the target item id": an item without an id is accepted.
     if item.get("id") not in (None, id):
         message = (
             f"the encrypted content {content[:20]}… could not be verified: its item id did not match the target item id"
@@ -92,7 +92,7 @@ def _check_sealed(item: dict[str, Any], path: str, maker: str) -> None:
         raise RequestRefused(message, param=f"{path}.encrypted_content", code="invalid_encrypted_content")
 
 
-def _opened(content: Any) -> str:
+def _decode_content(content: Any) -> str:
     try:
         return base64.urlsafe_b64decode(content).decode()
     except (ValueError, TypeError):

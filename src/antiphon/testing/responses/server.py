@@ -86,47 +86,47 @@ class ResponsesBehavior:
         numbers = itertools.count(1)
         self._stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: int(time.time()))
 
-    def answer_other_path(self, received: ReceivedRequest) -> PlainReply | None:
-        return answer_other_path(received, "/v1/responses", list(self._limits.models or ("mock-1",)))
+    def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
+        return answer_other_path(request, "/v1/responses", list(self._limits.models or ("mock-1",)))
 
-    def find_refusal(self, received: ReceivedRequest) -> PlainReply | None:
+    def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
         try:
-            responses_rules.check(received, self._limits)
-            request_to_hub(received.body)
-        except RequestRefused as refused:
-            return refused.reply
+            responses_rules.check(request, self._limits)
+            request_to_hub(request.body)
+        except RequestRefused as refusal:
+            return refusal.reply
         except ApiError as fault:  # violations of the specification's schema
             status, body = error_from_hub(fault)
             return PlainReply(status=status, body=body, headers={"content-type": "application/json"})
         return None
 
-    def improvise(self, received: ReceivedRequest) -> ScriptedTurn:
-        return improvise(make_prompt(received.json))
+    def improvise(self, request: ReceivedRequest) -> ScriptedTurn:
+        return improvise(make_prompt(request.json))
 
-    def wants_stream(self, received: ReceivedRequest) -> bool:
-        return bool(received.json.get("stream"))
+    def wants_stream(self, request: ReceivedRequest) -> bool:
+        return bool(request.json.get("stream"))
 
-    def render_stream(self, turn: ScriptedTurn, received: ReceivedRequest) -> list[Step]:
-        request, _ = request_to_hub(received.body)
-        to_bytes = EventsFromHub(request)
+    def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
+        hub_request, _ = request_to_hub(request.body)
+        encoder = EventsFromHub(hub_request)
         steps: list[Step] = []
-        for item in self._render(turn, received)[0]:
-            steps.append(item if isinstance(item, bytes | Pause | Wait | End) else to_bytes.feed(item))
-        return steps if "done" in turn.omit else [*steps, to_bytes.finish()]
+        for item in self._render(turn, request)[0]:
+            steps.append(item if isinstance(item, bytes | Pause | Wait | End) else encoder.feed(item))
+        return steps if "done" in turn.omit else [*steps, encoder.finish()]
 
-    def render_body(self, turn: ScriptedTurn, received: ReceivedRequest) -> bytes:
-        return codec.encode(self._render(turn, received)[1])
+    def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
+        return codec.encode(self._render(turn, request)[1])
 
-    def _render(self, turn: ScriptedTurn, received: ReceivedRequest) -> tuple[list[Any], hub.Response]:
+    def _render(self, turn: ScriptedTurn, request: ReceivedRequest) -> tuple[list[Any], hub.Response]:
         """Return the events of a turn with the steps between them, and the final response."""
-        request, _ = request_to_hub(received.body)
+        hub_request, _ = request_to_hub(request.body)
         initial_response = hub.make_initial_response(
-            request, id=self._stamps.new_id("resp"), created_at=self._stamps.now()
+            hub_request, id=self._stamps.new_id("resp"), created_at=self._stamps.now()
         )
         events = EventCollector()
-        seal = partial(responses_rules.sealed, maker=self._limits.maker)
+        seal = partial(responses_rules.make_encrypted_content, maker=self._limits.maker)
         renderer = _TurnRenderer(
-            ResponseWriter(initial_response, events, self._stamps), received.json, self._stamps, seal
+            ResponseWriter(initial_response, events, self._stamps), request.json, self._stamps, seal
         )
         items: list[Any] = []
         for element in turn.elements:
@@ -136,10 +136,10 @@ class ResponsesBehavior:
                 case Pause() | Wait() | End():
                     items.append(element)
                 case _:
-                    renderer.add(element)
+                    renderer.add_element(element)
                     items += events.take()
         if "finish" not in turn.omit:
-            renderer.end(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, received.json))
+            renderer.end_response(_finish_reason(turn), None if "usage" in turn.omit else _usage(turn, request.json))
         return items + events.take(), renderer.writer.response
 
 
@@ -152,30 +152,30 @@ class _TurnRenderer:
         self.writer = writer
         self._new_id = stamps.new_id
         self._seal = seal
-        self._wants_sealed = "reasoning.encrypted_content" in (body.get("include") or ())
+        self._wants_encrypted_content = "reasoning.encrypted_content" in (body.get("include") or ())
         self._body = body
         self._wants_logprobs = "message.output_text.logprobs" in (body.get("include") or ())
         self._keys = itertools.count()
         self._key = -1
-        self._kind: type[TurnElement] | None = None
+        self._open_kind: type[TurnElement] | None = None
 
-    def add(self, element: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
+    def add_element(self, element: Text | Reasoning | Redacted | Refusal | ToolCalls | Finish | ScriptedUsage) -> None:
         match element:
             case Text():
-                key = self._item(Text)
+                key = self._open_item(Text)
                 for piece in element.pieces:
                     self.writer.add_text(key, piece, logprobs=self._logprobs(piece))
             case Refusal():
-                key = self._item(Text)  # a refusal is a part of a message, like text
+                key = self._open_item(Text)  # a refusal is a part of a message, like text
                 for piece in element.pieces:
                     self.writer.add_refusal(key, piece)
             case Reasoning():
-                key = self._thought()
+                key = self._open_reasoning()
                 for piece in element.pieces:
                     self.writer.add_reasoning(key, piece)
             case ToolCalls():
-                self._close()
-                self._calls(element)
+                self._close_items()
+                self._add_calls(element)
             case Redacted():
                 pass  # redacted reasoning is not rendered here
             case Finish() | ScriptedUsage():
@@ -183,7 +183,7 @@ class _TurnRenderer:
             case _ as never:
                 assert_never(never)
 
-    def end(self, reason: str, usage: hub.Usage | None) -> None:
+    def end_response(self, reason: str, usage: hub.Usage | None) -> None:
         match reason:
             case "length":
                 self.writer.end_incomplete("max_output_tokens", usage)
@@ -194,84 +194,84 @@ class _TurnRenderer:
             case _:
                 self.writer.complete(usage)
 
-    def _item(self, kind: type[TurnElement]) -> int:
-        if self._kind is not kind:
-            self._close()
-            self._kind = kind
+    def _open_item(self, kind: type[TurnElement]) -> int:
+        if self._open_kind is not kind:
+            self._close_items()
+            self._open_kind = kind
             self._key = next(self._keys)
         return self._key
 
-    def _thought(self) -> int:
+    def _open_reasoning(self) -> int:
         """Return the key of a reasoning item, with its encrypted content if requested."""
-        begins = self._kind is not Reasoning
-        key = self._item(Reasoning)
-        if begins:
+        is_new = self._open_kind is not Reasoning
+        key = self._open_item(Reasoning)
+        if is_new:
             id = self._new_id("rs")
             self.writer.open_reasoning(key, id=id)
-            if self._wants_sealed:
+            if self._wants_encrypted_content:
                 self.writer.set_encrypted_content(key, self._seal(id))
         return key
 
-    def _close(self) -> None:
+    def _close_items(self) -> None:
         for key in self.writer.open_keys:
             self.writer.close_item(key)
-        self._kind = None
+        self._open_kind = None
 
-    def _calls(self, element: ToolCalls) -> None:
+    def _add_calls(self, element: ToolCalls) -> None:
         keys = [next(self._keys) for _ in element.calls]
-        for at, call, piece in interleave_pieces(element):
+        for index, call, piece in interleave_pieces(element):
             is_function = call.kind == "function"
             if piece is None:
-                begin = self.writer.open_call if is_function else self.writer.open_custom_call
-                begin(keys[at], name=call.name, call_id=call.id)
+                open_call = self.writer.open_call if is_function else self.writer.open_custom_call
+                open_call(keys[index], name=call.name, call_id=call.id)
             else:
-                (self.writer.add_arguments if is_function else self.writer.add_custom_input)(keys[at], piece)
+                (self.writer.add_arguments if is_function else self.writer.add_custom_input)(keys[index], piece)
 
     def _logprobs(self, piece: str) -> list[LogProb] | None:
         """Return each piece as a token, if requested; the alternatives repeat the same token."""
         if not self._wants_logprobs:
             return None
-        other = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
-        others = [other] * (self._body.get("top_logprobs") or 0)
-        return [LogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()), top_logprobs=others)]
+        alternative = TopLogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()))
+        alternatives = [alternative] * (self._body.get("top_logprobs") or 0)
+        return [LogProb(token=piece, logprob=-0.25, bytes=list(piece.encode()), top_logprobs=alternatives)]
 
 
 def make_prompt(body: dict[str, Any]) -> Prompt:
     """Convert the request to a `Prompt`."""
-    given = body["input"]
-    items: list[dict[str, Any]] = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    last = max((at for at, item in enumerate(items) if item.get("role") == "user"), default=-1)
-    content = items[last]["content"] if last >= 0 else ""
-    tools, choice = _offered(body)
+    input = body["input"]
+    items: list[dict[str, Any]] = [{"role": "user", "content": input}] if isinstance(input, str) else input
+    last_user_index = max((index for index, item in enumerate(items) if item.get("role") == "user"), default=-1)
+    content = items[last_user_index]["content"] if last_user_index >= 0 else ""
+    tools, choice = _offered_tools(body)
     return Prompt(
         text=" ".join(texts_in(content)),
         media=sum(part["type"] != "input_text" for part in content) if isinstance(content, list) else 0,
-        results=_results(items[last + 1 :]),
-        calls_before=sum(item.get("type") in CALLS for item in items),
+        results=_tool_results(items[last_user_index + 1 :]),
+        calls_before=sum(item.get("type") in CALL_TYPES for item in items),
         tools=tools,
         choice=choice,
         parallel=body.get("parallel_tool_calls") is not False,
-        schema=_schema((body.get("text") or {}).get("format") or {}),
+        schema=_answer_schema((body.get("text") or {}).get("format") or {}),
         thinks=(body.get("reasoning") or {}).get("effort") not in (None, "none"),
         max_pieces=body.get("max_output_tokens"),
     )
 
 
-def _results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+def _tool_results(items: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Return the tool results of the newest round of calls."""
     names: dict[str, str] = {}
     results: list[tuple[str, str]] = []
     for item in items:
-        if item.get("type") in CALLS:
+        if item.get("type") in CALL_TYPES:
             if results:
                 names, results = {}, []
             names[item["call_id"]] = item["name"]
-        elif item.get("type") in OUTPUTS:
+        elif item.get("type") in OUTPUT_TYPES:
             results.append((names[item["call_id"]], " ".join(texts_in(item["output"]))))
     return tuple(results)
 
 
-def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
+def _offered_tools(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
     """Return the tools that may be called, and the tool choice."""
     tools = [OfferedTool(tool["name"], tool.get("parameters") or {}, tool["type"]) for tool in body.get("tools") or ()]
     choice = body.get("tool_choice") or "auto"
@@ -281,7 +281,7 @@ def _offered(body: dict[str, Any]) -> tuple[tuple[OfferedTool, ...], str]:
     return tuple(tool for tool in tools if tool.name in names), choice.get("mode", "required")
 
 
-def _schema(format: dict[str, Any]) -> dict[str, Any] | None:
+def _answer_schema(format: dict[str, Any]) -> dict[str, Any] | None:
     match format:
         case {"type": "json_schema", "schema": schema}:
             return cast(dict[str, Any], schema)
@@ -306,5 +306,5 @@ def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> hub.Usage:
     )
 
 
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
+CALL_TYPES = ("function_call", "custom_tool_call")
+OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
