@@ -6,7 +6,7 @@ from typing import Final
 
 from antiphon.api.count_tokens import count_tokens
 from antiphon.api.create_turn import create_turn
-from antiphon.api.documented_errors import COUNT_ERRORS, MESSAGES_TURN_ERRORS, MODEL_NOT_FOUND_ERRORS, TURN_ERRORS
+from antiphon.api.documented_errors import COUNT_ERRORS, MESSAGES_TURN_ERRORS, TURN_ERRORS, UNKNOWN_MODEL_ERRORS
 from antiphon.api.models import get_model, list_models
 from antiphon.api.operation import (
     LOSSES,
@@ -111,7 +111,7 @@ def _model_operations(prefix: str, get_id: str, id_suffix: str) -> tuple[Operati
             summary="Get one available model",
             parameters=(MODEL,),
             answer=json_answer("The model, in the form of the client's API.", {"anyOf": [ref("Model"), OBJECT]}),
-            errors=MODEL_NOT_FOUND_ERRORS,
+            errors=UNKNOWN_MODEL_ERRORS,
             has_vendor_errors=True,
         ),
         _turn(

@@ -76,7 +76,7 @@ MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
     503: STORAGE_ERRORS,
     529: {"overloaded": TURN_ERRORS[503]["overloaded"]},
 }
-MODEL_NOT_FOUND_ERRORS: Final[ErrorCodes] = {404: TURN_ERRORS[404]}
+UNKNOWN_MODEL_ERRORS: Final[ErrorCodes] = {404: TURN_ERRORS[404]}
 USAGE_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "this gateway stores nothing"},
     503: {"storage_unavailable": "the usage cannot be read from the store"},
