@@ -10,7 +10,8 @@ import pytest
 from msgspec import UNSET
 
 from antiphon.errors import ClientFault
-from antiphon.gateway.conversation import conversation_id_of, entries_to_array, make_addition, make_entries
+from antiphon.gateway.conversation import entries_to_array, make_addition, make_entries
+from antiphon.gateway.history import conversation_id_of
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import Request

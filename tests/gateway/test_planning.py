@@ -15,7 +15,8 @@ from antiphon.config import Config
 from antiphon.errors import ApiError, UnsupportedParameter
 from antiphon.gateway.managed_turn import ContextPlan
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.planning import ContextPlanner, needs_context_plan
+from antiphon.gateway.planning import ContextPlanner
+from antiphon.gateway.prepare_turn import needs_context_plan
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.gateway.item_ids import group_id_of
+from antiphon.gateway.ids import group_id_of
 from antiphon.gateway.recording import input_with_ids
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam
 from antiphon.protocol.stamps import Stamps

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.logger import Logger
 
 pytestmark = pytest.mark.without_coverage

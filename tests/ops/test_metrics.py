@@ -18,7 +18,7 @@ from tests.websocket_client import open_websocket
 
 from antiphon.config import KeyConfig, StoreConfig, UpstreamConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.metrics import MAX_CODES, MAX_MODELS, Metrics, timed_store
 from antiphon.testing import ChatServer

@@ -25,7 +25,7 @@ from tests.websocket_client import open_websocket
 
 from antiphon.config import Config, KeyConfig, TelemetryConfig, UpstreamConfig
 from antiphon.errors import ConfigError
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.logger import Logger
 from antiphon.ops.metrics import Metrics
 from antiphon.ops.otel import OtelTelemetry, open_exporter, provider_names

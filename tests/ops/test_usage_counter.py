@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops import usage_counter
 from antiphon.ops.logger import Logger
 from antiphon.ops.usage_counter import UsageCounter

@@ -23,8 +23,7 @@ from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import prepare_turn
-from antiphon.gateway.request_log import RequestLog
-from antiphon.gateway.request_scope import RequestScope, request_scope, shutdown_error
+from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
 from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import first_header

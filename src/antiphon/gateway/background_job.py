@@ -20,8 +20,7 @@ from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.recording import ResponseRecorder, queued_response
-from antiphon.gateway.request_log import RequestLog
-from antiphon.gateway.request_scope import RequestScope, request_scope, shutdown_error
+from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
 from antiphon.gateway.run_turn import run_turn, violation_reporter
 from antiphon.protocol import codec
 from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from antiphon.gateway.planning import ContextPlanner
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol.output_limits import OutputLimits

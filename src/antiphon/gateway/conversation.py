@@ -1,5 +1,4 @@
-"""Turns that belong to a conversation (API-4): the id that a request names, and the entries that a finished turn adds.
-Pure.
+"""The entries that a finished turn adds to its conversation (API-4). Pure.
 
 Entries of a conversation are copies. They stay when the response that added them is deleted. They are added even with
 `store: false`, which concerns the response only.
@@ -8,15 +7,13 @@ Entries of a conversation are copies. They stay when the response that added the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
-from antiphon.errors import ClientFault
-from antiphon.gateway.item_ids import id_of, with_id
+from antiphon.gateway.ids import id_of, with_id
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger, ItemParam
-from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.conversations import ConversationAddition, ConversationEntry, ConversationStore
@@ -28,25 +25,6 @@ class JoinedConversation(Struct, frozen=True, kw_only=True):
 
     id: str
     store: ConversationStore
-
-
-def conversation_id_of(request: Request) -> str | None:
-    """The id of the conversation that a request names, as text or as an object; None if it names none."""
-    reference = request.conversation
-    if reference is UNSET or reference is None:
-        return None
-    id: Any = reference.get("id") if isinstance(reference, dict) else reference
-    if not isinstance(id, str) or not id:
-        param = "conversation.id" if isinstance(reference, dict) else "conversation"
-        raise ClientFault(
-            f'{param}: expected the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
-        )
-    if request.previous_response_id:
-        raise ClientFault(
-            "conversation: expected either conversation or previous_response_id, got both",
-            param="conversation",
-        )
-    return id
 
 
 def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> ConversationAddition | None:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
 from antiphon.gateway.compaction import CompactionOpener, open_compactions
-from antiphon.gateway.conversation import conversation_id_of
 from antiphon.gateway.history_budget import HistoryBudget
-from antiphon.gateway.item_ids import id_of
+from antiphon.gateway.ids import id_of
 from antiphon.gateway.restore_reasoning import find_missing_reasoning, restore_reasoning
 from antiphon.gateway.stored_items import StoredItems
 from antiphon.protocol import codec
@@ -146,6 +145,25 @@ class HistorySource(Struct, frozen=True, kw_only=True):
             return items
         outputs = await self.store.find_outputs(self.owner, *missing, budget.remaining)
         return restore_reasoning(items, [decode_past_turns([output]) for output in outputs], maker)
+
+
+def conversation_id_of(request: Request) -> str | None:
+    """The id of the conversation that a request names, as text or as an object; None if it names none."""
+    reference = request.conversation
+    if reference is UNSET or reference is None:
+        return None
+    id: Any = reference.get("id") if isinstance(reference, dict) else reference
+    if not isinstance(id, str) or not id:
+        param = "conversation.id" if isinstance(reference, dict) else "conversation"
+        raise ClientFault(
+            f'{param}: expected the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
+        )
+    if request.previous_response_id:
+        raise ClientFault(
+            "conversation: expected either conversation or previous_response_id, got both",
+            param="conversation",
+        )
+    return id
 
 
 def is_self_contained(request: Request) -> bool:

@@ -1,11 +1,32 @@
-"""Ids, the clock and padding for `Stamps` and `Policy`, outside tests."""
+"""Ids of responses and items, the clock and padding, outside tests.
+
+Items of a request may have no id; they are given one, so that they can be listed and referenced.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from antiphon.protocol import codec
+from antiphon.protocol.items import (
+    AdditionalTools,
+    CustomToolCallOutputParam,
+    CustomToolCallParam,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    Item,
+    ItemParam,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
 
 
 def new_id(prefix: str) -> str:
@@ -38,5 +59,43 @@ def random_padding(length: int) -> str:
     return secrets.token_urlsafe(64)[: 16 - length % 16 + secrets.randbelow(16)]
 
 
+def id_of(item: Item | ItemParam) -> str | None:
+    """The id of an item, if it has one."""
+    id: Any = getattr(item, "id", None)
+    if type(id) is str and id:
+        return id
+    return item.string_member("id") or None if isinstance(item, UnknownItem) else None
+
+
+def with_id(item: ItemParam, new_id: Callable[[str], str]) -> tuple[ItemParam, str]:
+    """Gives an id to an item that has none; `new_id` makes it from a prefix."""
+    id = new_id(PREFIXES.get(type(item), "item"))
+    if isinstance(item, UnknownItem):
+        return replace(item, raw=Raw(codec.encode(item.raw_members() | {"id": Raw(codec.encode(id))}))), id
+    return replace(item, id=id), id
+
+
+def group_item_id(group: str, number: int, prefix: str) -> str:
+    """The id of an item that is looked up by the id of its group. Indexing every item would double the cost of storing
+    a response."""
+    return f"{prefix}_{group.partition('_')[2]}x{number:x}"
+
+
+def group_id_of(id: str) -> str:
+    """The group id in an item's id, if it has one."""
+    group, _, _ = id.rpartition("x")
+    return f"{GROUP_PREFIX}_{group.partition('_')[2]}"
+
+
+GROUP_PREFIX: Final = "items"
+PREFIXES: Final[dict[type, str]] = {
+    MessageParam: "msg",
+    FunctionCallParam: "fc",
+    FunctionCallOutputParam: "fco",
+    CustomToolCallParam: "ctc",
+    CustomToolCallOutputParam: "ctco",
+    ReasoningParam: "rs",
+    AdditionalTools: "at",
+}
 POOL_BYTES: Final = 128
 _random_bits: Final = _RandomBits()

@@ -24,15 +24,6 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.stamps import Stamps
 
 
-def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> bool:
-    """Whether a request asks for compaction or truncation. `new_items` are known if its history was resolved."""
-    return (
-        bool(request.context_management)
-        or request.truncation == "auto"
-        or (new_items is not None and _has_trigger(new_items))
-    )
-
-
 class ContextPlanner(Struct, frozen=True, kw_only=True):
     """Makes context plans."""
 
@@ -78,13 +69,14 @@ class ContextPlanner(Struct, frozen=True, kw_only=True):
         )
 
 
-def _has_trigger(new_items: list[ItemParam]) -> bool:
+def has_trigger(new_items: list[ItemParam]) -> bool:
+    """Whether the items contain a compaction trigger."""
     return any(type(item) is CompactionTrigger for item in new_items)
 
 
 def _ends_with_trigger(new_items: list[ItemParam]) -> bool:
     """Whether the request asks for a compaction only."""
-    if not _has_trigger(new_items):
+    if not has_trigger(new_items):
         return False
     index = next(index for index, item in enumerate(new_items) if type(item) is CompactionTrigger)
     if index != len(new_items) - 1:

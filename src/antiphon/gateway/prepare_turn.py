@@ -13,13 +13,20 @@ from msgspec import Struct
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.context import GatewayContext
-from antiphon.gateway.conversation import JoinedConversation, conversation_id_of
-from antiphon.gateway.history import HistorySource, PastTurns, is_self_contained, lacks_reasoning, resolve_history
+from antiphon.gateway.conversation import JoinedConversation
+from antiphon.gateway.history import (
+    HistorySource,
+    PastTurns,
+    conversation_id_of,
+    is_self_contained,
+    lacks_reasoning,
+    resolve_history,
+)
 from antiphon.gateway.managed_turn import ContextPlan, ManagedTurn
-from antiphon.gateway.planning import needs_context_plan
+from antiphon.gateway.planning import has_trigger
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.recording import ResponseRecorder
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Target
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
@@ -146,6 +153,15 @@ async def _plan_context(
         new_items = input_items(request)
     sealed_items = new_items if history.sealed_items is None else history.sealed_items
     return await services.planner.make_plan(request, sealed_items, new_items, target, owner, losses)
+
+
+def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> bool:
+    """Whether a request asks for compaction or truncation. `new_items` are known if its history was resolved."""
+    return (
+        bool(request.context_management)
+        or request.truncation == "auto"
+        or (new_items is not None and has_trigger(new_items))
+    )
 
 
 def _make_recorder(

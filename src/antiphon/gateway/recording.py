@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import JoinedConversation, make_addition
-from antiphon.gateway.item_ids import GROUP_PREFIX, group_item_id, id_of, with_id
+from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
 from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response

@@ -6,23 +6,62 @@ field influences where a connection goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct, field
 
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.dialect import ServerDialect
-from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.preparation import TranslationPlan
-from antiphon.gateway.refusal_memory import RefusalMemory
 from antiphon.profiles import Profile, load_profile
 
 AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
 SECONDS_PER_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
+
+
+class RememberedRefusals(Struct, frozen=True):
+    """The parts refused for one model, and the wire options without them."""
+
+    refused: tuple[RefusedPart, ...]
+    wire: Wire
+    expires_at: float
+
+
+class RefusalMemory:
+    """The parts that one upstream refused, so that later requests leave them out. It is per process, and holds at most
+    `MAX_MODELS` models, each for an hour."""
+
+    __slots__ = ("_by_model", "_now")
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._by_model: dict[str, RememberedRefusals] = {}
+        self._now = now
+
+    def find(self, model: str) -> RememberedRefusals | None:
+        """The refusals of a model; None if there are none or they have expired."""
+        entry = self._by_model.get(model)
+        if entry is None or self._now() < entry.expires_at:
+            return entry
+        del self._by_model[model]
+        return None
+
+    def remember(self, model: str, refused: RefusedPart, wire: Wire) -> None:
+        """Remembers that the upstream accepted a request for this model without `refused`, written with `wire`."""
+        if len(model) > MAX_MODEL_NAME:
+            return
+        remembered = self.find(model)
+        self._by_model.pop(model, None)
+        if len(self._by_model) >= MAX_MODELS:
+            del self._by_model[next(iter(self._by_model))]
+        earlier_parts = tuple(part for part in remembered.refused if part != refused) if remembered is not None else ()
+        self._by_model[model] = RememberedRefusals((*earlier_parts, refused), wire, self._now() + LIFETIME)
 
 
 class UpstreamAddress(Struct, frozen=True, kw_only=True):
@@ -147,3 +186,6 @@ def _abbreviate(model: str) -> str:
 MAX_CACHED_TARGETS: Final = 1024
 MAX_CACHED_NAME: Final = 256
 MIN_REDACTED_KEY_LENGTH: Final = 8  # shorter keys are not redacted: they may be ordinary words
+MAX_MODELS: Final = 1024  # models of one upstream; the oldest is evicted
+MAX_MODEL_NAME: Final = 256  # characters; longer names are not remembered: patterns accept any names
+LIFETIME: Final = 3600.0  # seconds

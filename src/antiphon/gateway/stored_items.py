@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from antiphon.gateway.item_ids import group_id_of
+from antiphon.gateway.ids import group_id_of
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
 from antiphon.store.interface import Store, StoredTurn

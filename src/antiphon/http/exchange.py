@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from antiphon.dialects.dialect import ClientDialect
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError
-from antiphon.gateway.request_log import RequestLog
-from antiphon.gateway.request_scope import RequestScope, shutdown_error
+from antiphon.gateway.request_scope import RequestLog, RequestScope, shutdown_error
 from antiphon.http.asgi import (
     DIRECT,
     DirectConnection,

@@ -25,7 +25,7 @@ from typing import Final, Literal, TextIO
 import msgspec
 
 from antiphon.gateway.context import Level
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH, mask_keys
 
 Style = Literal["json", "pretty", "auto"]

@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 
 from antiphon import __version__
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
 from antiphon.redaction import MAX_NAME_LENGTH, mask_keys
 from antiphon.store.interface import Store

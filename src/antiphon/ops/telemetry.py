@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.logger import Logger
 from antiphon.ops.metrics import Metrics
 

@@ -11,7 +11,7 @@ from operator import add
 from typing import Final
 
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.logger import Logger
 from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTER_NAMES, UsageRow

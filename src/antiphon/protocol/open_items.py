@@ -32,10 +32,27 @@ from antiphon.protocol.items import (
     UnknownItem,
 )
 from antiphon.protocol.status import ItemStatus
-from antiphon.protocol.text_pieces import TextPieces
 
 StreamedPart = OutputText | Refusal | ReasoningText | SummaryText
 PartKind = type[OutputText] | type[Refusal] | type[ReasoningText] | type[SummaryText]
+MAX_UNJOINED_PIECES: Final = 4096  # pieces
+
+
+class TextPieces(list[str]):
+    """A list of strings that joins short ones, because each string has an overhead of about fifty bytes. Only
+    `append` may be used to add to it."""
+
+    __slots__ = ("_joined_count",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._joined_count = 0  # the number of joined strings at the beginning
+
+    def append(self, piece: str) -> None:
+        super().append(piece)
+        if len(self) - self._joined_count >= MAX_UNJOINED_PIECES:
+            self[self._joined_count :] = ["".join(self[self._joined_count :])]
+            self._joined_count += 1
 
 
 class OpenPart:

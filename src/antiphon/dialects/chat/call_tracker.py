@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.protocol.nesting import decode_json
-from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.open_items import TextPieces
 
 
 class CallPiece(Struct, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from antiphon.dialects.common.surrogates import SurrogateJoiner
 from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.open_items import TextPieces
 
 
 class ReasoningCollector:

@@ -32,7 +32,7 @@ from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
 from antiphon.protocol.items import UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.open_items import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
 

@@ -23,8 +23,8 @@ from antiphon.dialects.messages.response_wire import AnswerBlockIn, DeltaIn
 from antiphon.dialects.messages.wire import PREFIX, MessagesWire, block_to_item
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.open_items import TextPieces
 from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES
-from antiphon.protocol.text_pieces import TextPieces
 from antiphon.protocol.writer import ResponseWriter
 
 

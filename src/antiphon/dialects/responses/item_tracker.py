@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.responses.response_wire import ServerItem
 from antiphon.protocol.items import Item, Phase
-from antiphon.protocol.text_pieces import TextPieces
+from antiphon.protocol.open_items import TextPieces
 
 TextKind = Literal["text", "refusal", "reasoning", "summary"]
 ItemKind = Literal["message", "reasoning", "call", "custom", "whole"]

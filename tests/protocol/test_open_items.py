@@ -1,8 +1,8 @@
-"""Pieces of a text are joined from time to time, and never changed."""
+"""`protocol/open_items`: strings of a growing text are joined from time to time."""
 
 from __future__ import annotations
 
-from antiphon.protocol.text_pieces import MAX_UNJOINED_PIECES, TextPieces
+from antiphon.protocol.open_items import MAX_UNJOINED_PIECES, TextPieces
 
 
 def test_many_small_pieces_are_joined() -> None:

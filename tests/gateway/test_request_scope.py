@@ -1,8 +1,8 @@
-"""`gateway/request_log`: the data of one request for its log entry."""
+"""`gateway/request_scope`: the data of one request for its log entry."""
 
 from __future__ import annotations
 
-from antiphon.gateway.request_log import RequestLog
+from antiphon.gateway.request_scope import RequestLog
 
 
 def test_duration_is_set_once() -> None:
