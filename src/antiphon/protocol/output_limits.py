@@ -32,8 +32,3 @@ class OutputLimitExceeded(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-def text_size(text: str) -> int:
-    """The length of a text in UTF-8. An unpaired surrogate counts as three bytes."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

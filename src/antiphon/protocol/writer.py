@@ -69,7 +69,6 @@ from antiphon.protocol.output_limits import (
     PART_OVERHEAD_BYTES,
     UNLIMITED,
     OutputLimitExceeded,
-    text_size,
 )
 from antiphon.protocol.response import IncompleteDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -183,7 +182,7 @@ class ResponseWriter:
         if not delta and not logprobs:
             return
         # The same as `count_bytes`, without a call.
-        total = self._counted_bytes + (len(delta) if delta.isascii() else text_size(delta))
+        total = self._counted_bytes + (len(delta) if delta.isascii() else _text_size(delta))
         if total > self.limits.max_bytes:
             raise OutputLimitExceeded(BYTES_REASON)
         self._counted_bytes = total
@@ -214,7 +213,7 @@ class ResponseWriter:
         if item is None or part is None or part.kind is not OutputText:
             return None
         text = "".join(deltas)
-        self.count_bytes(text_size(text))
+        self.count_bytes(_text_size(text))
         part.pieces.append(text)
         number = self._next_number
         self._next_number = number + len(deltas)
@@ -272,7 +271,7 @@ class ResponseWriter:
         """RSN-1: sets the encrypted reasoning, which is sent when the item is done."""
         if key not in self._open_items:
             self.open_reasoning(key)
-        self.count_bytes(text_size(content))
+        self.count_bytes(_text_size(content))
         self._get_open_item(key, OpenReasoning).encrypted_content = content
 
     # Calls
@@ -287,7 +286,7 @@ class ResponseWriter:
         """STR-9: adds text to the arguments of a call."""
         item = self._get_open_item(key, OpenFunctionCall)
         if delta:
-            self.count_bytes(text_size(delta))
+            self.count_bytes(_text_size(delta))
             item.pieces.append(delta)
             self._emit(
                 ArgumentsDelta(
@@ -305,7 +304,7 @@ class ResponseWriter:
         """Adds text to the input of a custom tool call."""
         item = self._get_open_item(key, OpenCustomCall)
         if delta:
-            self.count_bytes(text_size(delta))
+            self.count_bytes(_text_size(delta))
             item.pieces.append(delta)
             self._emit(
                 CustomInputDelta(
@@ -556,7 +555,7 @@ class ResponseWriter:
         open_part = self._get_or_open_part(item, kind, part_key)
         if not delta:
             return
-        self.count_bytes(text_size(delta))
+        self.count_bytes(_text_size(delta))
         open_part.pieces.append(delta)
         number = self._take_number()
         item_id, output_index, part_index = item.id, item.index, open_part.index
@@ -649,6 +648,11 @@ def _slug_of(kind: str) -> str:
     if not is_extension_type(kind):
         raise InvalidTransition(f"invalid extension type {kind!r}: expected slug:name, such as acme:progress (B-3)")
     return kind.partition(":")[0]
+
+
+def _text_size(text: str) -> int:
+    """The length of a text in UTF-8. An unpaired surrogate counts as three bytes."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 TERMINAL_EVENT_OF_STATUS: Final[dict[ResponseStatus, Callable[..., StreamEvent]]] = {
