@@ -14,8 +14,8 @@ from antiphon.config import Timeouts
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import (
-    LEAST_GROWTH,
-    LEAST_TOOL,
+    MIN_TEXT_TOKENS,
+    MIN_TOOL_TOKENS,
     READING_INSPECTIONS,
     Body,
     Experiment,
@@ -68,7 +68,7 @@ class ExpectedRequest(NamedTuple):
     id: str
     url: str
     body: bytes
-    look: Inspection | None = None
+    inspection: Inspection | None = None
 
 
 @cache
@@ -83,22 +83,22 @@ def _expected_requests(dialect: ServerDialectName) -> Iterator[ExpectedRequest]:
     forms: tuple[TextForm, ...] = ("parts", "string")
 
     def limited(body: Body, tokens: int = BRIEF_TOKENS) -> list[bytes]:
-        bodies = [body, *(steps.limited(body, name, tokens) for name in steps.LIMITS)]
+        bodies = [body, *(steps.with_token_limit(body, name, tokens) for name in steps.LIMIT_NAMES)]
         return [_canonical({**model, **each}) for each in bodies]
 
     for form in forms:
-        minimal = steps.minimal(form)
-        for name in steps.LIMITS:
-            body = _canonical({**model, **steps.limited(minimal, name, BRIEF_TOKENS)})
+        minimal = steps.minimal_body(form)
+        for name in steps.LIMIT_NAMES:
+            body = _canonical({**model, **steps.with_token_limit(minimal, name, BRIEF_TOKENS)})
             yield ExpectedRequest(f"limit.{name}", target.url(), body)
         if form == FIRST_FORM[dialect]:
             yield from (ExpectedRequest("minimal", target.url(), body) for body in limited(minimal))
         for step in steps.steps(form):
             if isinstance(step, Experiment):
-                tokens = READING_TOKENS if step.look in READING_INSPECTIONS else BRIEF_TOKENS
+                tokens = READING_TOKENS if step.inspection in READING_INSPECTIONS else BRIEF_TOKENS
                 bodies = [_canonical({**model, **step.body})] if step.path else limited(step.body, tokens)
                 url = target.url(step.path, streams=step.streams)
-                yield from (ExpectedRequest(step.id, url, body, step.look) for body in bodies)
+                yield from (ExpectedRequest(step.id, url, body, step.inspection) for body in bodies)
             else:
                 every = step.body
                 for member in step.members.values():
@@ -120,15 +120,15 @@ class AgreeableServer:
         self, dialect: ServerDialectName, *, refused: Collection[str] = (), ignored: Collection[str] = ()
     ) -> None:
         self._behavior = BEHAVIORS[dialect]()
-        self._minimal = EXPERIMENTS[dialect].steps.minimal(FIRST_FORM[dialect])
+        self._minimal = EXPERIMENTS[dialect].steps.minimal_body(FIRST_FORM[dialect])
         self._refused: set[tuple[str, bytes]] = set()
         self._turns: dict[tuple[str, bytes], ScriptedTurn] = {}
-        for id, url, body, look in expected_requests(dialect):
+        for id, url, body, inspection in expected_requests(dialect):
             key = (url, body)
             if id in refused:
                 self._refused.add(key)
-            if look is not None:
-                with_effect, without_effect = EFFECTS[look]
+            if inspection is not None:
+                with_effect, without_effect = EFFECTS[inspection]
                 self._turns[key] = without_effect if id in ignored else with_effect
 
     async def send(
@@ -182,16 +182,16 @@ PLAIN: Final = turn(text("Hello."), usage(TOKENS, 1))
 #: For each inspection: the least answer that shows an effect, and the closest answer that shows none.
 EFFECTS: Final[dict[Inspection, tuple[ScriptedTurn, ScriptedTurn]]] = {
     is_counted: (
-        turn(text("Hello."), usage(TOKENS + LEAST_GROWTH, 1)),
-        turn(text("Hello."), usage(TOKENS + LEAST_GROWTH - 1, 1)),
+        turn(text("Hello."), usage(TOKENS + MIN_TEXT_TOKENS, 1)),
+        turn(text("Hello."), usage(TOKENS + MIN_TEXT_TOKENS - 1, 1)),
     ),
     has_effect: (turn(text("Hello."), usage(TOKENS + 1, 1)), PLAIN),
     calls_tool: (turn(_calls(1), usage(TOKENS, 1)), PLAIN),
     calls_two_tools: (turn(_calls(2), usage(TOKENS, 1)), turn(_calls(1), usage(TOKENS, 1))),
     calls_no_tool: (PLAIN, turn(_calls(1), usage(TOKENS, 1))),
     counts_tools: (
-        turn(text("Hello."), usage(TOKENS + LEAST_TOOL, 1)),
-        turn(text("Hello."), usage(TOKENS + LEAST_TOOL - 1, 1)),
+        turn(text("Hello."), usage(TOKENS + MIN_TOOL_TOKENS, 1)),
+        turn(text("Hello."), usage(TOKENS + MIN_TOOL_TOKENS - 1, 1)),
     ),
     is_json: (turn(text("{}"), usage(TOKENS, 1)), turn(text("[]"), usage(TOKENS, 1))),
     is_person_json: (turn(text('{"name":"Alice","age":30}'), usage(TOKENS, 1)), turn(text("{}"), usage(TOKENS, 1))),

@@ -480,7 +480,7 @@ def cases(*, inspected: bool = False) -> list[Any]:
     """Every row of every dialect; or only the rows of experiments whose answers are inspected."""
     chosen: list[tuple[ServerDialectName, Row]] = []
     for dialect in DIALECTS:
-        ids = {request.id for request in expected_requests(dialect) if request.look or not inspected}
+        ids = {request.id for request in expected_requests(dialect) if request.inspection or not inspected}
         chosen += [(dialect, row) for row in rows(dialect) if row.id in ids]
     return [pytest.param(*case, id=" ".join((case[0], case[1].id, *case[1].beside))) for case in chosen]
 

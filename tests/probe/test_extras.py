@@ -14,7 +14,7 @@ from tests.running import one_upstream, running
 
 from antiphon import sse
 from antiphon.config import StoreConfig
-from antiphon.probe.extras import state, stream_order, websocket
+from antiphon.probe.extras import check_stored_response, check_stream_order, check_websocket
 from antiphon.probe.finding import Evidence, ProbeFinding
 from antiphon.probe.target import ProbeResult, ServerConnection
 from antiphon.testing import ChatServer, ReceivedRequest, Reply, ResponsesServer, end, exactly, text, turn, whole
@@ -65,7 +65,7 @@ def test_server_without_state_is_reported() -> None:
             return left.pop(0)
 
         typed: Callable[[dict[str, object]], Awaitable[ProbeResult]] = ask
-        return await state(typed, {"input": "hi"})
+        return await check_stored_response(typed, {"input": "hi"})
 
     evidence = Evidence(request="POST /responses", body=None, status=200, excerpt="")
     refused = ProbeResult("refused", "400: no", evidence)
@@ -80,7 +80,7 @@ def test_websocket_step_reports_missing_server_or_unsupported_transport() -> Non
         line = ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
         network = HttpTransport({})
         try:
-            return [await websocket(line, network), await websocket(line, FakeNetwork())]
+            return [await check_websocket(line, network), await check_websocket(line, FakeNetwork())]
         finally:
             await network.close()
 
@@ -110,7 +110,7 @@ def test_event_after_the_end_marker_of_a_stream_is_a_fault() -> None:
     async def check(*frames: bytes) -> ProbeFinding:
         answer = FakeAnswer(*frames, headers={"content-type": "text/event-stream"})
         network = FakeNetwork(responses=answer)
-        return await stream_order(ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), network), {})
+        return await check_stream_order(ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), network), {})
 
     events = asyncio.run(_body_of(stream(says("Hello."))))
     assert asyncio.run(check(events, sse.DONE_FRAME)).verdict == "accepted"

@@ -53,7 +53,7 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
 
 
 @pytest.mark.parametrize(
-    ("look", "answer", "effect"),
+    ("inspection", "answer", "effect"),
     [
         (is_counted, seen("The lamp.", tokens=10), True),
         (is_counted, seen("No.", tokens=10), False),
@@ -83,10 +83,12 @@ def seen(text: str = "", *, called: int = 0, tokens: int | None = None, cut: boo
         (reports_truncation, seen("one"), False),
     ],
 )
-def test_effect_of_a_setting_is_detected_in_the_answer(look: Inspection, answer: Observation, effect: bool) -> None:
+def test_effect_of_a_setting_is_detected_in_the_answer(
+    inspection: Inspection, answer: Observation, effect: bool
+) -> None:
     """D-4: accepted and ignored are distinguished by the answer."""
-    assert look(answer)[0] is effect
-    assert look(answer)[1]
+    assert inspection(answer)[0] is effect
+    assert inspection(answer)[1]
 
 
 def test_excerpt_shortens_long_answers() -> None:

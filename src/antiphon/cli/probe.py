@@ -157,8 +157,8 @@ class _Session:
     def _announce(self, target: ProbeTarget) -> None:
         cost = estimate_cost(target.dialect)
         self._err.write(
-            f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n{cost.least} to "
-            f"{cost.most} requests, about {cost.tokens_in} input tokens and {cost.tokens_out} output "
+            f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n{cost.min_requests} to "
+            f"{cost.max_requests} requests, about {cost.tokens_in} input tokens and {cost.tokens_out} output "
             "tokens; Ctrl-C stops the probe and prints its findings so far\n"
         )
 

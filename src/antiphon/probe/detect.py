@@ -24,7 +24,7 @@ async def first_model(targets: Sequence[ProbeTarget], transport: Transport) -> s
     """Return the first model that the server lists."""
     first_error = ""
     for target in targets:
-        result = await ServerConnection(target, transport).ask(
+        result = await ServerConnection(target, transport).send_request(
             None, path=SERVER_DIALECTS[target.dialect].models_path, method="GET"
         )
         _raise_if_no_api(target, result)
@@ -51,10 +51,10 @@ async def _send_minimal_request(target: ProbeTarget, transport: Transport) -> Pr
     steps = EXPERIMENTS[target.dialect].steps
     forms: tuple[TextForm, ...] = ("string", "parts")
     connection = ServerConnection(target, transport)
-    for form, limit in product(forms, (*steps.LIMITS, "")):
-        body = steps.minimal(form)
-        result = await connection.ask(
-            {**target.model_field, **(steps.limited(body, limit, BRIEF_TOKENS) if limit else body)}
+    for form, limit_name in product(forms, (*steps.LIMIT_NAMES, "")):
+        body = steps.minimal_body(form)
+        result = await connection.send_request(
+            {**target.model_field, **(steps.with_token_limit(body, limit_name, BRIEF_TOKENS) if limit_name else body)}
         )
         _raise_if_no_api(target, result)
         if result.evidence.status not in (400, 422):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from antiphon.probe.finding import ProbeFinding
@@ -32,11 +32,10 @@ class Verdicts:
         """Whether the experiment was refused or not answered. A field that is only ignored does no harm."""
         return self._verdicts.get(id) in ("refused", "down")
 
-    def words(self, group: str, words: Iterable[str]) -> list[str]:
+    def accepted_words(self, group: str, words: Sequence[str]) -> list[str]:
         """Return the accepted words of a group; empty if no word of the group failed."""
-        candidates = list(words)
-        accepted = [word for word in candidates if self.has(f"{group}.{word}")]
-        return accepted if any(self.lacks(f"{group}.{word}") for word in candidates) else []
+        accepted = [word for word in words if self.has(f"{group}.{word}")]
+        return accepted if any(self.lacks(f"{group}.{word}") for word in words) else []
 
 
 class ProfileDraft:
@@ -48,41 +47,41 @@ class ProfileDraft:
         self.quirks: list[str | dict[str, Any]] = []
         self.wire: dict[str, Any] = {}
 
-    def quirk(self, name: str, **options: Any) -> None:
+    def add_quirk(self, name: str, **options: Any) -> None:
         self.quirks.append({"name": name, **options} if options else name)
 
-    def wire_if(self, holds: bool, **settings: Any) -> None:
-        if holds:
+    def set_wire_if(self, condition: bool, **settings: Any) -> None:
+        if condition:
             self.wire |= settings
 
     def toml(self, about: str, findings: Iterable[ProbeFinding]) -> str:
         """Render the TOML file, with the failed experiments as comments at its end."""
-        lines = [f"about = {_toml(_comment(about))}", f"extends = {_toml(self.extends)}"]
+        lines = [f"about = {_encode_toml(_as_one_line(about))}", f"extends = {_encode_toml(self.extends)}"]
         if self.key_header:
-            lines.append(f"key_header = {_toml(self.key_header)}")
+            lines.append(f"key_header = {_encode_toml(self.key_header)}")
         if self.quirks:
-            lines += ["quirks = [", *(f"    {_toml(quirk)}," for quirk in self.quirks), "]"]
+            lines += ["quirks = [", *(f"    {_encode_toml(add_quirk)}," for add_quirk in self.quirks), "]"]
         if self.wire:
-            lines += ["", "[wire]", *(f"{name} = {_toml(value)}" for name, value in self.wire.items())]
+            lines += ["", "[wire]", *(f"{name} = {_encode_toml(value)}" for name, value in self.wire.items())]
         problems = [finding for finding in findings if finding.verdict in ("refused", "ignored", "down")]
         if problems:
             lines += ["", "# Features that the server did not accept:"]
-            lines += [f"# {finding.verdict:8} {finding.title}: {_comment(finding.detail)}" for finding in problems]
+            lines += [f"# {finding.verdict:8} {finding.title}: {_as_one_line(finding.detail)}" for finding in problems]
         return "\n".join(lines) + "\n"
 
 
-def _comment(text: str) -> str:
+def _as_one_line(text: str) -> str:
     """Put a text on one line, without characters that TOML refuses."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _toml(value: Any) -> str:
+def _encode_toml(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
         case dict():
-            return "{ " + ", ".join(f"{name} = {_toml(member)}" for name, member in value.items()) + " }"
+            return "{ " + ", ".join(f"{name} = {_encode_toml(member)}" for name, member in value.items()) + " }"
         case list() | tuple():
-            return "[" + ", ".join(map(_toml, value)) + "]"
+            return "[" + ", ".join(map(_encode_toml, value)) + "]"
         case _:
             return json.dumps(value, ensure_ascii=False)  # TOML basic strings are escaped like JSON strings

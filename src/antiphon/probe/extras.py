@@ -22,7 +22,7 @@ from antiphon.upstream.websocket import UpgradeRefused, open_websocket
 SendBody = Callable[[Body], Awaitable[ProbeResult]]
 
 
-def usage(baseline: ProbeResult) -> ProbeFinding:
+def check_usage(baseline: ProbeResult) -> ProbeFinding:
     has_usage = baseline.response is not None and baseline.response.usage is not None
     detail = (
         "the answer reports usage"
@@ -38,22 +38,22 @@ def usage(baseline: ProbeResult) -> ProbeFinding:
     )
 
 
-async def wrong_request(send: SendBody, baseline: Body) -> ProbeFinding:
+async def check_invalid_request(send: SendBody, baseline: Body) -> ProbeFinding:
     """Record the error for a request with a value of the wrong type."""
     field = next(name for name in ("input", "messages", "contents") if name in baseline)
     result = await send({**baseline, field: 7})
-    return _error("error.shape", "error for an invalid request", result)
+    return _judge_error("error.shape", "error for an invalid request", result)
 
 
-async def wrong_model(send: SendBody, baseline: Body) -> ProbeFinding:
+async def check_unknown_model(send: SendBody, baseline: Body) -> ProbeFinding:
     result = await send({**baseline, "model": "no-such-model-for-probe"})
-    return _error("error.model", "error for an unknown model", result)
+    return _judge_error("error.model", "error for an unknown model", result)
 
 
-async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFinding:
+async def check_stream_order(connection: ServerConnection, baseline: Body) -> ProbeFinding:
     """Check the order of the events of a stream against the specification."""
     id, title = "stream.order", "order of stream events"
-    result = await connection.ask({**baseline, "stream": True}, streams=True)
+    result = await connection.send_request({**baseline, "stream": True}, streams=True)
     if result.verdict != "accepted":
         return ProbeFinding(id=id, title=title, verdict=result.verdict, detail=result.message, evidence=result.evidence)
     grammar = Grammar()
@@ -77,24 +77,32 @@ async def stream_order(connection: ServerConnection, baseline: Body) -> ProbeFin
     )
 
 
-async def state(send: SendBody, baseline: Body) -> ProbeFinding:
+async def check_stored_response(send: SendBody, baseline: Body) -> ProbeFinding:
     """Check whether a response can be continued by its id."""
     id, title = "state", "stored response continued by its id"
-    first = await send({**baseline, "store": True})
-    response_id = _json(first.body).get("id")
-    if first.verdict != "accepted" or not isinstance(response_id, str):
+    first_result = await send({**baseline, "store": True})
+    response_id = _decode_object(first_result.body).get("id")
+    if first_result.verdict != "accepted" or not isinstance(response_id, str):
         return ProbeFinding(
             id=id,
             title=title,
             verdict="refused",
-            detail=f"no response was stored: {first.message}",
-            evidence=first.evidence,
+            detail=f"no response was stored: {first_result.message}",
+            evidence=first_result.evidence,
         )
-    second = await send({**baseline, "previous_response_id": response_id})
-    if second.verdict != "accepted":
-        return ProbeFinding(id=id, title=title, verdict=second.verdict, detail=second.message, evidence=second.evidence)
+    second_result = await send({**baseline, "previous_response_id": response_id})
+    if second_result.verdict != "accepted":
+        return ProbeFinding(
+            id=id,
+            title=title,
+            verdict=second_result.verdict,
+            detail=second_result.message,
+            evidence=second_result.evidence,
+        )
     counts = [
-        result.response.usage.input_tokens for result in (first, second) if result.response and result.response.usage
+        result.response.usage.input_tokens
+        for result in (first_result, second_result)
+        if result.response and result.response.usage
     ]
     has_grown = len(counts) == 2 and counts[1] > counts[0]
     detail = (
@@ -103,11 +111,15 @@ async def state(send: SendBody, baseline: Body) -> ProbeFinding:
         else "answered, but no input tokens counted for the earlier turn"
     )
     return ProbeFinding(
-        id=id, title=title, verdict="accepted" if has_grown else "ignored", detail=detail, evidence=second.evidence
+        id=id,
+        title=title,
+        verdict="accepted" if has_grown else "ignored",
+        detail=detail,
+        evidence=second_result.evidence,
     )
 
 
-async def websocket(connection: ServerConnection, transport: Transport) -> ProbeFinding:
+async def check_websocket(connection: ServerConnection, transport: Transport) -> ProbeFinding:
     """Check whether the server accepts turns over a WebSocket."""
     id, title = "websocket", "turns over a WebSocket"
     url = connection.target.url()
@@ -118,31 +130,33 @@ async def websocket(connection: ServerConnection, transport: Transport) -> Probe
         return ProbeFinding(
             id=id, title=title, verdict="untried", detail="this transport has no WebSocket", evidence=evidence
         )
-    connection.count += 1
+    connection.request_count += 1
     headers = {name: value for name, value in connection.target.headers.items() if name != "content-type"}
     try:
         socket = await open_websocket(transport, url, headers, connection.target.timeouts)
-    except UpgradeRefused as refused:
-        refusal = msgspec.structs.replace(evidence, status=refused.status, excerpt=excerpt(refused.body))
+    except UpgradeRefused as upgrade_error:
+        refusal_evidence = msgspec.structs.replace(
+            evidence, status=upgrade_error.status, excerpt=excerpt(upgrade_error.body)
+        )
         return ProbeFinding(
             id=id,
             title=title,
             verdict="refused",
-            detail=f"upgrade refused with status {refused.status}",
-            evidence=refusal,
+            detail=f"upgrade refused with status {upgrade_error.status}",
+            evidence=refusal_evidence,
         )
     except UpstreamFault as fault:
         return ProbeFinding(
             id=id, title=title, verdict="refused", detail=excerpt(fault.message, 120), evidence=evidence
         )
     socket.close()
-    opened = msgspec.structs.replace(evidence, status=101)
-    return ProbeFinding(id=id, title=title, verdict="accepted", detail="upgrade accepted", evidence=opened)
+    upgrade_evidence = msgspec.structs.replace(evidence, status=101)
+    return ProbeFinding(id=id, title=title, verdict="accepted", detail="upgrade accepted", evidence=upgrade_evidence)
 
 
-def _error(id: str, title: str, result: ProbeResult) -> ProbeFinding:
+def _judge_error(id: str, title: str, result: ProbeResult) -> ProbeFinding:
     verdict: Verdict = "accepted"
-    match _json(result.body):
+    match _decode_object(result.body):
         case _ if result.verdict == "accepted":
             verdict, detail = "ignored", "answered without an error"
         case {"error": {"message": str()} as error}:
@@ -152,7 +166,7 @@ def _error(id: str, title: str, result: ProbeResult) -> ProbeFinding:
     return ProbeFinding(id=id, title=title, verdict=verdict, detail=detail, evidence=result.evidence)
 
 
-def _json(body: bytes) -> dict[str, Any]:
+def _decode_object(body: bytes) -> dict[str, Any]:
     try:
         value = decode_json(body)
     except msgspec.DecodeError:

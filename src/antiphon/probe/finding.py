@@ -76,7 +76,7 @@ class Experiment(Struct, frozen=True):
     id: str
     title: str
     body: Body
-    look: Inspection | None = None
+    inspection: Inspection | None = None
     #: Experiments that must be accepted first; else this one proves nothing.
     needs: tuple[str, ...] = ()
     streams: bool = False
@@ -100,64 +100,64 @@ Step = Experiment | Choice
 # Inspections
 
 
-def is_counted(seen: Observation) -> tuple[bool, str]:
+def is_counted(observation: Observation) -> tuple[bool, str]:
     """Whether a long text reached the model: the answer mentions it, or its tokens are counted."""
-    if LAMP in seen.text:
+    if LONG_TEXT_WORD in observation.text:
         return True, "the answer mentions the text"
-    if seen.growth is None:
+    if observation.growth is None:
         return True, "answered; the server reports no usage, so the effect is unknown"
-    return seen.growth >= LEAST_GROWTH, f"{seen.growth} more input tokens counted"
+    return observation.growth >= MIN_TEXT_TOKENS, f"{observation.growth} more input tokens counted"
 
 
-def has_effect(seen: Observation) -> tuple[bool, str]:
+def has_effect(observation: Observation) -> tuple[bool, str]:
     """Whether content other than text reached the model."""
-    if seen.growth == 0 and seen.text == seen.baseline_text:
+    if observation.growth == 0 and observation.text == observation.baseline_text:
         return False, "no input tokens counted for it, and the answer is unchanged"
     return True, "answered"
 
 
-def calls_tool(seen: Observation) -> tuple[bool, str]:
+def calls_tool(observation: Observation) -> tuple[bool, str]:
     """Whether the model called a tool that it had to call."""
-    if seen.calls:
-        return True, f"called: {', '.join(seen.calls)}"
-    return seen.is_truncated, f"no tool call; {_describe_text(seen)}"
+    if observation.calls:
+        return True, f"called: {', '.join(observation.calls)}"
+    return observation.is_truncated, f"no tool call; {_describe_text(observation)}"
 
 
-def calls_two_tools(seen: Observation) -> tuple[bool, str]:
-    if len(seen.calls) > 1:
-        return True, f"called: {', '.join(seen.calls)}"
-    return seen.is_truncated, f"expected 2 tool calls, got {len(seen.calls)}"
+def calls_two_tools(observation: Observation) -> tuple[bool, str]:
+    if len(observation.calls) > 1:
+        return True, f"called: {', '.join(observation.calls)}"
+    return observation.is_truncated, f"expected 2 tool calls, got {len(observation.calls)}"
 
 
-def calls_no_tool(seen: Observation) -> tuple[bool, str]:
-    if seen.calls:
-        return False, f"called although calls were forbidden: {', '.join(seen.calls)}"
+def calls_no_tool(observation: Observation) -> tuple[bool, str]:
+    if observation.calls:
+        return False, f"called although calls were forbidden: {', '.join(observation.calls)}"
     return True, "no tool call"
 
 
-def counts_tools(seen: Observation) -> tuple[bool, str]:
+def counts_tools(observation: Observation) -> tuple[bool, str]:
     """Whether tools reach the model: it calls one, or their tokens are counted."""
-    if seen.calls:
-        return True, f"called: {', '.join(seen.calls)}"
-    if seen.growth is not None and seen.growth < LEAST_TOOL:
-        return False, f"no tool call, and {seen.growth} more input tokens counted for the tool"
+    if observation.calls:
+        return True, f"called: {', '.join(observation.calls)}"
+    if observation.growth is not None and observation.growth < MIN_TOOL_TOKENS:
+        return False, f"no tool call, and {observation.growth} more input tokens counted for the tool"
     return True, "answered; the model called no tool"
 
 
-def is_json(seen: Observation) -> tuple[bool, str]:
-    return seen.is_truncated or isinstance(_json_in(seen.text), dict), _describe_text(seen)
+def is_json(observation: Observation) -> tuple[bool, str]:
+    return observation.is_truncated or isinstance(_json_in(observation.text), dict), _describe_text(observation)
 
 
-def is_person_json(seen: Observation) -> tuple[bool, str]:
+def is_person_json(observation: Observation) -> tuple[bool, str]:
     """Whether the answer follows the schema: a name and an age, and no other property."""
-    value = _json_in(seen.text)
-    obeyed = isinstance(value, dict) and value.keys() == {"name", "age"} and isinstance(value["age"], int)
-    return seen.is_truncated or obeyed, _describe_text(seen)
+    value = _json_in(observation.text)
+    follows_schema = isinstance(value, dict) and value.keys() == {"name", "age"} and isinstance(value["age"], int)
+    return observation.is_truncated or follows_schema, _describe_text(observation)
 
 
-def reports_truncation(seen: Observation) -> tuple[bool, str]:
+def reports_truncation(observation: Observation) -> tuple[bool, str]:
     """Whether the server reports that a limit ended its answer."""
-    if seen.is_truncated:
+    if observation.is_truncated:
         return True, "the server reports that the answer was truncated"
     return False, "the server does not report that the answer was truncated"
 
@@ -175,8 +175,8 @@ def _json_in(text: str) -> Any:
         return None
 
 
-def _describe_text(seen: Observation) -> str:
-    return f"the answer is {excerpt(seen.text, 60)!r}"
+def _describe_text(observation: Observation) -> str:
+    return f"the answer is {excerpt(observation.text, 60)!r}"
 
 
 def excerpt(data: bytes | str, limit: int = 300) -> str:
@@ -186,7 +186,7 @@ def excerpt(data: bytes | str, limit: int = 300) -> str:
     return line if len(line) <= limit and len(text) <= limit * 2 else line[:limit] + "…"
 
 
-LAMP: Final = "lamp"
+LONG_TEXT_WORD: Final = "lamp"
 #: Inspections that read the answer, which therefore needs more tokens.
 READING_INSPECTIONS: Final[tuple[Inspection, ...]] = (
     calls_tool,
@@ -197,6 +197,6 @@ READING_INSPECTIONS: Final[tuple[Inspection, ...]] = (
     is_person_json,
 )
 #: A text whose tokens must show in the usage: more than eighty tokens with any tokenizer.
-LONG_TEXT: Final = f"The {LAMP} stands on the table. " * 14
-LEAST_GROWTH: Final = 60
-LEAST_TOOL: Final = 15
+LONG_TEXT: Final = f"The {LONG_TEXT_WORD} stands on the table. " * 14
+MIN_TEXT_TOKENS: Final = 60
+MIN_TOOL_TOKENS: Final = 15

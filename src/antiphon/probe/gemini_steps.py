@@ -20,137 +20,150 @@ from antiphon.probe.finding import (
     is_person_json,
 )
 from antiphon.probe.samples import (
-    ALICE,
-    BOTH,
     CALL_AS_TEXT,
     CITY,
     HELLO,
     PDF,
     PERSON,
+    PERSON_AS_JSON,
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
+    WEATHER_IN_TWO_CITIES,
     TextForm,
 )
 
-LIMITS = ("maxOutputTokens",)
+LIMIT_NAMES = ("maxOutputTokens",)
 
 
-def minimal(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a part here
+def minimal_body(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a part here
     """Return the minimal turn."""
-    return _talk(_content("user", HELLO))
+    return _conversation(_content("user", HELLO))
 
 
-def limited(body: Body, name: str, tokens: int) -> Body:
+def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {**body, "generationConfig": {name: tokens, **body.get("generationConfig", {})}}
 
 
 def steps(form: TextForm) -> list[Step]:
     """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
     hi, paris, hello = _content("user", "Hi."), _content("user", WEATHER_IN_PARIS), _content("user", HELLO)
-    yes = _content("model", "Hello.")
+    assistant_greeting = _content("model", "Hello.")
     return [
         Experiment(
             "system",
             "systemInstruction",
-            {**_talk(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}},
+            {**_conversation(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}},
             is_counted,
         ),
-        Experiment("tools", "tools offered", _talk(paris, tools=TOOLS), counts_tools),
-        Experiment("assistant.parts", "model message", _talk(hi, _content("model", LONG_TEXT), hello), is_counted),
+        Experiment("tools", "tools offered", _conversation(paris, tools=TOOLS), counts_tools),
+        Experiment(
+            "assistant.parts", "model message", _conversation(hi, _content("model", LONG_TEXT), hello), is_counted
+        ),
         Experiment(
             "calls.paired",
             "tool call and its result",
-            _talk(paris, _call(), _result(LONG_TEXT), tools=TOOLS),
+            _conversation(paris, _call(), _result(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
-            "result.alone", "tool result without a call", _talk(paris, yes, _result(LONG_TEXT), tools=TOOLS), is_counted
+            "result.alone",
+            "tool result without a call",
+            _conversation(paris, assistant_greeting, _result(LONG_TEXT), tools=TOOLS),
+            is_counted,
         ),
         Experiment(
             "result.after-text",
             "tool result after a call written as text",
-            _talk(paris, _content("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
+            _conversation(paris, _content("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _talk(paris, _content("model", CALL_AS_TEXT), _content("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS),
+            _conversation(
+                paris, _content("model", CALL_AS_TEXT), _content("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS
+            ),
             is_counted,
         ),
         Experiment(
             "calls.ids",
             "tool call and its result, with ids",
-            _talk(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
+            _conversation(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
             is_counted,
         ),
-        Experiment("model.last", "model message at the end", _talk(hello, _content("model", "Good"))),
-        # What is no text.
-        Experiment("image", "image", _talk(_with("image/png", PNG)), has_effect),
-        Experiment("file", "file", _talk(_with("application/pdf", PDF)), has_effect),
+        Experiment("model.last", "model message at the end", _conversation(hello, _content("model", "Good"))),
+        # Images and files.
+        Experiment("image", "image", _conversation(_user_message_with("image/png", PNG)), has_effect),
+        Experiment("file", "file", _conversation(_user_message_with("application/pdf", PDF)), has_effect),
         # Tools and the form of the output.
-        Experiment("tools.required", "mode ANY", _talk(hello, tools=TOOLS, **_mode("ANY")), calls_tool),
-        Experiment("tools.none", "mode NONE", _talk(paris, tools=TOOLS, **_mode("NONE")), calls_no_tool, ("tools",)),
+        Experiment("tools.required", "mode ANY", _conversation(hello, tools=TOOLS, **_tool_mode("ANY")), calls_tool),
+        Experiment(
+            "tools.none",
+            "mode NONE",
+            _conversation(paris, tools=TOOLS, **_tool_mode("NONE")),
+            calls_no_tool,
+            ("tools",),
+        ),
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _talk(_content("user", BOTH), tools=TOOLS),
+            _conversation(_content("user", WEATHER_IN_TWO_CITIES), tools=TOOLS),
             calls_two_tools,
             ("tools",),
         ),
         Experiment(
             "tools.openapi",
             "parameters as an OpenAPI schema",
-            _talk(paris, tools=_tools("parameters", NARROW)),
+            _conversation(paris, tools=_function_tools("parameters", OPENAPI_CITY)),
             counts_tools,
         ),
         Experiment(
             "format.schema",
             "JSON output through responseJsonSchema",
-            _formed(responseJsonSchema=PERSON),
+            _json_request(responseJsonSchema=PERSON),
             is_person_json,
         ),
         Experiment(
             "format.openapi",
             "JSON output through responseSchema",
-            _formed(responseSchema=NARROW_PERSON),
+            _json_request(responseSchema=OPENAPI_PERSON),
             is_person_json,
         ),
-        Experiment("format.json", "output as JSON", _formed(), is_json),
+        Experiment("format.json", "output as JSON", _json_request(), is_json),
         # Thinking and settings.
-        Experiment("thinking.budget", "thinkingBudget", _set(hello, thinkingConfig={"thinkingBudget": 1024})),
-        Experiment("thinking.level", "thinkingLevel", _set(hello, thinkingConfig={"thinkingLevel": "low"})),
+        Experiment("thinking.budget", "thinkingBudget", _with_settings(hello, thinkingConfig={"thinkingBudget": 1024})),
+        Experiment("thinking.level", "thinkingLevel", _with_settings(hello, thinkingConfig={"thinkingLevel": "low"})),
         Choice(
             "field",
             "setting",
-            minimal(form),
+            minimal_body(form),
             {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()},
         ),
         # The answer.
-        Experiment("stream", "streamed answer", minimal(form), streams=True),
-        Experiment("counts", "token count without running a turn", minimal(form), path="/{model}:countTokens"),
+        Experiment("stream", "streamed answer", minimal_body(form), streams=True),
+        Experiment("counts", "token count without running a turn", minimal_body(form), path="/{model}:countTokens"),
     ]
 
 
-def _talk(*contents: Body, **settings: Any) -> Body:
+def _conversation(*contents: Body, **settings: Any) -> Body:
     return {"contents": [*contents], **settings}
 
 
-def _set(content: Body, **settings: Any) -> Body:
-    return _talk(content, generationConfig=settings)
+def _with_settings(content: Body, **settings: Any) -> Body:
+    return _conversation(content, generationConfig=settings)
 
 
-def _formed(**schema: Any) -> Body:
-    return _set(_content("user", ALICE), responseMimeType="application/json", **schema)
+def _json_request(**schema: Any) -> Body:
+    return _with_settings(_content("user", PERSON_AS_JSON), responseMimeType="application/json", **schema)
 
 
 def _content(role: str, text: str) -> Body:
     return {"role": role, "parts": [{"text": text}]}
 
 
-def _with(kind: str, data: str) -> Body:
-    return {"role": "user", "parts": [{"text": HELLO}, {"inlineData": {"mimeType": kind, "data": data}}]}
+def _user_message_with(mime_type: str, data: str) -> Body:
+    return {"role": "user", "parts": [{"text": HELLO}, {"inlineData": {"mimeType": mime_type, "data": data}}]}
 
 
 def _call(**id: str) -> Body:
@@ -164,11 +177,11 @@ def _result(text: str, **id: str) -> Body:
     }
 
 
-def _mode(mode: str) -> Body:
+def _tool_mode(mode: str) -> Body:
     return {"toolConfig": {"functionCallingConfig": {"mode": mode}}}
 
 
-def _tools(field: str, schema: Body) -> list[Body]:
+def _function_tools(field: str, schema: Body) -> list[Body]:
     return [
         {
             "functionDeclarations": [
@@ -178,9 +191,9 @@ def _tools(field: str, schema: Body) -> list[Body]:
     ]
 
 
-TOOLS = _tools("parametersJsonSchema", CITY)
-NARROW: Body = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
-NARROW_PERSON: Body = {
+TOOLS = _function_tools("parametersJsonSchema", CITY)
+OPENAPI_CITY: Body = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}, "required": ["city"]}
+OPENAPI_PERSON: Body = {
     "type": "OBJECT",
     "properties": {"name": {"type": "STRING"}, "age": {"type": "INTEGER"}},
     "required": ["name", "age"],

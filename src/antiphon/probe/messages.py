@@ -9,28 +9,30 @@ from antiphon.probe.messages_steps import EFFORTS, FIELDS
 def conclude(verdicts: Verdicts) -> ProfileDraft:
     """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="messages")
-    draft.wire_if(verdicts.has("system.middle"), system="inline")
-    draft.wire_if(verdicts.lacks("image"), images=False)
-    draft.wire_if(verdicts.lacks("document"), documents=False)
-    draft.wire_if(verdicts.has("tools.strict"), strict_tools=True)
-    draft.wire_if(verdicts.has("counts"), counts_tokens=True)
-    draft.wire_if(verdicts.has("thinking.unsigned"), unsigned_thinking=True)
-    draft.wire_if(verdicts.refuses("samplings"), both_samplings=False)
-    draft.wire_if(verdicts.has("cache.auto"), auto_cache=True)
+    draft.set_wire_if(verdicts.has("system.middle"), system="inline")
+    draft.set_wire_if(verdicts.lacks("image"), images=False)
+    draft.set_wire_if(verdicts.lacks("document"), documents=False)
+    draft.set_wire_if(verdicts.has("tools.strict"), strict_tools=True)
+    draft.set_wire_if(verdicts.has("counts"), counts_tokens=True)
+    draft.set_wire_if(verdicts.has("thinking.unsigned"), unsigned_thinking=True)
+    draft.set_wire_if(verdicts.refuses("samplings"), both_samplings=False)
+    draft.set_wire_if(verdicts.has("cache.auto"), auto_cache=True)
     if verdicts.lacks("calls.paired"):
-        draft.quirk("tool_history_as_text")
+        draft.add_quirk("tool_history_as_text")
     if verdicts.has("format.output_config"):
-        draft.wire_if(True, json_output="output_config")
+        draft.set_wire_if(True, json_output="output_config")
     elif verdicts.has("format.output_format"):
-        draft.wire_if(True, json_output="output_format")
-    _thinking(verdicts, draft)
-    draft.wire_if(True, fields=[name for name in FIELDS if not verdicts.refuses(f"field.{name}")])
+        draft.set_wire_if(True, json_output="output_format")
+    _conclude_thinking(verdicts, draft)
+    draft.set_wire_if(True, fields=[name for name in FIELDS if not verdicts.refuses(f"field.{name}")])
     return draft
 
 
-def _thinking(verdicts: Verdicts, draft: ProfileDraft) -> None:
+def _conclude_thinking(verdicts: Verdicts, draft: ProfileDraft) -> None:
     if verdicts.has("thinking.adaptive") and verdicts.has("effort.low"):
-        draft.wire_if(True, thinking="adaptive", efforts=[word for word in EFFORTS if verdicts.has(f"effort.{word}")])
-        draft.wire_if(verdicts.has("thinking.display"), thinking_display=True)
+        draft.set_wire_if(
+            True, thinking="adaptive", efforts=[effort for effort in EFFORTS if verdicts.has(f"effort.{effort}")]
+        )
+        draft.set_wire_if(verdicts.has("thinking.display"), thinking_display=True)
     elif verdicts.lacks("thinking.budget"):
-        draft.wire_if(True, thinking="none")
+        draft.set_wire_if(True, thinking="none")

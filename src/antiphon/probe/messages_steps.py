@@ -19,28 +19,28 @@ from antiphon.probe.finding import (
     is_person_json,
 )
 from antiphon.probe.samples import (
-    ALICE,
-    BOTH,
     CALL_AS_TEXT,
     CITY,
     HELLO,
     PDF,
     PERSON,
+    PERSON_AS_JSON,
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
+    WEATHER_IN_TWO_CITIES,
     TextForm,
 )
 
-LIMITS = ("max_tokens",)
+LIMIT_NAMES = ("max_tokens",)
 
 
-def minimal(form: TextForm) -> Body:
+def minimal_body(form: TextForm) -> Body:
     """Return the minimal turn."""
     return {"messages": [_message("user", HELLO, form)]}
 
 
-def limited(body: Body, name: str, tokens: int) -> Body:
+def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
@@ -51,136 +51,173 @@ def steps(form: TextForm) -> list[Step]:
         return _message("user", text, form)
 
     hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
-    tools: dict[str, Any] = {"tools": [WEATHER]}
-    yes = _message("assistant", "Hello.")
+    tools: dict[str, Any] = {"tools": [WEATHER_TOOL]}
+    assistant_greeting = _message("assistant", "Hello.")
     return [
-        Experiment("system", "system field", {**_talk(hello), "system": LONG_TEXT}, is_counted),
-        Experiment("tools", "tools offered", _talk(paris, **tools), counts_tools),
+        Experiment("system", "system field", {**_conversation(hello), "system": LONG_TEXT}, is_counted),
+        Experiment("tools", "tools offered", _conversation(paris, **tools), counts_tools),
         Experiment(
             "assistant.string",
             "assistant message as a string",
-            _talk(hi, _message("assistant", LONG_TEXT), hello),
+            _conversation(hi, _message("assistant", LONG_TEXT), hello),
             is_counted,
         ),
         Experiment(
             "assistant.parts",
             "assistant message as blocks",
-            _talk(hi, _message("assistant", LONG_TEXT, "parts"), hello),
+            _conversation(hi, _message("assistant", LONG_TEXT, "parts"), hello),
             is_counted,
         ),
-        Experiment("calls.paired", "tool call and its result", _talk(paris, _calls(), _results(), **tools), is_counted),
-        Experiment("result.alone", "tool result without a call", _talk(paris, yes, _results(), **tools), is_counted),
+        Experiment(
+            "calls.paired", "tool call and its result", _conversation(paris, _calls(), _results(), **tools), is_counted
+        ),
+        Experiment(
+            "result.alone",
+            "tool result without a call",
+            _conversation(paris, assistant_greeting, _results(), **tools),
+            is_counted,
+        ),
         Experiment(
             "result.after-text",
             "tool result after a call written as text",
-            _talk(paris, _message("assistant", CALL_AS_TEXT), _results(), **tools),
+            _conversation(paris, _message("assistant", CALL_AS_TEXT), _results(), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _talk(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            _conversation(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
             is_counted,
         ),
         # Roles and their places.
         Experiment(
-            "system.blocks", "system field as blocks", {**_talk(hello), "system": [_text(LONG_TEXT)]}, is_counted
+            "system.blocks",
+            "system field as blocks",
+            {**_conversation(hello), "system": [_text(LONG_TEXT)]},
+            is_counted,
         ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _talk(hi, yes, hello, _message("system", LONG_TEXT)),
+            _conversation(hi, assistant_greeting, hello, _message("system", LONG_TEXT)),
             is_counted,
             ("system",),
         ),
         Experiment(
             "user.twice",
             "two user messages in a row",
-            _talk(hi, user(f"{HELLO} {LONG_TEXT}")),
+            _conversation(hi, user(f"{HELLO} {LONG_TEXT}")),
             is_counted,
         ),
         # Calls and thoughts in the history.
         Experiment(
             "calls.parallel",
             "two tool calls, then both results",
-            _talk(paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools),
+            _conversation(
+                paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools
+            ),
             is_counted,
             ("calls.paired",),
         ),
         Experiment(
             "calls.unanswered",
             "tool call without result",
-            _talk(paris, _calls(), hello, **tools),
+            _conversation(paris, _calls(), hello, **tools),
             needs=("calls.paired",),
         ),
-        Experiment("thinking.unsigned", "thinking block without a valid signature", _talk(hi, _thought(), hello)),
-        # What is no text.
-        Experiment("image", "image", _talk(_with(IMAGE)), has_effect),
-        Experiment("document", "document", _talk(_with(DOCUMENT)), has_effect),
+        Experiment(
+            "thinking.unsigned",
+            "thinking block without a valid signature",
+            _conversation(hi, _reasoning_message(), hello),
+        ),
+        # Images and files.
+        Experiment("image", "image", _conversation(_user_message_with(IMAGE)), has_effect),
+        Experiment("document", "document", _conversation(_user_message_with(DOCUMENT)), has_effect),
         # Tools and the form of the output.
         Experiment(
-            "tools.strict", "strict tool", _talk(paris, tools=[{**WEATHER, "strict": True}]), counts_tools, ("tools",)
+            "tools.strict",
+            "strict tool",
+            _conversation(paris, tools=[{**WEATHER_TOOL, "strict": True}]),
+            counts_tools,
+            ("tools",),
         ),
-        Experiment("tools.required", "tool_choice any", _talk(hello, tool_choice={"type": "any"}, **tools), calls_tool),
         Experiment(
-            "tools.named", "tool_choice with one named tool", _talk(hello, tool_choice=NAMED, **tools), calls_tool
+            "tools.required", "tool_choice any", _conversation(hello, tool_choice={"type": "any"}, **tools), calls_tool
+        ),
+        Experiment(
+            "tools.named",
+            "tool_choice with one named tool",
+            _conversation(hello, tool_choice=NAMED_TOOL_CHOICE, **tools),
+            calls_tool,
         ),
         Experiment(
             "tools.none",
             "tool_choice none",
-            _talk(paris, tool_choice={"type": "none"}, **tools),
+            _conversation(paris, tool_choice={"type": "none"}, **tools),
             calls_no_tool,
             ("tools",),
         ),
         Experiment(
-            "tools.parallel", "two tool calls in one answer", _talk(user(BOTH), **tools), calls_two_tools, ("tools",)
+            "tools.parallel",
+            "two tool calls in one answer",
+            _conversation(user(WEATHER_IN_TWO_CITIES), **tools),
+            calls_two_tools,
+            ("tools",),
         ),
         Experiment(
             "format.output_config",
             "JSON output through output_config",
-            _talk(user(ALICE), output_config={"format": SCHEMA}),
+            _conversation(user(PERSON_AS_JSON), output_config={"format": SCHEMA_FORMAT}),
             is_person_json,
         ),
         Experiment(
             "format.output_format",
             "JSON output through output_format",
-            _talk(user(ALICE), output_format=SCHEMA),
+            _conversation(user(PERSON_AS_JSON), output_format=SCHEMA_FORMAT),
             is_person_json,
         ),
         # Thinking.
-        Experiment("thinking.adaptive", "adaptive thinking", _talk(hello, thinking={"type": "adaptive"})),
+        Experiment("thinking.adaptive", "adaptive thinking", _conversation(hello, thinking={"type": "adaptive"})),
         Experiment(
             "thinking.budget",
             "thinking with a budget",
-            _talk(hello, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200),
+            _conversation(hello, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200),
         ),
         Experiment(
             "thinking.display",
             "thinking with a display",
-            _talk(hello, thinking={"type": "adaptive", "display": "summarized"}),
+            _conversation(hello, thinking={"type": "adaptive", "display": "summarized"}),
             needs=("thinking.adaptive",),
         ),
         Experiment(
-            "effort.low", "effort low", _talk(hello, output_config={"effort": "low"}), needs=("thinking.adaptive",)
+            "effort.low",
+            "effort low",
+            _conversation(hello, output_config={"effort": "low"}),
+            needs=("thinking.adaptive",),
         ),
-        *(_effort(word, hello) for word in EFFORTS if word != "low"),
+        *(_effort_experiment(effort, hello) for effort in EFFORTS if effort != "low"),
         # Settings.
-        Choice("field", "setting", minimal(form), FIELDS),
-        Experiment("samplings", "temperature and top_p together", _talk(hello, temperature=0.5, top_p=0.9)),
-        Experiment("cache.auto", "cache_control at the top level", _talk(hello, cache_control={"type": "ephemeral"})),
+        Choice("field", "setting", minimal_body(form), FIELDS),
+        Experiment("samplings", "temperature and top_p together", _conversation(hello, temperature=0.5, top_p=0.9)),
+        Experiment(
+            "cache.auto", "cache_control at the top level", _conversation(hello, cache_control={"type": "ephemeral"})
+        ),
         # The answer.
-        Experiment("stream", "streamed answer", {**minimal(form), "stream": True}, streams=True),
-        Experiment("counts", "token count without running a turn", minimal(form), path="/messages/count_tokens"),
+        Experiment("stream", "streamed answer", {**minimal_body(form), "stream": True}, streams=True),
+        Experiment("counts", "token count without running a turn", minimal_body(form), path="/messages/count_tokens"),
     ]
 
 
-def _effort(word: str, hello: Body) -> Experiment:
+def _effort_experiment(effort: str, hello: Body) -> Experiment:
     return Experiment(
-        f"effort.{word}", f"effort {word}", _talk(hello, output_config={"effort": word}), needs=("effort.low",)
+        f"effort.{effort}",
+        f"effort {effort}",
+        _conversation(hello, output_config={"effort": effort}),
+        needs=("effort.low",),
     )
 
 
-def _talk(*messages: Body, **settings: Any) -> Body:
+def _conversation(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], **settings}
 
 
@@ -192,13 +229,13 @@ def _message(role: str, text: str, form: TextForm = "string") -> Body:
     return {"role": role, "content": text if form == "string" else [_text(text)]}
 
 
-def _with(block: Body) -> Body:
+def _user_message_with(block: Body) -> Body:
     return {"role": "user", "content": [_text(HELLO), block]}
 
 
 def _calls(*ids: str) -> Body:
-    use = {"type": "tool_use", "name": "get_weather", "input": {"city": "Paris"}}
-    return {"role": "assistant", "content": [{**use, "id": id} for id in ids or ("toolu_probe_1",)]}
+    call = {"type": "tool_use", "name": "get_weather", "input": {"city": "Paris"}}
+    return {"role": "assistant", "content": [{**call, "id": id} for id in ids or ("toolu_probe_1",)]}
 
 
 def _results(*ids: str) -> Body:
@@ -210,15 +247,15 @@ def _results(*ids: str) -> Body:
     }
 
 
-def _thought() -> Body:
+def _reasoning_message() -> Body:
     thinking = {"type": "thinking", "thinking": "I greet.", "signature": "bm9ib2R5J3M="}
     return {"role": "assistant", "content": [thinking, _text("Hello.")]}
 
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-WEATHER: Body = {"name": "get_weather", "description": "Tells the weather in a city.", "input_schema": CITY}
-NAMED: Body = {"type": "tool", "name": "get_weather"}
-SCHEMA: Body = {"type": "json_schema", "schema": PERSON}
+WEATHER_TOOL: Body = {"name": "get_weather", "description": "Tells the weather in a city.", "input_schema": CITY}
+NAMED_TOOL_CHOICE: Body = {"type": "tool", "name": "get_weather"}
+SCHEMA_FORMAT: Body = {"type": "json_schema", "schema": PERSON}
 IMAGE: Body = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 DOCUMENT: Body = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}}
 FIELDS: dict[str, Body] = {

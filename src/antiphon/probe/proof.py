@@ -12,7 +12,7 @@ import msgspec
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError
 from antiphon.probe.finding import Body
-from antiphon.probe.samples import ALICE, ARGUMENTS, CITY, HELLO, PERSON, PNG, WEATHER_IN_PARIS
+from antiphon.probe.samples import ARGUMENTS, CITY, HELLO, PERSON, PERSON_AS_JSON, PNG, WEATHER_IN_PARIS
 from antiphon.profiles import Profile
 from antiphon.protocol.codec import decode_request
 
@@ -48,14 +48,14 @@ def _output(id: str) -> Body:
     return {"type": "function_call_output", "call_id": id, "output": "Sunny, 21 degrees."}
 
 
-TOOL: Final[Body] = {
+WEATHER_TOOL: Final[Body] = {
     "type": "function",
     "name": "get_weather",
     "description": "Tells the weather.",
     "parameters": CITY,
     "strict": True,
 }
-TALK: Final[list[Body]] = [
+CONVERSATION: Final[list[Body]] = [
     {"type": "message", "role": "system", "content": "Be brief."},
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi."}]},
     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]},
@@ -63,9 +63,9 @@ TALK: Final[list[Body]] = [
     {"type": "message", "role": "user", "content": HELLO},
 ]
 TURNS: Final[dict[str, Body]] = {
-    "conversation": {"input": TALK, "instructions": "Answer in English."},
-    "stream": {"input": TALK, "stream": True},
-    "tools": {"input": WEATHER_IN_PARIS, "tools": [TOOL]},
+    "conversation": {"input": CONVERSATION, "instructions": "Answer in English."},
+    "stream": {"input": CONVERSATION, "stream": True},
+    "tools": {"input": WEATHER_IN_PARIS, "tools": [WEATHER_TOOL]},
     "calls in the history": {
         "input": [
             {"type": "message", "role": "user", "content": WEATHER_IN_PARIS},
@@ -75,10 +75,10 @@ TURNS: Final[dict[str, Body]] = {
             _output("call_probe_1"),
             _output("call_probe_2"),
         ],
-        "tools": [TOOL],
+        "tools": [WEATHER_TOOL],
     },
     "JSON schema output": {
-        "input": ALICE,
+        "input": PERSON_AS_JSON,
         "text": {"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
     },
     "image": {

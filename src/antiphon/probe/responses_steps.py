@@ -21,9 +21,7 @@ from antiphon.probe.finding import (
     reports_truncation,
 )
 from antiphon.probe.samples import (
-    ALICE,
     ARGUMENTS,
-    BOTH,
     CALL_AS_TEXT,
     CITY,
     COUNTING,
@@ -32,21 +30,23 @@ from antiphon.probe.samples import (
     LONG_ID,
     PDF,
     PERSON,
+    PERSON_AS_JSON,
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
+    WEATHER_IN_TWO_CITIES,
     TextForm,
 )
 
-LIMITS = ("max_output_tokens",)
+LIMIT_NAMES = ("max_output_tokens",)
 
 
-def minimal(form: TextForm) -> Body:
+def minimal_body(form: TextForm) -> Body:
     """Return the minimal turn."""
     return {"input": [_user(HELLO, form)]}
 
 
-def limited(body: Body, name: str, tokens: int) -> Body:
+def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
@@ -56,58 +56,62 @@ def steps(form: TextForm) -> list[Step]:
     def user(text: str) -> Body:
         return _user(text, form)
 
-    paris, tools = user(WEATHER_IN_PARIS), [WEATHER]
+    paris, tools = user(WEATHER_IN_PARIS), [WEATHER_TOOL]
     after_call = [paris, CALL, _output(LONG_TEXT)]
     return [
         Experiment(
             "developer",
             "developer message before a user message",
-            _input(_message("developer", LONG_TEXT, form), user(HELLO)),
-            look=is_counted,
+            _request(_message("developer", LONG_TEXT, form), user(HELLO)),
+            inspection=is_counted,
         ),
-        Experiment("tools", "tools offered", _input(paris, tools=tools), look=counts_tools),
+        Experiment("tools", "tools offered", _request(paris, tools=tools), inspection=counts_tools),
         Experiment(
             "assistant.string",
             "assistant message as a string",
-            _input(user("Hi."), _message("assistant", LONG_TEXT, "string"), user(HELLO)),
-            look=is_counted,
+            _request(user("Hi."), _message("assistant", LONG_TEXT, "string"), user(HELLO)),
+            inspection=is_counted,
         ),
         Experiment(
             "assistant.output_text",
             "assistant message as output_text",
-            _input(user("Hi."), _assistant("output_text"), user(HELLO)),
-            look=is_counted,
+            _request(user("Hi."), _assistant_message("output_text"), user(HELLO)),
+            inspection=is_counted,
         ),
-        Experiment("calls.paired", "tool call and its output", _input(*after_call, tools=tools), look=is_counted),
+        Experiment(
+            "calls.paired", "tool call and its output", _request(*after_call, tools=tools), inspection=is_counted
+        ),
         Experiment(
             "result.alone",
             "tool output without a call",
-            _input(paris, _output(LONG_TEXT), tools=tools),
-            look=is_counted,
+            _request(paris, _output(LONG_TEXT), tools=tools),
+            inspection=is_counted,
         ),
         Experiment(
             "result.after-text",
             "tool output after a call written as text",
-            _input(paris, _message("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
-            look=is_counted,
+            _request(paris, _message("assistant", CALL_AS_TEXT, "string"), _output(LONG_TEXT), tools=tools),
+            inspection=is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and output written as text",
-            _input(paris, _message("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools),
-            look=is_counted,
+            _request(
+                paris, _message("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools
+            ),
+            inspection=is_counted,
         ),
         # The assistant's turns.
         Experiment(
             "assistant.input_text",
             "assistant message as input_text",
-            _input(user("Hi."), _assistant("input_text"), user(HELLO)),
-            look=is_counted,
+            _request(user("Hi."), _assistant_message("input_text"), user(HELLO)),
+            inspection=is_counted,
         ),
         Experiment(
             "assistant.refusal",
             "assistant message with a refusal",
-            _input(
+            _request(
                 user("Hi."),
                 {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG_TEXT}]},
                 user(HELLO),
@@ -115,56 +119,61 @@ def steps(form: TextForm) -> list[Step]:
         ),
         # Roles and their places.
         Experiment(
-            "system", "system message first", _input(_message("system", LONG_TEXT, form), user(HELLO)), look=is_counted
+            "system",
+            "system message first",
+            _request(_message("system", LONG_TEXT, form), user(HELLO)),
+            inspection=is_counted,
         ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _input(user("Hi."), _message("system", LONG_TEXT, form), user(HELLO)),
-            look=is_counted,
+            _request(user("Hi."), _message("system", LONG_TEXT, form), user(HELLO)),
+            inspection=is_counted,
             needs=("system",),
         ),
         Experiment(
             "developer.middle",
             "developer message in the middle",
-            _input(user("Hi."), _message("developer", LONG_TEXT, form), user(HELLO)),
-            look=is_counted,
+            _request(user("Hi."), _message("developer", LONG_TEXT, form), user(HELLO)),
+            inspection=is_counted,
             needs=("developer",),
         ),
-        Experiment("instructions", "instructions", {**_input(user(HELLO)), "instructions": LONG_TEXT}, look=is_counted),
+        Experiment(
+            "instructions", "instructions", {**_request(user(HELLO)), "instructions": LONG_TEXT}, inspection=is_counted
+        ),
         # Strings and parts.
-        Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, look=is_counted),
+        Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, inspection=is_counted),
         Experiment(
             "user.string",
             "user message as a string",
-            _input(_message("user", HELLO + " " + LONG_TEXT, "string")),
-            look=is_counted,
+            _request(_message("user", HELLO + " " + LONG_TEXT, "string")),
+            inspection=is_counted,
         ),
         Experiment(
             "user.parts",
             "user message as parts",
-            _input(_message("user", HELLO + " " + LONG_TEXT, "parts")),
-            look=is_counted,
+            _request(_message("user", HELLO + " " + LONG_TEXT, "parts")),
+            inspection=is_counted,
         ),
         Experiment(
             "output.parts",
             "tool output as parts",
-            _input(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG_TEXT}]}, tools=tools),
-            look=is_counted,
+            _request(paris, CALL, {**_output(""), "output": [{"type": "input_text", "text": LONG_TEXT}]}, tools=tools),
+            inspection=is_counted,
             needs=("calls.paired",),
         ),
         # Calls in the history.
         Experiment(
             "calls.text-before",
             "text before a tool call",
-            _input(paris, _message("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
-            look=is_counted,
+            _request(paris, _message("assistant", "I look.", "string"), CALL, _output(LONG_TEXT), tools=tools),
+            inspection=is_counted,
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.parallel",
             "two tool calls, then both outputs",
-            _input(
+            _request(
                 paris,
                 CALL,
                 {**CALL, "call_id": "call_probe_2"},
@@ -172,19 +181,19 @@ def steps(form: TextForm) -> list[Step]:
                 {**_output(LONG_TEXT), "call_id": "call_probe_2"},
                 tools=tools,
             ),
-            look=is_counted,
+            inspection=is_counted,
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.unanswered",
             "tool call without output",
-            _input(paris, CALL, user(HELLO), tools=tools),
+            _request(paris, CALL, user(HELLO), tools=tools),
             needs=("calls.paired",),
         ),
         Experiment(
             "calls.blocks",
             "tool_result block in a user message",
-            _input(
+            _request(
                 paris,
                 CALL,
                 {
@@ -194,13 +203,13 @@ def steps(form: TextForm) -> list[Step]:
                 },
                 tools=tools,
             ),
-            look=is_counted,
+            inspection=is_counted,
         ),
         # Items.
         Experiment(
             "reasoning.content",
             "reasoning with plain text",
-            _input(
+            _request(
                 user("Hi."),
                 {**REASONING, "content": [{"type": "reasoning_text", "text": LONG_TEXT}]},
                 _message("assistant", "Hello.", "string"),
@@ -210,7 +219,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "reasoning.summary",
             "reasoning with a summary only",
-            _input(
+            _request(
                 user("Hi."),
                 {**REASONING, "summary": [{"type": "summary_text", "text": LONG_TEXT}]},
                 _message("assistant", "Hello.", "string"),
@@ -220,23 +229,23 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "item.custom-call",
             "custom tool call and output",
-            _input(
+            _request(
                 paris,
                 {"type": "custom_tool_call", "call_id": "call_probe_1", "name": "shell", "input": "ls"},
                 {"type": "custom_tool_call_output", "call_id": "call_probe_1", "output": LONG_TEXT},
-                tools=[SHELL],
+                tools=[SHELL_TOOL],
             ),
-            look=is_counted,
+            inspection=is_counted,
         ),
         Experiment(
             "item.unknown",
             "item of an unknown type",
-            _input({"type": "antiphon:note", "text": "x"}, user(HELLO)),
+            _request({"type": "antiphon:note", "text": "x"}, user(HELLO)),
         ),
         Experiment(
             "item.ids",
             "items with ids",
-            _input(
+            _request(
                 {**user("Hi."), "id": "msg_probe_1"},
                 {**_message("assistant", "Hello.", "string"), "id": "msg_probe_2"},
                 user(HELLO),
@@ -246,19 +255,19 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "item.status",
             "items with a status",
-            _input(user("Hi."), {**_message("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
+            _request(user("Hi."), {**_message("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.phase",
             "assistant message with a phase",
-            _input(user("Hi."), {**_message("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
+            _request(user("Hi."), {**_message("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.cache_control",
             "content part with cache_control",
-            _input(
+            _request(
                 {
                     "type": "message",
                     "role": "user",
@@ -267,118 +276,131 @@ def steps(form: TextForm) -> list[Step]:
             ),
             needs=("user.parts",),
         ),
-        # What is no text.
+        # Images and files.
         Experiment(
             "image",
             "image",
-            _input(_parts({"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"})),
-            look=has_effect,
+            _request(
+                _user_message_with(
+                    {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}", "detail": "auto"}
+                )
+            ),
+            inspection=has_effect,
             needs=("user.parts",),
         ),
         Experiment(
             "file",
             "file",
-            _input(
-                _parts({"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"})
+            _request(
+                _user_message_with(
+                    {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}
+                )
             ),
-            look=has_effect,
+            inspection=has_effect,
             needs=("user.parts",),
         ),
         # Tools and the form of the output.
         Experiment(
             "tools.required",
             "tool_choice required",
-            _input(user(HELLO), tools=tools, tool_choice="required"),
-            look=calls_tool,
+            _request(user(HELLO), tools=tools, tool_choice="required"),
+            inspection=calls_tool,
         ),
         Experiment(
             "tools.named",
             "tool_choice with one named tool",
-            _input(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
-            look=calls_tool,
+            _request(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
+            inspection=calls_tool,
         ),
         Experiment(
             "tools.none",
             "tool_choice none",
-            _input(paris, tools=tools, tool_choice="none"),
-            look=calls_no_tool,
+            _request(paris, tools=tools, tool_choice="none"),
+            inspection=calls_no_tool,
             needs=("tools",),
         ),
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _input(user(BOTH), tools=tools, parallel_tool_calls=True),
-            look=calls_two_tools,
+            _request(user(WEATHER_IN_TWO_CITIES), tools=tools, parallel_tool_calls=True),
+            inspection=calls_two_tools,
             needs=("tools",),
         ),
         Experiment(
-            "tools.custom", "custom tool", _input(user("Run ls. Call shell."), tools=[SHELL]), look=counts_tools
+            "tools.custom",
+            "custom tool",
+            _request(user("Run ls. Call shell."), tools=[SHELL_TOOL]),
+            inspection=counts_tools,
         ),
         Experiment(
             "format.schema",
             "output that follows a JSON schema",
-            _input(
-                user(ALICE),
+            _request(
+                user(PERSON_AS_JSON),
                 text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
             ),
-            look=is_person_json,
+            inspection=is_person_json,
         ),
         Experiment(
             "format.json",
             "output as a JSON object",
-            _input(user(ALICE), text={"format": {"type": "json_object"}}),
-            look=is_json,
+            _request(user(PERSON_AS_JSON), text={"format": {"type": "json_object"}}),
+            inspection=is_json,
         ),
         # Settings.
-        Choice("field", "setting", minimal(form), FIELDS),
-        Experiment("effort.low", "reasoning.effort low", {**minimal(form), "reasoning": {"effort": "low"}}),
+        Choice("field", "setting", minimal_body(form), FIELDS),
+        Experiment("effort.low", "reasoning.effort low", {**minimal_body(form), "reasoning": {"effort": "low"}}),
         *(
             Experiment(
-                f"effort.{word}",
-                f"reasoning.effort {word}",
-                {**minimal(form), "reasoning": {"effort": word}},
+                f"effort.{effort}",
+                f"reasoning.effort {effort}",
+                {**minimal_body(form), "reasoning": {"effort": effort}},
                 needs=("effort.low",),
             )
-            for word in EFFORTS
-            if word != "low"
+            for effort in EFFORTS
+            if effort != "low"
         ),
         # The answer.
-        Experiment("stream", "streamed answer", {**minimal(form), "stream": True}, streams=True),
+        Experiment("stream", "streamed answer", {**minimal_body(form), "stream": True}, streams=True),
         Experiment(
             "cut",
             "answer truncated by a limit",
-            {**_input(user(COUNTING)), "max_output_tokens": 16},
-            look=reports_truncation,
+            {**_request(user(COUNTING)), "max_output_tokens": 16},
+            inspection=reports_truncation,
             needs=("limit.max_output_tokens",),
         ),
         Experiment(
             "limit.call-id",
             "tool call id of 100 characters",
-            _input(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
+            _request(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
             needs=("calls.paired",),
         ),
-        Experiment("counts", "token count without running a turn", minimal(form), path="/responses/input_tokens"),
+        Experiment("counts", "token count without running a turn", minimal_body(form), path="/responses/input_tokens"),
     ]
 
 
-def _input(*items: Body, **settings: Any) -> Body:
+def _request(*items: Body, **settings: Any) -> Body:
     return {"input": [*items], **settings}
 
 
 def _message(role: str, text: str, form: TextForm) -> Body:
-    kind = "output_text" if role == "assistant" else "input_text"
-    return {"type": "message", "role": role, "content": text if form == "string" else [{"type": kind, "text": text}]}
+    part_type = "output_text" if role == "assistant" else "input_text"
+    return {
+        "type": "message",
+        "role": role,
+        "content": text if form == "string" else [{"type": part_type, "text": text}],
+    }
 
 
 def _user(text: str, form: TextForm) -> Body:
     return _message("user", text, form)
 
 
-def _assistant(kind: str) -> Body:
-    return {"type": "message", "role": "assistant", "content": [{"type": kind, "text": LONG_TEXT}]}
+def _assistant_message(part_type: str) -> Body:
+    return {"type": "message", "role": "assistant", "content": [{"type": part_type, "text": LONG_TEXT}]}
 
 
-def _parts(part: Body) -> Body:
+def _user_message_with(part: Body) -> Body:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": HELLO}, part]}
 
 
@@ -386,14 +408,14 @@ def _output(text: str) -> Body:
     return {"type": "function_call_output", "call_id": CALL["call_id"], "output": text}
 
 
-WEATHER: Body = {
+WEATHER_TOOL: Body = {
     "type": "function",
     "name": "get_weather",
     "description": "Tells the weather in a city.",
     "parameters": CITY,
     "strict": True,
 }
-SHELL: Body = {"type": "custom", "name": "shell", "description": "Runs a command."}
+SHELL_TOOL: Body = {"type": "custom", "name": "shell", "description": "Runs a command."}
 CALL: Body = {"type": "function_call", "call_id": "call_probe_1", "name": "get_weather", "arguments": ARGUMENTS}
 REASONING: Body = {"type": "reasoning", "summary": []}
 FIELDS: dict[str, Body] = {

@@ -51,8 +51,8 @@ class ServerUnanswered(Exception):
 class ProbeCost(Struct, frozen=True):
     """The estimated cost of a run: the least and the most requests, and input and output tokens."""
 
-    least: int
-    most: int
+    min_requests: int
+    max_requests: int
     tokens_in: int
     tokens_out: int
 
@@ -73,12 +73,12 @@ class ProbeReport(Struct, frozen=True, kw_only=True):
 def estimate_cost(dialect: ServerDialectName) -> ProbeCost:
     """Estimate the cost of a run before anything is sent."""
     all_steps = EXPERIMENTS[dialect].steps.steps("parts")
-    tries = [step for step in all_steps if isinstance(step, Experiment)]
+    experiments = [step for step in all_steps if isinstance(step, Experiment)]
     choices = [step for step in all_steps if isinstance(step, Choice)]
-    least = len(tries) + len(choices) + len(EXPERIMENTS[dialect].steps.LIMITS) + EXTRA_REQUESTS
-    most = least + sum(len(choice.members) for choice in choices) + REPEATED_REQUESTS
+    min_requests = len(experiments) + len(choices) + len(EXPERIMENTS[dialect].steps.LIMIT_NAMES) + EXTRA_REQUESTS
+    max_requests = min_requests + sum(len(choice.members) for choice in choices) + REPEATED_REQUESTS
     tokens_in = sum(len(msgspec.json.encode(step.body)) for step in all_steps) // 3
-    return ProbeCost(least, most, tokens_in, len(tries) * USUAL_ANSWER_TOKENS)
+    return ProbeCost(min_requests, max_requests, tokens_in, len(experiments) * USUAL_ANSWER_TOKENS)
 
 
 class Probe:
@@ -95,20 +95,20 @@ class Probe:
         self._sleep = sleep
         self._experiments = EXPERIMENTS[target.dialect]
         self._steps = self._experiments.steps
-        self._form = self._experiments.text_form
-        self._limit = ""
+        self._text_form = self._experiments.text_form
+        self._limit_name = ""
         self._baseline: ProbeResult | None = None
 
     async def run(self) -> ProbeReport:
         """Run all experiments, until the end or until the server stops answering."""
         await self._establish_baseline()
         try:
-            for step in self._steps.steps(self._form):
-                await self._try(step)
+            for step in self._steps.steps(self._text_form):
+                await self._run_step(step)
             await self._run_extras()
             await self._run_proofs()
-        except ServerUnanswered as gone:
-            self.stopped = str(gone)
+        except ServerUnanswered as unanswered:
+            self.stopped = str(unanswered)
         return self.report()
 
     def report(self) -> ProbeReport:
@@ -119,9 +119,9 @@ class Probe:
             dialect=target.dialect,
             model=target.model,
             findings=list(self.findings.values()),
-            requests=self.connection.count,
+            requests=self.connection.request_count,
             stopped=self.stopped,
-            profile=self._toml(),
+            profile=self._profile_toml(),
         )
 
     # The minimal request
@@ -132,70 +132,84 @@ class Probe:
         if result.verdict != "accepted":
             self._record(
                 ProbeFinding(
-                    id="minimal", title=MINIMAL, verdict=result.verdict, detail=result.message, evidence=result.evidence
+                    id="minimal",
+                    title=MINIMAL_TITLE,
+                    verdict=result.verdict,
+                    detail=result.message,
+                    evidence=result.evidence,
                 )
             )
             raise ServerUnanswered(result.message)
 
     async def _find_minimal_form(self) -> ProbeResult:
-        forms: tuple[TextForm, ...] = (self._form, "string" if self._form == "parts" else "parts")
-        first: ProbeResult | None = None
+        forms: tuple[TextForm, ...] = (self._text_form, "string" if self._text_form == "parts" else "parts")
+        first_result: ProbeResult | None = None
         for form in forms:
-            for limit in (*self._steps.LIMITS, ""):
-                result = await self._ask_with_key(self._body(self._steps.minimal(form), limit))
+            for limit_name in (*self._steps.LIMIT_NAMES, ""):
+                result = await self._send_with_each_key_header(
+                    self._request_body(self._steps.minimal_body(form), limit_name)
+                )
                 if result.verdict == "accepted":
-                    self._record_minimal(result, form, limit, first)
-                    await self._other_limits(limit)
+                    self._record_minimal(result, form, limit_name, first_result)
+                    await self._try_other_limits(limit_name)
                     return result
-                first = first or result
-                if result.is_no_api or _is_missing(result):
+                first_result = first_result or result
+                if result.is_no_api or _is_endpoint_missing(result):
                     return result
-        assert first is not None
-        return first
+        assert first_result is not None
+        return first_result
 
-    async def _other_limits(self, limit: str) -> None:
+    async def _try_other_limits(self, limit_name: str) -> None:
         """Try the limit names after the accepted one as well."""
-        names = self._steps.LIMITS
-        for name in names[names.index(limit) + 1 :] if limit else ():
-            body = self._steps.limited(self._steps.minimal(self._form), name, BRIEF_TOKENS)
-            await self._try(Experiment(f"limit.{name}", f"limit {name}", body), limit="")
+        names = self._steps.LIMIT_NAMES
+        for name in names[names.index(limit_name) + 1 :] if limit_name else ():
+            body = self._steps.with_token_limit(self._steps.minimal_body(self._text_form), name, BRIEF_TOKENS)
+            await self._run_step(Experiment(f"limit.{name}", f"limit {name}", body), limit_name="")
 
-    def _record_minimal(self, result: ProbeResult, form: TextForm, limit: str, first: ProbeResult | None) -> None:
-        self._form, self._limit, self._baseline = form, limit, result
+    def _record_minimal(
+        self, result: ProbeResult, form: TextForm, limit_name: str, first_result: ProbeResult | None
+    ) -> None:
+        self._text_form, self._limit_name, self._baseline = form, limit_name, result
         self._record(
-            ProbeFinding(id="minimal", title=MINIMAL, verdict="accepted", detail="answered", evidence=result.evidence)
+            ProbeFinding(
+                id="minimal", title=MINIMAL_TITLE, verdict="accepted", detail="answered", evidence=result.evidence
+            )
         )
-        if form != self._experiments.text_form and first is not None:
-            other = "user.parts" if form == "string" else "user.string"
+        if form != self._experiments.text_form and first_result is not None:
+            other_form = "user.parts" if form == "string" else "user.string"
             self._record(
                 ProbeFinding(
-                    id=other, title=FORMS[other], verdict="refused", detail=first.message, evidence=first.evidence
+                    id=other_form,
+                    title=FORM_TITLES[other_form],
+                    verdict="refused",
+                    detail=first_result.message,
+                    evidence=first_result.evidence,
                 )
             )
-        names = self._steps.LIMITS
-        for name in names[: names.index(limit)] if limit else names:
-            detail = first.message if first else "refused"
+        names = self._steps.LIMIT_NAMES
+        for name in names[: names.index(limit_name)] if limit_name else names:
+            detail = first_result.message if first_result else "refused"
             self._record(
                 ProbeFinding(
                     id=f"limit.{name}",
                     title=f"limit {name}",
                     verdict="refused",
                     detail=detail,
-                    evidence=first and first.evidence,
+                    evidence=first_result and first_result.evidence,
                 )
             )
-        if limit:
+        if limit_name:
             self._record(
                 ProbeFinding(
-                    id=f"limit.{limit}",
-                    title=f"limit {limit}",
+                    id=f"limit.{limit_name}",
+                    title=f"limit {limit_name}",
                     verdict="accepted",
                     detail="answered",
                     evidence=result.evidence,
                 )
             )
 
-    async def _ask_with_key(self, body: Body) -> ProbeResult:
+    async def _send_with_each_key_header(self, body: Body) -> ProbeResult:
         """Send a body; if the key is refused in one header, try the other headers."""
         result = await self._send_with_retry(body)
         target = self.connection.target
@@ -205,40 +219,45 @@ class Probe:
             if header == target.key_header:
                 continue
             self.connection.target = replace(target, key_header=header)
-            again = await self._send_with_retry(body)
-            if again.evidence.status not in (401, 403):
-                return again
+            second_result = await self._send_with_retry(body)
+            if second_result.evidence.status not in (401, 403):
+                return second_result
         self.connection.target = target
         return result
 
-    def _body(self, body: Body, limit: str | None = None, tokens: int = BRIEF_TOKENS) -> Body:
-        limit = self._limit if limit is None else limit
-        return {**self.connection.target.model_field, **(self._steps.limited(body, limit, tokens) if limit else body)}
+    def _request_body(self, body: Body, limit_name: str | None = None, tokens: int = BRIEF_TOKENS) -> Body:
+        limit_name = self._limit_name if limit_name is None else limit_name
+        return {
+            **self.connection.target.model_field,
+            **(self._steps.with_token_limit(body, limit_name, tokens) if limit_name else body),
+        }
 
     def _baseline_body(self) -> Body:
-        return self._body(self._steps.minimal(self._form))
+        return self._request_body(self._steps.minimal_body(self._text_form))
 
     # Experiments
 
-    async def _try(self, step: Step, *, limit: str | None = None) -> None:
+    async def _run_step(self, step: Step, *, limit_name: str | None = None) -> None:
         if step.id in self.findings:
             return
-        missing = [id for id in step.needs if id not in self.findings or self.findings[id].verdict != "accepted"]
-        if missing:
+        unmet_needs = [id for id in step.needs if id not in self.findings or self.findings[id].verdict != "accepted"]
+        if unmet_needs:
             self._record(
-                ProbeFinding(id=step.id, title=step.title, verdict="untried", detail=f"requires {', '.join(missing)}")
+                ProbeFinding(
+                    id=step.id, title=step.title, verdict="untried", detail=f"requires {', '.join(unmet_needs)}"
+                )
             )
         elif isinstance(step, Experiment):
-            self._record(await self._finding(step, limit))
+            self._record(await self._run_experiment(step, limit_name))
         else:
-            await self._choose(step)
+            await self._run_choice(step)
 
-    async def _choose(self, choice: Choice) -> None:
+    async def _run_choice(self, choice: Choice) -> None:
         """Try all members in one request, then one by one if that request is refused."""
-        at_once = choice.body
+        combined_body = choice.body
         for member in choice.members.values():
-            at_once = _merge_bodies(at_once, member)
-        result = await self._send_and_recheck(self._body(at_once), streams=False, path="")
+            combined_body = _merge_bodies(combined_body, member)
+        result = await self._send_and_recheck(self._request_body(combined_body), streams=False, path="")
         for name, member in choice.members.items():
             id, title = f"{choice.id}.{name}", f"{choice.title} {name}"
             if result.verdict == "accepted":
@@ -252,17 +271,19 @@ class Probe:
                     )
                 )
             else:
-                self._record(await self._finding(Experiment(id, title, _merge_bodies(choice.body, member))))
+                self._record(await self._run_experiment(Experiment(id, title, _merge_bodies(choice.body, member))))
 
-    async def _finding(self, step: Experiment, limit: str | None = None) -> ProbeFinding:
-        body = self._body(
-            step.body, "" if step.path else limit, READING_TOKENS if step.look in READING_INSPECTIONS else BRIEF_TOKENS
+    async def _run_experiment(self, step: Experiment, limit_name: str | None = None) -> ProbeFinding:
+        body = self._request_body(
+            step.body,
+            "" if step.path else limit_name,
+            READING_TOKENS if step.inspection in READING_INSPECTIONS else BRIEF_TOKENS,
         )
         result = await self._send_and_recheck(body, streams=step.streams, path=step.path)
         verdict, detail = result.verdict, result.message
-        if result.response is not None and step.look is not None:
-            effect, detail = step.look(self._observe(result))
-            verdict = "accepted" if effect else "ignored"
+        if result.response is not None and step.inspection is not None:
+            has_effect, detail = step.inspection(self._observe(result))
+            verdict = "accepted" if has_effect else "ignored"
         return ProbeFinding(id=step.id, title=step.title, verdict=verdict, detail=detail, evidence=result.evidence)
 
     def _observe(self, result: ProbeResult) -> Observation:
@@ -281,25 +302,27 @@ class Probe:
         baseline = await self._send_with_retry(self._baseline_body())
         if baseline.verdict == "down":
             raise ServerUnanswered(
-                f"the server stopped answering after {self.connection.count} requests: {baseline.message}"
+                f"the server stopped answering after {self.connection.request_count} requests: {baseline.message}"
             )
-        if result.timed_out:
+        if result.has_timed_out:
             return result._replace(message=f"{result.message}; other requests are answered")
-        again = await self._send_with_retry(body, streams=streams, path=path)
+        second_result = await self._send_with_retry(body, streams=streams, path=path)
         if (
-            again.verdict == "down"
-            and again.evidence.status is not None
-            and again.evidence.status not in RETRY_STATUSES
+            second_result.verdict == "down"
+            and second_result.evidence.status is not None
+            and second_result.evidence.status not in RETRY_STATUSES
         ):
-            return again._replace(verdict="refused", message=f"{again.message} (twice; other requests are answered)")
-        return again
+            return second_result._replace(
+                verdict="refused", message=f"{second_result.message} (twice; other requests are answered)"
+            )
+        return second_result
 
     async def _send_with_retry(self, body: Body, *, streams: bool = False, path: str = "") -> ProbeResult:
         """Send a body, and once more after `Retry-After` if the server names a short wait."""
-        result = await self.connection.ask(body, streams=streams, path=path)
+        result = await self.connection.send_request(body, streams=streams, path=path)
         if result.evidence.status in RETRY_STATUSES and 0 < result.retry_after <= MAX_RETRY_WAIT:
             await self._sleep(result.retry_after)
-            result = await self.connection.ask(body, streams=streams, path=path)
+            result = await self.connection.send_request(body, streams=streams, path=path)
         return result
 
     async def _run_extras(self) -> None:
@@ -309,14 +332,14 @@ class Probe:
             return await self._send_and_recheck(body, streams=False, path="")
 
         assert self._baseline is not None
-        self._record(extras.usage(self._baseline))
-        self._record(await extras.wrong_request(send, baseline_body))
+        self._record(extras.check_usage(self._baseline))
+        self._record(await extras.check_invalid_request(send, baseline_body))
         if "model" in baseline_body:  # else the model is part of the URL
-            self._record(await extras.wrong_model(send, baseline_body))
+            self._record(await extras.check_unknown_model(send, baseline_body))
         if self._experiments.has_stored_responses:
-            self._record(await extras.stream_order(self.connection, baseline_body))
-            self._record(await extras.state(send, baseline_body))
-            self._record(await extras.websocket(self.connection, self._transport))
+            self._record(await extras.check_stream_order(self.connection, baseline_body))
+            self._record(await extras.check_stored_response(send, baseline_body))
+            self._record(await extras.check_websocket(self.connection, self._transport))
 
     # The profile
 
@@ -333,40 +356,43 @@ class Probe:
 
     def draft(self) -> ProfileDraft:
         target = self.connection.target
-        draft = self._experiments.conclude(Verdicts(self.findings.values(), self._form))
+        draft = self._experiments.conclude(Verdicts(self.findings.values(), self._text_form))
         if target.key is not None and target.key_header != target.base.key_header:
             draft.key_header = target.key_header
         return draft
 
     def profile(self) -> Profile:
-        return parse_profile(self._toml(), "probed", find_parent=load_profile)
+        return parse_profile(self._profile_toml(), "probed", find_parent=load_profile)
 
-    def _toml(self) -> str:
+    def _profile_toml(self) -> str:
         target = self.connection.target
-        refused = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
+        refused_count = sum(finding.verdict in ("refused", "ignored") for finding in self.findings.values())
         about = (
-            f"{target.base_url}, model {target.model}; made by `antiphon probe` from {self.connection.count} requests"
+            f"{target.base_url}, model {target.model}; "
+            f"made by `antiphon probe` from {self.connection.request_count} requests"
         )
-        cut = f"; incomplete: {self.stopped}" if self.stopped else f"; {refused} features refused or ignored"
-        return self.draft().toml(f"{about}{cut}.", self.findings.values())
+        outcome = f"; incomplete: {self.stopped}" if self.stopped else f"; {refused_count} features refused or ignored"
+        return self.draft().toml(f"{about}{outcome}.", self.findings.values())
 
     def _record(self, finding: ProbeFinding) -> None:
         self.findings[finding.id] = finding
         self._on_finding(finding)
 
 
-def _is_missing(result: ProbeResult) -> bool:
+def _is_endpoint_missing(result: ProbeResult) -> bool:
     """Whether the endpoint is missing, so that no other form or limit can help."""
     return result.evidence.status in (403, 404, 405)
 
 
-def _merge_bodies(one: Body, other: Body) -> Body:
-    both = {name: {**one[name], **other[name]} for name in one if name in other and isinstance(one[name], dict)}
-    return {**one, **other, **both}
+def _merge_bodies(left: Body, right: Body) -> Body:
+    merged_members = {
+        name: {**left[name], **right[name]} for name in left if name in right and isinstance(left[name], dict)
+    }
+    return {**left, **right, **merged_members}
 
 
-FORMS: Final = {"user.parts": "user message as parts", "user.string": "user message as a string"}
-MINIMAL: Final = "minimal request"
+FORM_TITLES: Final = {"user.parts": "user message as parts", "user.string": "user message as a string"}
+MINIMAL_TITLE: Final = "minimal request"
 KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 #: Statuses that ask the client to retry later.
 RETRY_STATUSES: Final = frozenset({408, 425, 429, 503, 529})

@@ -9,8 +9,10 @@ TextForm = Literal["string", "parts"]
 
 HELLO: Final = "Say hello in one word."
 WEATHER_IN_PARIS: Final = "What is the weather in Paris? Call get_weather."
-BOTH: Final = 'Do two things at once: call get_weather {"city":"Paris"} and call get_weather {"city":"Rome"}'
-ALICE: Final = "Alice is 30 years old. Give her name and age as JSON."
+WEATHER_IN_TWO_CITIES: Final = (
+    'Do two things at once: call get_weather {"city":"Paris"} and call get_weather {"city":"Rome"}'
+)
+PERSON_AS_JSON: Final = "Alice is 30 years old. Give her name and age as JSON."
 COUNTING: Final = (
     "Count from one to one hundred in English words, one number after another with commas between them, "
     "and do not stop before the end is reached."

@@ -82,7 +82,7 @@ class ProbeResult(NamedTuple):
     response: Response | None = None
     retry_after: float = 0.0
     #: Whether the request timed out: sending it again would take as long.
-    timed_out: bool = False
+    has_timed_out: bool = False
     body: bytes = b""
     #: Whether no server or no API is at the URL: another form of the request cannot help.
     is_no_api: bool = False
@@ -93,51 +93,62 @@ class ServerConnection:
 
     def __init__(self, target: ProbeTarget, transport: Transport) -> None:
         self.target = target
-        self.count = 0
+        self.request_count = 0
         self._transport = transport
 
-    async def ask(self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST") -> ProbeResult:
+    async def send_request(
+        self, body: Any, *, streams: bool = False, path: str = "", method: str = "POST"
+    ) -> ProbeResult:
         """Send a body and judge the answer."""
         url = self.target.url(path, streams=streams)
-        sent = b"" if body is None else msgspec.json.encode(body)
-        self.count += 1
+        encoded_body = b"" if body is None else msgspec.json.encode(body)
+        self.request_count += 1
         evidence = Evidence(
             request=f"{method} {url.removeprefix(self.target.base_url)}", body=body, status=None, excerpt=""
         )
         try:
-            answer = await self._transport.send(method, url, self.target.headers, sent, self.target.timeouts)
+            answer = await self._transport.send(method, url, self.target.headers, encoded_body, self.target.timeouts)
         except UpstreamFault as fault:
-            words = FAULTS.get(fault.code, "the server's answer is not HTTP")
+            message = FAULT_MESSAGES.get(fault.code, "the server's answer is not HTTP")
             return ProbeResult(
                 "down",
-                words,
-                replace(evidence, excerpt=words),
-                timed_out=fault.code == "upstream_timeout",
+                message,
+                replace(evidence, excerpt=message),
+                has_timed_out=fault.code == "upstream_timeout",
                 is_no_api=True,
             )
-        received = bytearray()
-        broken: UpstreamFault | None = None
+        answer_bytes = bytearray()
+        break_fault: UpstreamFault | None = None
         try:
             async for piece in answer.pieces():
-                received += piece
-                if len(received) > MAX_BODY:
+                answer_bytes += piece
+                if len(answer_bytes) > MAX_BODY_BYTES:
                     answer.abort()
-                    return ProbeResult("down", f"the answer has more than {MAX_BODY} bytes", evidence, is_no_api=True)
+                    return ProbeResult(
+                        "down", f"the answer has more than {MAX_BODY_BYTES} bytes", evidence, is_no_api=True
+                    )
         except UpstreamFault as fault:
-            broken = fault
-        body_bytes = bytes(received)
+            break_fault = fault
+        body_bytes = bytes(answer_bytes)
         evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(body_bytes)))
-        if broken is not None:
-            words = FAULTS.get(broken.code, "the server's answer is not HTTP")
+        if break_fault is not None:
+            message = FAULT_MESSAGES.get(break_fault.code, "the server's answer is not HTTP")
             return ProbeResult(
-                "down", words, evidence, timed_out=broken.code == "upstream_timeout", body=body_bytes, is_no_api=True
+                "down",
+                message,
+                evidence,
+                has_timed_out=break_fault.code == "upstream_timeout",
+                body=body_bytes,
+                is_no_api=True,
             )
-        return self._judge(answer.status, answer.headers, body_bytes, evidence, streams=streams, is_turn=not path)
+        return self._judge_answer(
+            answer.status, answer.headers, body_bytes, evidence, streams=streams, is_turn=not path
+        )
 
-    def _judge(
+    def _judge_answer(
         self, status: int, headers: Mapping[str, str], body: bytes, evidence: Evidence, *, streams: bool, is_turn: bool
     ) -> ProbeResult:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         if 300 <= status < 400:
             return ProbeResult(
                 "down",
@@ -146,7 +157,7 @@ class ServerConnection:
                 body=body,
                 is_no_api=True,
             )
-        if kind == "text/html":
+        if content_type == "text/html":
             return ProbeResult(
                 "down",
                 f"the answer is an HTML page ({status}): a login page, or not an API",
@@ -166,12 +177,12 @@ class ServerConnection:
             )
         if not is_turn:
             return ProbeResult("accepted", f"{status}", evidence, body=body)
-        if streams and kind != "text/event-stream":
+        if streams and content_type != "text/event-stream":
             return ProbeResult(
-                "refused", f"expected text/event-stream, got {kind or 'no content type'}", evidence, body=body
+                "refused", f"expected text/event-stream, got {content_type or 'no content type'}", evidence, body=body
             )
         try:
-            response = self._streamed(body) if streams else self._whole(body)
+            response = self._decode_stream(body) if streams else self._decode_body(body)
         except ApiError as error:
             return ProbeResult(
                 "refused",
@@ -180,21 +191,26 @@ class ServerConnection:
                 body=body,
             )
         if response.status == ResponseStatus.FAILED:
-            why = response.error.message if response.error else "no reason given"
+            reason = response.error.message if response.error else "no reason given"
             return ProbeResult(
-                "refused", self._clean(f"{status} with an error in the body: {excerpt(why, 160)}"), evidence, body=body
+                "refused",
+                self._clean(f"{status} with an error in the body: {excerpt(reason, 160)}"),
+                evidence,
+                body=body,
             )
         return ProbeResult("accepted", "answered", evidence, response, body=body)
 
-    def _whole(self, body: bytes) -> Response:
+    def _decode_body(self, body: bytes) -> Response:
         request = Request(model=self.target.model)
         server_dialect = SERVER_DIALECTS[self.target.dialect]
-        return server_dialect.response_to_hub(body, request, _opening(request), STAMPS, self.target.base.wire)[0]
+        return server_dialect.response_to_hub(body, request, _initial_response(request), STAMPS, self.target.base.wire)[
+            0
+        ]
 
-    def _streamed(self, body: bytes) -> Response:
+    def _decode_stream(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
         reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(
-            request, _opening(request), STAMPS, self.target.base.wire
+            request, _initial_response(request), STAMPS, self.target.base.wire
         )
         frames = sse.Decoder()
         fold = Fold()
@@ -229,15 +245,15 @@ def message_in(body: bytes) -> str:
             return body.decode("utf-8", "replace")
 
 
-def _opening(request: Request) -> Response:
+def _initial_response(request: Request) -> Response:
     return make_initial_response(request, id="resp_probe", created_at=0)
 
 
 STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))
-MAX_BODY: Final = 16 * 1024 * 1024
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 #: Statuses that may be temporary and do not concern the form of the request.
 TRANSIENT_STATUSES: Final = frozenset({401, 408, 425, 429})
-FAULTS: Final = {
+FAULT_MESSAGES: Final = {
     "upstream_unavailable": "the server cannot be reached",
     "upstream_timeout": "the server did not answer in time",
     "upstream_disconnected": "the server closed the connection before the end of its answer",
