@@ -30,7 +30,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         verb = "would" if self.certain else "may"
-        advice = f"; a profile with {' or '.join(self.settings)} {verb} mend it" if self.settings else ""
+        advice = f"; a profile with {' or '.join(self.settings)} {verb} correct it" if self.settings else ""
         return f"{self.path or 'the body'}: {self.problem}{advice}"
 
 

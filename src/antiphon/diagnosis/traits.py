@@ -59,11 +59,11 @@ def find_traits(body: dict[str, Any], dialect: ServerDialectName) -> list[Trait]
     return list(traits.values())
 
 
-def _responses(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _find_responses_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, item in iter_objects(body.get("input"), "input"):
         kind = item.get("type", "message")
         if kind == "message":
-            yield from _message_traits(item, path, iter_objects)
+            yield from _find_message_traits(item, path, iter_objects)
             if item.get("role") == "assistant" and isinstance(item.get("content"), list):
                 yield "assistant_parts", f"{path}.content"
         elif kind in CALL_TYPES:
@@ -80,9 +80,9 @@ def _responses(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[t
             yield name, name
 
 
-def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _find_chat_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message_traits(message, path, iter_objects)
+        yield from _find_message_traits(message, path, iter_objects)
         if isinstance(message.get("content"), list):
             yield "parts", f"{path}.content"
         if message.get("role") == "system" and path != "messages[0]":
@@ -112,9 +112,9 @@ def _chat(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[
             yield name, name
 
 
-def _messages(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _find_messages_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, message in iter_objects(body.get("messages"), "messages"):
-        yield from _message_traits(message, path, iter_objects)
+        yield from _find_message_traits(message, path, iter_objects)
         for member_path, block in iter_objects(message.get("content"), f"{path}.content"):
             if block.get("type") in ("thinking", "redacted_thinking"):
                 yield "reasoning", member_path
@@ -126,7 +126,7 @@ def _messages(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tu
             yield name, name
 
 
-def _gemini(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _find_gemini_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     for path, content in iter_objects(body.get("contents"), "contents"):
         for member_path, part in iter_objects(content.get("parts"), f"{path}.parts"):
             if "inlineData" in part or "fileData" in part:
@@ -152,7 +152,7 @@ def _gemini(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tupl
             yield "json_and_functions", "generationConfig.responseMimeType"
 
 
-def _message_traits(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+def _find_message_traits(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     """Yield the traits that messages of several dialects share."""
     if message.get("role") == "developer":
         yield "developer", f"{path}.role"
@@ -173,10 +173,10 @@ def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str) ->
 
 CALL_TYPES: Final = ("function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
 TRAIT_FINDERS: Final[dict[ServerDialectName, Callable[[dict[str, Any], ObjectIterator], Iterator[tuple[str, str]]]]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "messages": _messages,
-    "gemini": _gemini,
+    "chat": _find_chat_traits,
+    "responses": _find_responses_traits,
+    "messages": _find_messages_traits,
+    "gemini": _find_gemini_traits,
 }
 TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     "developer": _trait_kind(
