@@ -25,6 +25,7 @@ from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol.items import CompactionTrigger
 from antiphon.protocol.request import Request
+from antiphon.upstream.body import read_partial_body
 from antiphon.upstream.urls import url_at
 
 
@@ -109,17 +110,12 @@ async def _request_count(services: Services, exchange: Exchange, target: Target,
     answer = await services.transport.send("POST", url, upstream.headers, body, upstream.timeouts)
     if trace is not None:
         trace.record_upstream_head(answer.status, answer.headers)
-    body_bytes = bytearray()
-    async for piece in answer.pieces():
-        if trace is not None:
-            trace.record_upstream_piece(piece)
-        body_bytes += piece
-        if len(body_bytes) > MAX_ANSWER:
-            answer.abort()
-            return None
-    if answer.status != 200:
+    received, fault = await read_partial_body(answer, MAX_ANSWER)
+    if trace is not None:
+        trace.record_upstream_piece(received)
+    if fault is not None or answer.status != 200:
         return None
-    decoded = msgspec.json.decode(body_bytes, type=_CountAnswer)
+    decoded = msgspec.json.decode(received, type=_CountAnswer)
     return decoded.input_tokens if decoded.input_tokens is not None else decoded.total_tokens
 
 

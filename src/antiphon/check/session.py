@@ -19,6 +19,7 @@ from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.errors import ErrorPayload
 from antiphon.protocol.response import Response
+from antiphon.upstream.body import BodyTooLarge, read_partial_body
 from antiphon.upstream.transport import Transport
 
 Body = Mapping[str, Any]
@@ -81,20 +82,9 @@ class CheckedServer:
             answer = await self._transport.send(method, url, headers, body, self.target.timeouts)
         except UpstreamFault as fault:
             raise NoAnswer(describe_fault(fault), request_summary) from None
-        pieces: list[bytes] = []
-        length = 0
-        incomplete_reason = ""
-        try:
-            async for piece in answer.pieces():
-                pieces.append(piece)
-                length += len(piece)
-                if length > MAX_BODY_BYTES:
-                    answer.abort()
-                    incomplete_reason = f"the answer has more than {MAX_BODY_BYTES} bytes"
-                    break
-        except UpstreamFault as fault:
-            incomplete_reason = describe_fault(fault)
-        return CheckExchange(request_summary, answer.status, answer.headers, b"".join(pieces), incomplete_reason)
+        received, body_fault = await read_partial_body(answer, MAX_BODY_BYTES)
+        incomplete_reason = "" if body_fault is None else describe_fault(body_fault)
+        return CheckExchange(request_summary, answer.status, answer.headers, received, incomplete_reason)
 
 
 class CaseSession:
@@ -222,6 +212,8 @@ class CaseSession:
 
 def describe_fault(fault: UpstreamFault) -> str:
     """Describe a transport fault in terms of the server; the transport's own message says upstream."""
+    if isinstance(fault, BodyTooLarge):
+        return f"the answer has more than {MAX_BODY_BYTES} bytes"
     return FAULT_DESCRIPTIONS.get(fault.code, "the server's answer is not HTTP")
 
 

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from antiphon.client.event_sources import HttpEventSource
-from antiphon.client.exchange import MAX_BODY, RequestSender, is_stream, losses_in_headers, read_body
+from antiphon.client.exchange import MAX_BODY, RequestSender, is_stream, losses_in_headers, read_answer_body
 from antiphon.client.functions import Function
 from antiphon.client.model_list import Model, read_models
 from antiphon.client.response_decoding import raise_failure, read_response
@@ -94,7 +94,7 @@ class AsyncClient:
         if is_stream(answer):  # some servers always stream
             source = HttpEventSource(self._sender, _return_answer(answer), prepared, is_stored=False)
             return await ResponseStream(source, on_losses=self._on_losses).final()
-        response, losses = read_response(self._sender.server, prepared.sent, await read_body(answer, MAX_BODY))
+        response, losses = read_response(self._sender.server, prepared.sent, await read_answer_body(answer, MAX_BODY))
         prepared.losses.extend(losses)
         prepared.losses.extend(losses_in_headers(answer))
         self._report(prepared.losses)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol
 
-from antiphon.client.exchange import MAX_BODY, RequestSender, is_json, losses_in_headers, read_body
+from antiphon.client.exchange import MAX_BODY, RequestSender, is_json, losses_in_headers, read_answer_body
 from antiphon.client.response_decoding import NumberedEvents, events_to_hub, raise_failure, read_response
 from antiphon.client.server import PreparedCall, as_server_fault
 from antiphon.errors import ApiError, UpstreamFault
@@ -129,7 +129,9 @@ class HttpEventSource:
     async def _read_whole_response(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """Replays a whole response as events: some servers ignore `stream`."""
         self._has_ended = True
-        response, losses = read_response(self._sender.server, self._prepared.sent, await read_body(answer, MAX_BODY))
+        response, losses = read_response(
+            self._sender.server, self._prepared.sent, await read_answer_body(answer, MAX_BODY)
+        )
         raise_failure(self._sender.server, response)
         self._prepared.losses.extend(losses)
         return list(replay(response))

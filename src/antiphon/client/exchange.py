@@ -11,6 +11,7 @@ from antiphon.client.retries import Retries
 from antiphon.client.server import Server, as_server_fault, error_from_answer
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.losses import Losses
+from antiphon.upstream.body import read_body
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
@@ -38,7 +39,7 @@ class RequestSender:
                 attempt += 1
 
     async def send_and_read(self, method: str, url: str, body: bytes = b"") -> bytes:
-        return await read_body(await self.send(method, url, body), MAX_BODY)
+        return await read_answer_body(await self.send(method, url, body), MAX_BODY)
 
     async def _send_once(self, method: str, url: str, body: bytes) -> UpstreamResponse:
         try:
@@ -60,21 +61,12 @@ class RequestSender:
         return answer
 
 
-async def read_body(answer: UpstreamResponse, limit: int) -> bytes:
+async def read_answer_body(answer: UpstreamResponse, limit: int) -> bytes:
     """Reads the whole body, up to `limit` bytes."""
-    body = bytearray()
     try:
-        async for piece in answer.pieces():
-            body += piece
-            if len(body) > limit:
-                answer.abort()
-                raise UpstreamFault(
-                    f"the server's answer is too large: expected at most {limit} bytes",
-                    code="upstream_invalid_response",
-                )
+        return await read_body(answer, limit)
     except UpstreamFault as fault:
         raise as_server_fault(fault) from None
-    return bytes(body)
 
 
 def is_stream(answer: UpstreamResponse) -> bool:
@@ -95,7 +87,7 @@ def losses_in_headers(answer: UpstreamResponse) -> Losses:
 
 async def _error_body(answer: UpstreamResponse) -> bytes:
     try:
-        return await read_body(answer, MAX_ERROR)
+        return await read_answer_body(answer, MAX_ERROR)
     except UpstreamFault:
         answer.abort()
         return b""  # the error is made from the status alone

@@ -19,6 +19,7 @@ from antiphon.errors import ApiError
 from antiphon.gateway.context_size import context_size_in
 from antiphon.gateway.routes import Routes, Target, Upstream
 from antiphon.protocol.nesting import decode_json
+from antiphon.upstream.body import read_body
 from antiphon.upstream.transport import Transport
 
 LIST_LIFETIME: Final = 60.0  # seconds for which an upstream's list is cached
@@ -95,15 +96,10 @@ class ModelCatalog:
             answer = await self._transport.send(
                 "GET", upstream.base_url + upstream.server_dialect.models_path, upstream.headers, b"", timeouts
             )
-            body = bytearray()
-            async for piece in answer.pieces():
-                body += piece
-                if len(body) > MAX_LIST_BYTES:
-                    answer.abort()
-                    return {}
+            body = await read_body(answer, MAX_LIST_BYTES)
         except ApiError:
             return {}
-        return _parse_list(bytes(body)) if answer.status == 200 else {}
+        return _parse_list(body) if answer.status == 200 else {}
 
 
 def _client_name(config: UpstreamConfig, upstream_name: str) -> str | None:

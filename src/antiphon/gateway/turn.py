@@ -30,6 +30,7 @@ from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
+from antiphon.upstream.body import read_body
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
 from antiphon.upstream.urls import turn_url
@@ -191,32 +192,7 @@ class UpstreamTurn:
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit
-        take_body: Callable[[], bytes | None] | None = (
-            getattr(answer, "take_body", None) if self._trace is None else None
-        )
-        body = take_body() if take_body is not None else None  # most bodies arrive together with the head
-        if body is None:
-            body = await self._read_pieces(answer, limit)
-        if len(body) > limit:
-            answer.abort()
-            raise UpstreamFault(
-                f"the upstream's answer is too large: expected at most {limit} bytes", code="upstream_invalid_response"
-            )
-        return body
-
-    async def _read_pieces(self, answer: UpstreamResponse, limit: int) -> bytes:
-        """Reads a body in pieces; stops soon after `limit`."""
-        pieces: list[bytes] = []
-        free_bytes = limit
-
-        def take_piece(piece: bytes) -> bool:
-            nonlocal free_bytes
-            pieces.append(piece)
-            free_bytes -= len(piece)
-            return free_bytes >= 0
-
-        await self.body_flow(answer)(take_piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return await read_body(answer, limit, None if self._trace is None else self.body_flow(answer))
 
     def body_pieces(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
         """The pieces of a body, recorded by the trace if there is one."""

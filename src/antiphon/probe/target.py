@@ -28,6 +28,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
+from antiphon.upstream.body import BodyTooLarge, read_partial_body
 from antiphon.upstream.transport import Transport
 from antiphon.upstream.urls import turn_url, url_at
 
@@ -117,19 +118,9 @@ class ServerConnection:
                 has_timed_out=fault.code == "upstream_timeout",
                 is_no_api=True,
             )
-        answer_bytes = bytearray()
-        break_fault: UpstreamFault | None = None
-        try:
-            async for piece in answer.pieces():
-                answer_bytes += piece
-                if len(answer_bytes) > MAX_BODY_BYTES:
-                    answer.abort()
-                    return ProbeResult(
-                        "down", f"the answer has more than {MAX_BODY_BYTES} bytes", evidence, is_no_api=True
-                    )
-        except UpstreamFault as fault:
-            break_fault = fault
-        body_bytes = bytes(answer_bytes)
+        body_bytes, break_fault = await read_partial_body(answer, MAX_BODY_BYTES)
+        if isinstance(break_fault, BodyTooLarge):
+            return ProbeResult("down", f"the answer has more than {MAX_BODY_BYTES} bytes", evidence, is_no_api=True)
         evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(body_bytes)))
         if break_fault is not None:
             message = FAULT_MESSAGES.get(break_fault.code, "the server's answer is not HTTP")
