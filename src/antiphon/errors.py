@@ -32,6 +32,8 @@ class ClientDisconnected(AntiphonError):
 class ApiError(AntiphonError):
     """An error for a client, with status, type, code, message and param.
 
+    `request_id` is set by the client: with it the request can be found in the log of the server.
+
     Example:
         try:
             client.retrieve("resp_unknown")
@@ -60,6 +62,7 @@ class ApiError(AntiphonError):
         self.type: ErrorType = type or self.default_type
         self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
+        self.request_id: str | None = None  # of the request, if a server named it in its answer
 
     def without_traceback(self) -> Self:
         """A copy without a traceback, for an error that is stored.

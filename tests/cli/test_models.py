@@ -30,9 +30,11 @@ def test_models_prints_a_heading_on_terminals() -> None:
     assert _models(out=Terminal())[0] == "\x1b[1mMODEL   UPSTREAM\x1b[0m\nmock-1  lab\nlocal   embedded\n"
 
 
-def test_models_json_prints_the_answer_unchanged() -> None:
+def test_models_json_prints_one_object() -> None:
     out, _ = _models("--json")
-    assert json.loads(out) == json.loads(MODELS)
+    listed = json.loads(out)
+    assert (listed["object"], listed["data"][0]) == ("list", json.loads(MODELS)["data"][0])
+    assert listed["data"][1] == {"id": "local", "object": "model", "created": 0, "owned_by": "embedded"}
     assert out.count("\n") == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.network import USAGE, says
 from tests.generate.events import counting_stamps
 
-from antiphon.cli.outcome import ResponseOutcome
+from antiphon.cli.outcome import ResponseOutcome, describe_error
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ErrorEvent, ResponseFailed, ResponseIncomplete, StreamEvent
@@ -90,3 +90,7 @@ def test_end_without_a_reason_has_a_fault_that_says_so() -> None:
     )
     cut = _outcome([ResponseIncomplete(sequence_number=0, response=INITIAL_RESPONSE)])
     assert cut.fault() == "the answer is incomplete: no reason was given"
+
+
+def test_describe_error_removes_control_characters() -> None:
+    assert describe_error("a\x1b[2J", None, "b\n\x9bc", "d\x07") == "a[2J: b c (at d)"

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from tests.cli.network import USAGE, Terminal, says
 from tests.generate.events import counting_stamps, lives
 
-from antiphon.cli.gateway_client import ReceivedEvent
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
 from antiphon.cli.terminal import printable
@@ -20,6 +19,7 @@ from antiphon.protocol.codec import encode
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.items import WebSearchCall
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import OutputTokensDetails, make_initial_response
 from antiphon.protocol.writer import ResponseWriter
@@ -34,17 +34,24 @@ def _events(write: Write) -> list[StreamEvent]:
     return collector.events
 
 
-def _print(printer: Printer, events: list[StreamEvent], losses: str = "") -> None:
+def _print(printer: Printer, events: list[StreamEvent], losses: tuple[str, ...] = ()) -> None:
     outcome = ResponseOutcome()
-    printer.begin(losses)
+    known_losses = Losses()
+    for path in losses:
+        known_losses.add(path, "lost in the gateway")
+    printer.begin(known_losses)
     for event in events:
-        printer.show(ReceivedEvent(encode(event), event))
+        printer.show(event)
         outcome.add_event(event)
     printer.finish(outcome)
 
 
 def _shown(
-    write: Write, out: io.StringIO, err: io.StringIO, environ: dict[str, str] | None = None, losses: str = ""
+    write: Write,
+    out: io.StringIO,
+    err: io.StringIO,
+    environ: dict[str, str] | None = None,
+    losses: tuple[str, ...] = (),
 ) -> tuple[str, str]:
     _print(TextPrinter(out, err, environ or {}), _events(write), losses)
     return out.getvalue(), err.getvalue()
@@ -152,14 +159,14 @@ def test_printer_shows_reasoning_tokens() -> None:
 
 def test_printer_shows_losses_before_the_answer() -> None:
     """REQ-6: losses of the gateway are printed for the user."""
-    shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses="2; tools[0], input[1].content[0]")
+    shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses=("tools[0]", "input[1].content[0]"))
     assert shown == ("x\n", "2 lost in translation: tools[0], input[1].content[0]\n")
 
 
 def test_event_printer_writes_one_event_per_line() -> None:
     events = _events(_thinks)
     out = io.StringIO()
-    _print(EventPrinter(out), events, "1; tools[0]")
+    _print(EventPrinter(out), events, ("tools[0]",))
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [json.loads(encode(event)) for event in events]
 
 

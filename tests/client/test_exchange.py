@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.client.conversing import Sleeps, client_of
+from tests.client.conversing import Sleeps, client_of, gateway
 
 from antiphon import testing
 from antiphon.config import Timeouts
@@ -133,3 +133,12 @@ def test_invalid_json_answer_is_refused() -> None:
         refused(PlainReply(status=200, body=b"{", headers={"content-type": "application/json"})).code
         == "upstream_invalid_response"
     )
+
+
+def test_error_and_stream_have_the_request_id_of_the_server() -> None:
+    """HTTP-8."""
+    error = refused(testing.error(400, headers={"x-request-id": "req_7"}))
+    assert (error.request_id, refused(testing.error(400)).request_id) == ("req_7", None)
+    with gateway() as running, client_of(running.url) as client, client.stream("Hi.") as stream:
+        assert (stream.request_id or "").startswith("req_")
+        stream.final()

@@ -6,22 +6,23 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
-from antiphon.cli.gateway_client import GatewayClient, add_url, call_gateway, request_id_line
+from antiphon.cli.gateway_address import add_url, gateway_url
+from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.images import data_url
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
+from antiphon.client import AsyncClient, ResponseStream
 from antiphon.protocol.content import ContentParam, InputImageParam, InputText
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request import Request
+from antiphon.protocol.request_fields import Input
 from antiphon.upstream.transport import Transport
 
-FAVOURITE: Final = "local"  # the free model, if the gateway has it
+PREFERRED_MODEL: Final = "local"  # the free model, if the gateway has it
 
 
 def add(subparsers: Any) -> None:
@@ -43,7 +44,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--model",
         metavar="M",
-        help=f"the model to ask (default: `{FAVOURITE}` if the gateway lists it, else the first in its list)",
+        help=f"the model to ask (default: `{PREFERRED_MODEL}` if the gateway lists it, else the first in its list)",
     )
     add_url(parser)
     parser.add_argument(
@@ -67,15 +68,16 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     text = _prompt(args.prompt, stdin or sys.stdin)
-    named = _utf_8("the model name", args.model or "")
+    model = _utf_8("the model name", args.model or "")
     images = [data_url(file) for file in args.image]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
+    url = gateway_url(args.url, environ)
 
-    async def ask(gateway: GatewayClient) -> None:
-        model = named or await _some_model(gateway)
-        await _print_answer(gateway, _request(model, text, images), printer)
+    async def ask(client: AsyncClient) -> None:
+        stream = client.stream(_input(text, images), model=model or await _default_model(client, url))
+        await _print_answer(stream, printer, url)
 
-    call_gateway(ask, args.url, environ, transport)
+    call_gateway(ask, url, environ, transport)
     return OK
 
 
@@ -102,37 +104,32 @@ def _utf_8(what: str, text: str) -> str:
     return text
 
 
-async def _some_model(gateway: GatewayClient) -> str:
-    names = [model.id for model in await gateway.models()]
+async def _default_model(client: AsyncClient, url: str) -> str:
+    names = [model.id for model in await client.models()]
     if not names:
-        raise InvalidUsage(f"the gateway at {gateway.url} lists no models; choose one with --model")
-    return FAVOURITE if FAVOURITE in names else names[0]
+        raise InvalidUsage(f"the gateway at {url} lists no models; choose one with --model")
+    return PREFERRED_MODEL if PREFERRED_MODEL in names else names[0]
 
 
-def _request(model: str, text: str, images: list[str]) -> Request:
+def _input(text: str, images: list[str]) -> Input:
     if not images:
-        return Request(model=model, input=text, stream=True)
+        return text
     parts: list[ContentParam] = [InputText(text=text), *(InputImageParam(image_url=image) for image in images)]
-    return Request(model=model, input=[MessageParam(role="user", content=parts)], stream=True)
+    return [MessageParam(role="user", content=parts)]
 
 
-async def _print_answer(gateway: GatewayClient, request: Request, printer: Printer) -> None:
+async def _print_answer(stream: ResponseStream, printer: Printer, url: str) -> None:
     outcome = ResponseOutcome()
-    answer = await gateway.start_response(request)
-    printer.begin(answer.headers.get("antiphon-losses", ""))
-    try:
-        async with aclosing(gateway.events(answer)) as events:
-            async for received in events:
-                printer.show(received)
-                outcome.add_event(received.event)
-        fault = outcome.fault()
-    except CommandFailed as failure:
-        fault = str(failure)
-    finally:
-        answer.abort()
+    async with stream:
+        printer.begin(stream.losses)
+        async for event in stream:
+            printer.show(event)
+            outcome.add_event(event)
     printer.finish(outcome)
+    error = stream.error
+    fault = outcome.fault() if error is None else describe_failure(error, url)
     if fault is not None:
-        raise CommandFailed(fault + request_id_line(answer))
+        raise CommandFailed(fault + request_id_line(stream.request_id))
 
 
 EPILOG: Final = f"""examples:

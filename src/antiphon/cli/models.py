@@ -7,10 +7,14 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
+import msgspec
+
 from antiphon.cli.exits import EXIT_CODES, OK
-from antiphon.cli.gateway_client import GatewayClient, ListedModel, add_url, call_gateway
+from antiphon.cli.gateway_address import add_url, gateway_url
+from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, one_line, printable_json
+from antiphon.client import AsyncClient, Model
 from antiphon.upstream.transport import Transport
 
 
@@ -24,7 +28,7 @@ def add(subparsers: Any) -> None:
         **HELP_FORMAT,
     )
     add_url(parser)
-    parser.add_argument("--json", action="store_true", help="print the gateway's JSON response on one line")
+    parser.add_argument("--json", action="store_true", help="print the list as one JSON object on one line")
 
 
 def run(
@@ -35,21 +39,20 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
-    async def show(gateway: GatewayClient) -> None:
-        body = await gateway.models_body()
-        models = gateway.read_models(body)
+    async def show(client: AsyncClient) -> None:
+        models = await client.models()
         if args.json:
-            out.write(f"{printable_json(body)}\n")
+            out.write(f"{printable_json(msgspec.json.encode({'object': 'list', 'data': models}))}\n")
         elif models:
             out.writelines(f"{row}\n" for row in _table(models, TextStyler(out, environ), with_heading=out.isatty()))
         else:
             err.write("the gateway lists no models; use a name that matches a pattern in its configuration\n")
 
-    call_gateway(show, args.url, environ, transport)
+    call_gateway(show, gateway_url(args.url, environ), environ, transport)
     return OK
 
 
-def _table(models: list[ListedModel], paint: TextStyler, *, with_heading: bool) -> list[str]:
+def _table(models: list[Model], paint: TextStyler, *, with_heading: bool) -> list[str]:
     """Return the rows of two columns. The heading is only for terminals, so that scripts need not skip it."""
     cells = [(one_line(model.id), one_line(model.owned_by)) for model in models]
     width = max(len("MODEL"), *(len(name) for name, _ in cells))

@@ -1,10 +1,9 @@
-"""The outcome of an answer: whether it succeeded and is complete."""
+"""The outcome of an answer: whether it succeeded and is complete, and its error for people."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from antiphon.cli.gateway_client import describe_error
 from antiphon.cli.terminal import one_line
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -56,6 +55,12 @@ class ResponseOutcome:
                 return "the model refused" if self._has_refused else None
             case _ as never:
                 assert_never(never)
+
+
+def describe_error(type: str | None, code: str | None, message: str, param: str | None = None) -> str:
+    """Format an error so that scripts can parse it: `type/code: message`, and the field that it concerns."""
+    name = "/".join(one_line(part) for part in (type, code) if part)
+    return f"{name}: {one_line(message)}" + (f" (at {one_line(param)})" if param else "")
 
 
 def _describe_failure(response: Response) -> str:

@@ -9,20 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, TextIO
 
-from antiphon.cli.gateway_client import ReceivedEvent
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
-from antiphon.protocol.events import ItemDone, OutputTextDelta, ReasoningDelta, RefusalDelta, SummaryTextDelta
+from antiphon.protocol.codec import encode
+from antiphon.protocol.events import (
+    ItemDone,
+    OutputTextDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    StreamEvent,
+    SummaryTextDelta,
+)
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpCall, Message, Reasoning, UnknownItem
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Usage
 
 
 class Printer(Protocol):
-    def begin(self, losses: str) -> None:
-        """Print the losses from the head of the answer."""
+    def begin(self, losses: Losses) -> None:
+        """Print the losses that are known before the first event."""
         ...
 
-    def show(self, received: ReceivedEvent) -> None: ...
+    def show(self, event: StreamEvent) -> None: ...
 
     def finish(self, outcome: ResponseOutcome) -> None:
         """End the output, after the last event or a fault."""
@@ -35,11 +43,11 @@ class EventPrinter:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def begin(self, losses: str) -> None:
+    def begin(self, losses: Losses) -> None:
         pass  # scripts can read losses from the trace
 
-    def show(self, received: ReceivedEvent) -> None:
-        self._out.write(f"{printable_json(received.raw)}\n")
+    def show(self, event: StreamEvent) -> None:
+        self._out.write(f"{printable_json(encode(event))}\n")
         self._out.flush()
 
     def finish(self, outcome: ResponseOutcome) -> None:
@@ -58,13 +66,13 @@ class TextPrinter:
         self._open_line: TextIO | None = None  # the stream whose last line is not ended yet
         self._has_text = False
 
-    def begin(self, losses: str) -> None:
-        if losses:
-            count, _, paths = one_line(losses).partition("; ")
-            self._write_line("yellow", f"{count} lost in translation: {paths}")
+    def begin(self, losses: Losses) -> None:
+        if len(losses):
+            paths = ", ".join(one_line(loss.path) for loss in losses)
+            self._write_line("yellow", f"{len(losses)} lost in translation: {paths}")
 
-    def show(self, received: ReceivedEvent) -> None:
-        match received.event:
+    def show(self, event: StreamEvent) -> None:
+        match event:
             case OutputTextDelta(item_id=id, content_index=index, delta=delta):
                 self._write(self._out, f"text {id} {index}", printable(delta))
             case ReasoningDelta(item_id=id, content_index=index, delta=delta):

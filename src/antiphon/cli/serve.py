@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, CommandFailed
-from antiphon.cli.gateway_client import DEFAULT_URL, gateway_url
+from antiphon.cli.gateway_address import DEFAULT_URL, gateway_url
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
 from antiphon.cli.terminal import TextStyler

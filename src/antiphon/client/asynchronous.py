@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from antiphon.client.event_sources import HttpEventSource
 from antiphon.client.exchange import MAX_BODY, RequestSender, is_stream, losses_in_headers, read_answer_body
@@ -26,7 +26,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.request_fields import Input, RequestFields, ToolRunFields
 from antiphon.protocol.response import Response
 from antiphon.upstream.http import HttpTransport
-from antiphon.upstream.transport import UpstreamResponse
+from antiphon.upstream.transport import Transport, UpstreamResponse
 
 
 class AsyncClient:
@@ -224,6 +224,12 @@ class AsyncClient:
     def _report(self, losses: Losses) -> None:
         if self._on_losses is not None and len(losses):
             self._on_losses(losses)
+
+
+def with_transport(client: AsyncClient, transport: Transport) -> AsyncClient:
+    """Makes a client send its requests over another transport, for tests. It cannot open WebSockets then."""
+    client._sender.network = cast(HttpTransport, transport)
+    return client
 
 
 def _return_answer(answer: UpstreamResponse) -> Callable[[], Awaitable[UpstreamResponse]]:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from antiphon.client.exchange import MAX_BODY, RequestSender, is_json, losses_in_headers, read_answer_body
 from antiphon.client.response_decoding import NumberedEvents, events_to_hub, raise_failure, read_response
-from antiphon.client.server import PreparedCall, as_server_fault
+from antiphon.client.server import PreparedCall, as_server_fault, request_id_in
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import replay
@@ -30,6 +30,11 @@ class EventSource(Protocol):
 
     @property
     def losses(self) -> Losses: ...
+
+    @property
+    def request_id(self) -> str | None:
+        """The id that the server gave to the request."""
+        ...
 
     async def open(self) -> None:
         """Sends the request. Raises the server's error."""
@@ -61,6 +66,7 @@ class HttpEventSource:
         is_stored: bool,
     ) -> None:
         self.error: ApiError | None = None
+        self.request_id: str | None = None
         self._sender = sender
         self._ask = ask
         self._prepared = prepared
@@ -116,6 +122,7 @@ class HttpEventSource:
 
     def _start_reading(self, answer: UpstreamResponse) -> None:
         self._answer = answer
+        self.request_id = self.request_id or request_id_in(answer.headers)
         self._prepared.losses.extend(losses_in_headers(answer))
         self._pieces = None if is_json(answer) else answer.pieces()
 

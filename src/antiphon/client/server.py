@@ -129,7 +129,18 @@ def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
 
 
 def error_from_answer(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error in an answer whose status is not 200. The error keeps the status."""
+    """The error in an answer whose status is not 200. It has the status and the request id of the answer."""
+    error = _error_of_status(server, status, headers, body)
+    error.request_id = request_id_in(headers)
+    return error
+
+
+def request_id_in(headers: Mapping[str, str]) -> str | None:
+    """The id that the server gave to the request."""
+    return headers.get("x-request-id") or headers.get("request-id")
+
+
+def _error_of_status(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     if status < 400:
         message = (
             f"the server answered with status {status}; redirects are not followed: use the address of the redirect"
@@ -144,10 +155,14 @@ def error_from_answer(server: Server, status: int, headers: Mapping[str, str], b
     return error
 
 
-def as_server_fault(fault: UpstreamFault) -> UpstreamFault:
+class ConnectionFault(UpstreamFault):
+    """The server cannot be reached, does not answer in time, or its answer is not valid HTTP."""
+
+
+def as_server_fault(fault: UpstreamFault) -> ConnectionFault:
     """Replaces "the upstream" by "the server" in the message of a transport error."""
     message = fault.message.replace("the upstream", "the server")
-    return UpstreamFault(message, code=fault.code, status=fault.status, retry_after=fault.retry_after)
+    return ConnectionFault(message, code=fault.code, status=fault.status, retry_after=fault.retry_after)
 
 
 def new_id(prefix: str) -> str:

@@ -111,6 +111,7 @@ class SocketEventSource:
         on_start: Callable[[SocketEventSource], None],
     ) -> None:
         self.error: ApiError | None = None
+        self.request_id: str | None = None  # the turns of a WebSocket have no ids
         self.is_in_flight = False
         self._sender = sender
         self._socket = socket

@@ -136,6 +136,11 @@ class ResponseStream:
         return None if self._was_cancelled else self._source.error
 
     @property
+    def request_id(self) -> str | None:
+        """The id that the server gave to the request. With it the request can be found in the log of the server."""
+        return self._source.request_id
+
+    @property
     def losses(self) -> Losses:
         """What could not be translated, in the request or in the answer (F-4)."""
         return self._source.losses
