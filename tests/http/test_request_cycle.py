@@ -65,6 +65,7 @@ class Connection:
         self.transport: asyncio.Transport = self.wire
         self.flow = Sluice()
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.tasks: set[asyncio.Task[None]] = set()
         self.closed = 0
         self.complete = 0
 
@@ -251,12 +252,50 @@ def test_finished_application_leaves_no_references() -> None:
             await send(body(b"ok"))
             assert await receive() == {"type": "http.disconnect"}
 
-        await cycle.run(app)
+        cycle.start(app)
+        await end_of(cycle)
+        assert line.tasks == set()
+        assert cycle.task is None
         assert DIRECT not in cycle.scope
         await cycle.send(body(b"more"))  # by a task that it left behind
         assert line.wire.writes == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
 
     on_a_line(work)
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("a secret"), asyncio.CancelledError()], ids=repr)
+def test_failed_application_is_answered_even_if_the_client_reads_nothing(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer is written at once: nothing may wait in the callback of a task that has ended."""
+
+    async def work(line: Connection) -> None:
+        cycle = line.cycle()
+        cycle.end_body()
+        line.flow.choke()
+
+        async def app(*_: Any) -> None:
+            raise error
+
+        cycle.start(app)
+        await end_of(cycle)
+        is_shutdown = isinstance(error, asyncio.CancelledError)
+        [written] = line.wire.writes
+        assert written.startswith(b"HTTP/1.1 503 " if is_shutdown else b"HTTP/1.1 500 ")
+        assert b"secret" not in written
+        assert (line.complete, line.closed) == (1, 1)
+        [record] = caplog.records
+        assert bool(record.exc_info) is not is_shutdown
+        assert record.fields["request_id"].encode() in written  # type: ignore[attr-defined]
+
+    on_a_line(work)
+
+
+async def end_of(cycle: RequestCycle) -> None:
+    """Waits for the application of a cycle, and for the callback after it."""
+    assert cycle.task is not None
+    await asyncio.wait([cycle.task])
+    await asyncio.sleep(0)
 
 
 def test_every_status_has_its_status_line() -> None:

@@ -335,11 +335,22 @@ def test_library_log_records_are_captured() -> None:
     assert lines[2]["exception"].rstrip().endswith("ValueError: inside")
 
 
-def test_log_record_with_wrong_arguments_is_written_unformatted() -> None:
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("%d of them", ("three",)),
+        ("%s and %s", ("one",)),
+        ("%y", (1,)),
+        ("%(name)s", ({"other": 1},)),
+        ("%c", (2**40,)),
+        ("100 %", ("x",)),
+    ],
+)
+def test_log_record_with_wrong_arguments_is_written_unformatted(message: str, arguments: tuple[Any, ...]) -> None:
     stream = io.StringIO()
-    Logger(stream, "json").record(logging.LogRecord("lib", logging.DEBUG, "x.py", 1, "%d of them", ("three",), None))
+    Logger(stream, "json").record(logging.LogRecord("lib", logging.DEBUG, "x.py", 1, message, arguments, None))
     [line] = parsed(stream)
-    assert (line["level"], line["event"]) == ("debug", "%d of them")
+    assert (line["level"], line["event"]) == ("debug", message)
 
 
 class Counting(io.StringIO):

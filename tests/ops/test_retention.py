@@ -19,6 +19,7 @@ from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.ops import retention
 from antiphon.ops.logger import Logger
+from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.retention import delete_expired, run_retention
 from antiphon.store.conversations import ConversationEntry, StoredConversation
 from antiphon.store.interface import Store
@@ -214,11 +215,11 @@ def test_internal_error_does_not_end_retention() -> None:
     async def within() -> str:
         store, log = Odd(), io.StringIO()
         logger = Logger(log, "json")
-        task = asyncio.create_task(run_retention(store, StoreConfig(), logger, every=0))  # type: ignore[arg-type]
+        tasks = MaintenanceTasks(logger, restart_delay=0)
+        tasks.start("retention", lambda: run_retention(cast(Store, store), StoreConfig(), logger, every=0))
         while store.swept < 2:
             await asyncio.sleep(0)
-        task.cancel()
-        logger.flush()
+        await tasks.close()
         return log.getvalue()
 
-    assert "pruning the store failed inside the gateway" in asyncio.run(within())
+    assert "RuntimeError: odd" in asyncio.run(within())

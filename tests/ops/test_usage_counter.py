@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops import usage_counter
 from antiphon.ops.logger import Logger
+from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.usage_counter import UsageCounter
 from antiphon.store.interface import Store
 from antiphon.store.usage import UsageRow
@@ -132,16 +134,16 @@ def test_internal_error_does_not_end_the_counter() -> None:
         out = io.StringIO()
         shelf = Shelf(ValueError("ours"))
         usage = counter(shelf, out)
-        running = asyncio.create_task(usage.run(every=0))
+        tasks = MaintenanceTasks(Logger(out, "json"), restart_delay=0)
+        tasks.start("usage", partial(usage.run, every=0))
         usage.count_request(line())
         while not shelf.asked:
             await asyncio.sleep(0)
         usage.count_request(line(model="n"))
         while not shelf.kept:
             await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.wait([running])
-        assert "a fault inside the gateway" in out.getvalue()
+        await tasks.close()
+        assert "ValueError: ours" in out.getvalue()
 
     asyncio.run(story())
 

@@ -1,11 +1,11 @@
 """The scope of one request: its log entry, its trace, and the one policy for its errors, whether it arrived over HTTP,
-over a WebSocket or from the background queue. It has the only catch-all of the gateway.
+over a WebSocket or from the background queue. This module has the only catch-alls of the gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter
 from time import time as unix_time
@@ -144,6 +144,15 @@ async def request_scope(services: GatewayContext, scope: RequestScope, requester
         if scope.trace is not None:
             scope.trace.record_note("error", scope.log_entry.error)
             scope.trace.finish()
+
+
+def call_listener(on_fault: Callable[[Exception], None], listener: Callable[..., None], *arguments: object) -> None:
+    """Calls a function for something that happened on a connection, outside of a request. A fault goes to `on_fault`,
+    which ends this connection; the event loop would drop what the connection has not sent yet."""
+    try:
+        listener(*arguments)
+    except Exception as error:
+        on_fault(error)
 
 
 async def _fail(scope: RequestScope, requester: Requester, error: ApiError) -> None:

@@ -267,9 +267,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._running = cycle
         if not self.flow.write_paused:  # the write buffer may grow again
             self._forget_reader()
-        task = cycle.task = self.loop.create_task(cycle.run(cast(Any, self.app)))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+        cycle.start(cast(Any, self.app))
 
     def _wait_for_more(self) -> None:
         self._idle_since = self.loop.time()

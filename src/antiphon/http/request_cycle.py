@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,7 @@ from antiphon.http.asgi import DIRECT, Headers, Message, Receive, Scope, Send
 BODY_HIGH: Final = 64 * 1024  # bytes of unread body at which reading is paused
 
 LOG: Final = logging.getLogger("antiphon.http")
+Application = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 
 
 class FlowControl(Protocol):
@@ -40,6 +41,7 @@ class ClientConnection(Protocol):
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
+    tasks: set[asyncio.Task[None]]  # for which the server waits before it stops
 
     @property
     def flow(self) -> FlowControl: ...
@@ -95,25 +97,12 @@ class RequestCycle:
         self._length = 0  # remaining bytes of a body with content-length
         self._bodyless = False
 
-    async def run(self, app: Callable[[Scope, Receive, Send], Any]) -> None:
-        """Runs the application. The client always gets a response or a disconnect."""
+    def start(self, app: Application) -> None:
+        """Runs the application in a task. The client always gets a response or a disconnect."""
         self.scope[DIRECT] = self
-        try:
-            await app(self.scope, self.receive, self.send)
-        except asyncio.CancelledError:  # by the server, when the shutdown grace period is over
-            await self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
-        except Exception as error:  # clients never see internal errors
-            await self._fail(ApiError("internal error; see the log for this request id"), error)
-        else:
-            if not self.is_complete and not self.is_disconnected:
-                await self._fail(
-                    ApiError("internal error; see the log for this request id"),
-                    RuntimeError("the application did not finish the response"),
-                )
-        finally:
-            self.is_disconnected = True
-            self._on_leaving = None
-            self.scope.pop(DIRECT)  # breaks a reference cycle
+        self.task = self._connection.loop.create_task(app(self.scope, self.receive, self.send))
+        self._connection.tasks.add(self.task)
+        self.task.add_done_callback(self._on_task_done)
 
     # The connection's side
 
@@ -265,7 +254,22 @@ class RequestCycle:
         if self._head and not self.is_disconnected:
             self._write(b"", b"")
 
-    async def _fail(self, fault: ApiError, error: Exception | None) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._connection.tasks.discard(task)
+        if task.cancelled():  # by the server, when the shutdown grace period is over
+            self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
+        elif (error := task.exception()) is not None:  # clients never see internal errors
+            self._fail(ApiError("internal error; see the log for this request id"), error)
+        elif not self.is_complete and not self.is_disconnected:
+            self._fail(
+                ApiError("internal error; see the log for this request id"),
+                RuntimeError("the application did not finish the response"),
+            )
+        self.is_disconnected = True
+        self._on_leaving = self.task = None
+        self.scope.pop(DIRECT)  # breaks a reference cycle
+
+    def _fail(self, fault: ApiError, error: BaseException | None) -> None:
         id = new_id("req")
         fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
         LOG.log(
@@ -276,8 +280,7 @@ class RequestCycle:
             return
         status, body = dialect_at_path(self.scope["path"]).error_from_hub(fault)
         headers = [*connection_error_headers(id, body), (b"connection", b"close")]
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+        self.respond_now(status, headers, body)
 
 
 def encode_head(status: int, headers: Headers) -> bytes:

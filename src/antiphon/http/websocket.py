@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from antiphon.errors import ClientDisconnected, ClientFault
 from antiphon.gateway.ids import new_id
+from antiphon.gateway.request_scope import call_listener
 from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, Scope
 from antiphon.http.websocket_frames import (
@@ -470,12 +471,12 @@ class WebSocket(asyncio.Protocol):
         self._call(on_closed)
 
     def _call(self, listener: Callable[..., None], *arguments: object) -> None:
-        """Calls a callback; an exception is logged and closes the connection with 1011, without details."""
-        try:
-            listener(*arguments)
-        except Exception as error:
-            LOG.error("a WebSocket endpoint failed", exc_info=error, extra={"fields": {"request_id": self.id}})
-            self._fail(1011, "internal error")
+        call_listener(self._on_fault, listener, *arguments)
+
+    def _on_fault(self, error: Exception) -> None:
+        """Logs an internal error of the endpoint, and closes the connection without details."""
+        LOG.error("a WebSocket endpoint failed", exc_info=error, extra={"fields": {"request_id": self.id}})
+        self._fail(1011, "internal error")
 
 
 def _nothing(*_: object) -> None:

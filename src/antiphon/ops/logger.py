@@ -289,7 +289,7 @@ def _escaped(match: re.Match[str]) -> str:
 def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage().strip()
-    except Exception:  # the arguments do not fit the format: log the format itself
+    except (TypeError, ValueError, LookupError, OverflowError):  # the arguments do not fit the format
         return str(record.msg)
 
 

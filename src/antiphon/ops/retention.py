@@ -24,8 +24,6 @@ async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, ev
             removed = await delete_expired(store, config)
         except StorageUnavailable as error:
             logger.event("failed to prune the store", level="warning", why=error.message)
-        except Exception as error:  # an internal error must not end retention
-            logger.fault("pruning the store failed inside the gateway", error)
         else:
             if removed.responses:
                 logger.event("removed responses because of their age or number", count=removed.responses)

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from antiphon.gateway.routes import Routes, UpstreamAddress
 from antiphon.gateway.sealing import Seal, find_sealing_keys
 from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.logger import Logger
+from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.metrics import Metrics, timed_store
 from antiphon.ops.retention import run_retention
 from antiphon.ops.telemetry import Telemetry, TelemetryOpener, open_telemetry
@@ -97,7 +99,7 @@ class Services:
         self._open_store = open_store
         self._open_telemetry = open_telemetry
         self.usage: UsageCounter | None = None  # set by `open`, if there is a store
-        self._maintenance_tasks: list[asyncio.Task[None]] = []
+        self._maintenance_tasks: MaintenanceTasks | None = None  # set by `open`
         self._loop: asyncio.AbstractEventLoop | None = None  # set by `open`
         self._stopping_since: float | None = None  # None while serving
         self.background: BackgroundControl | None = None  # set if there is a store
@@ -121,14 +123,15 @@ class Services:
         self.telemetry = self._open_telemetry(self.config, self._environ, self.metrics, self.logger)
         if self.telemetry is not None:
             self.logger.add_listener(self.telemetry.end_request)
-        self._maintenance_tasks.append(self._loop.create_task(self._collect_garbage()))
+        tasks = self._maintenance_tasks = MaintenanceTasks(self.logger)
+        tasks.start("garbage collection", self._collect_garbage)
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
             self.usage = UsageCounter(self.store, self.metrics.model_label, self.logger)
             self.logger.add_listener(self.usage.count_request)
-            maintenance = (run_retention(self.store, self.config.store, self.logger), self.usage.run())
-            self._maintenance_tasks += map(self._loop.create_task, maintenance)
+            tasks.start("retention", partial(run_retention, self.store, self.config.store, self.logger))
+            tasks.start("usage", self.usage.run)
 
     def start_shutdown(self) -> None:
         """Starts the grace period: nothing new is accepted, and everything in flight has the same time to finish."""
@@ -151,9 +154,8 @@ class Services:
         end = time.monotonic() + CLOSE_TIMEOUT
         while self.requests_in_flight and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        for task in self._maintenance_tasks:
-            task.cancel()
-            await asyncio.wait([task])
+        if self._maintenance_tasks is not None:
+            await self._maintenance_tasks.close()
         self.logger.flush()  # calls its listeners too
         if self.usage is not None:
             with suppress(TimeoutError):  # a store that does not answer must not block the shutdown

@@ -67,10 +67,7 @@ class UsageCounter:
         """Writes periodically until it is cancelled."""
         while True:
             await asyncio.sleep(every)
-            try:
-                await self.flush()
-            except Exception as error:  # an internal error must not end the counting
-                self._logger.fault("usage was not stored because of a fault inside the gateway", error)
+            await self.flush()
 
     async def flush(self) -> None:
         """Writes all counts, unless the store is unavailable. It is completed even if the caller is cancelled."""
