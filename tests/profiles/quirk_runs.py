@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.profile import Quirk
+from antiphon.profiles.quirks import QUIRKS
 from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.losses import Losses
 

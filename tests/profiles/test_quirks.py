@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from tests.profiles.requests import call_ids, requests, words, words_by_path
 
-from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.profile import Quirk
+from antiphon.profiles.quirks import QUIRKS
 from antiphon.profiles.quirks.items import OnlyItemsOptions
 from antiphon.profiles.quirks.roles import InstructionsToSystemOptions, SystemToInstructionsOptions
 from antiphon.protocol.codec import encode

@@ -4,7 +4,7 @@ Only this package knows providers by name.
 """
 
 from antiphon.profiles.loading import load_profile, profile_names
-from antiphon.profiles.profile import Profile, parse_profile
-from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.profile import Profile, Quirk, parse_profile
+from antiphon.profiles.quirks import QUIRKS
 
 __all__ = ["QUIRKS", "Profile", "Quirk", "load_profile", "parse_profile", "profile_names"]

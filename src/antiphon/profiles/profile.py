@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.errors import ProfileError
-from antiphon.profiles.quirks import QUIRKS, Quirk
+from antiphon.profiles.quirks import QUIRKS
 from antiphon.profiles.quirks.reasoning import foreign_reasoning_as_text
 from antiphon.profiles.toml_source import SettingPath, TomlSource, as_toml
 from antiphon.protocol.losses import Losses
@@ -26,6 +26,16 @@ from antiphon.protocol.suggestions import suggest_names
 # Reasoning by another or an unknown maker is left out, or sent as text of the assistant (RSN-3).
 ForeignReasoning = Literal["drop", "text"]
 FindParent = Callable[[str], "Profile"]
+
+
+class Quirk(Struct, frozen=True):
+    """An entry of a profile: the name of a quirk, and its checked options."""
+
+    name: str
+    options: Struct
+
+    def apply(self, request: Request, losses: Losses) -> Request:
+        return QUIRKS[self.name].apply(request, losses, self.options)
 
 
 class Profile(Struct, frozen=True, kw_only=True):

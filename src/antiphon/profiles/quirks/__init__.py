@@ -37,16 +37,6 @@ class QuirkDefinition(NamedTuple):
     options: type[Struct] = NoOptions
 
 
-class Quirk(Struct, frozen=True):
-    """An entry of a profile: the name of a quirk, and its checked options."""
-
-    name: str
-    options: Struct
-
-    def apply(self, request: Request, losses: Losses) -> Request:
-        return QUIRKS[self.name].apply(request, losses, self.options)
-
-
 QUIRKS: Final[dict[str, QuirkDefinition]] = {
     "assistant_as_string": QuirkDefinition(assistant_as_string),
     "developer_as_system": QuirkDefinition(developer_as_system),
