@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.rules.messages.test_models import EFFORTS, TAKEN, THINKING
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.dialects import messages
 from antiphon.dialects.messages.wire import MessagesWire, model_thinking
@@ -45,7 +45,7 @@ def wire_of(profile: str) -> MessagesWire:
 
 def refusal(body: bytes) -> dict[str, Any]:
     server = MessagesBehavior(MessagesLimits(system_messages=True))
-    return told(server.find_refusal(received(body, some_version="2023-06-01")))
+    return error_of(server.find_refusal(make_request(body, some_version="2023-06-01")))
 
 
 def sent_by_client(profile: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.testing.asking import received
 from tests.testing.chat import test_rules as test_chat_rules
 from tests.testing.gemini import test_rules as test_gemini_rules
 from tests.testing.messages import test_rules as test_messages_rules
+from tests.testing.requests import make_request
 from tests.testing.responses import test_rules as test_responses_rules
 
 from antiphon.diagnosis import Finding, lint_body
@@ -33,9 +33,9 @@ LISTED: dict[ServerDialectName, Any] = {
     "gemini": test_gemini_rules,
 }
 SERVERS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
-    "chat": lambda body: ChatBehavior().find_refusal(received(body)),
-    "responses": lambda body: ResponsesBehavior().find_refusal(received(body)),
-    "messages": lambda body: MessagesBehavior().find_refusal(received(body, **test_messages_rules.VERSION)),
+    "chat": lambda body: ChatBehavior().find_refusal(make_request(body)),
+    "responses": lambda body: ResponsesBehavior().find_refusal(make_request(body)),
+    "messages": lambda body: MessagesBehavior().find_refusal(make_request(body, **test_messages_rules.VERSION)),
     "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.asked(body)),
 }
 

@@ -4,7 +4,7 @@ import itertools
 import json
 
 import pytest
-from tests.testing.asking import ask, connect, post
+from tests.testing.requests import connect, post, send_request
 
 from antiphon.testing import SSE_HEAD, Reply, faults
 from antiphon.testing.fixtures import StartChatServer
@@ -21,7 +21,7 @@ def steps_of(reply: RawReply, count: int) -> list[object]:
 
 def test_a_drip_is_the_answer_byte_by_byte(start_chat_server: StartChatServer) -> None:
     server = start_chat_server([faults.drip(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")])
-    assert ask(server, PATH, BODY).body == b"ok"
+    assert send_request(server, PATH, BODY).body == b"ok"
     assert steps_of(faults.drip(b"ab"), 9) == [b"a", b"b"]
     assert steps_of(faults.drip(b"ab", 0.5), 9) == [b"a", Pause(0.5), b"b", Pause(0.5)]
 
@@ -55,7 +55,7 @@ def test_a_gigantic_line_has_the_size_that_was_asked_for_and_no_end(size: int) -
 def test_answers_that_are_for_somebody_else(
     reply: Reply, status: int, header: str, value: str, start_chat_server: StartChatServer
 ) -> None:
-    answer = ask(start_chat_server([reply]), PATH, BODY)
+    answer = send_request(start_chat_server([reply]), PATH, BODY)
     assert (answer.status, answer.headers[header]) == (status, value)
     with pytest.raises(json.JSONDecodeError):
         json.loads(answer.body)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.testing.asking import ask
+from tests.testing.requests import send_request
 
 from antiphon import testing
 from antiphon.testing import FakeServer, fixtures, text, turn
@@ -20,7 +20,7 @@ CONVERSATION = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
 def answer_of(server: FakeServer, path: str, body: object) -> bytes:
-    answer = ask(server, path, body, headers={"x-version": "2023-06-01"})
+    answer = send_request(server, path, body, headers={"x-version": "2023-06-01"})
     assert answer.status == 200, answer.body
     return answer.body
 
@@ -40,7 +40,7 @@ def test_fixtures_start_a_strict_server_of_each_dialect(
         answer_of(start_gemini_server(script), "/v1beta/models/m:generateContent", contents),
     ]
     assert all(b"Hello" in answer for answer in answers)
-    assert ask(start_chat_server(key="k"), "/v1/chat/completions", CONVERSATION).status == 401
+    assert send_request(start_chat_server(key="k"), "/v1/chat/completions", CONVERSATION).status == 401
 
 
 TESTS = """

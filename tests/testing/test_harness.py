@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.testing.asking import ask, connect, post
+from tests.testing.requests import connect, post, send_request
 
 from antiphon.testing import (
     SSE_HEAD,
@@ -48,8 +48,8 @@ def raw_answer(server: ChatServer, sent: bytes) -> bytes:
 
 def test_turns_are_answered_in_their_order_and_what_came_is_kept() -> None:
     with ChatServer([turn(text("one")), whole({"two": 2}, headers={"x-two": "2"})]) as server:
-        first = ask(server, PATH, body(user="a"), headers={"x-one": "1"})
-        second = ask(server, PATH, body(user="b"))
+        first = send_request(server, PATH, body(user="a"), headers={"x-one": "1"})
+        second = send_request(server, PATH, body(user="b"))
     assert first.json["choices"][0]["message"]["content"] == "one"
     assert second.json == {"two": 2}
     assert second.headers["x-two"] == "2"
@@ -70,21 +70,21 @@ def test_a_script_can_be_a_function_of_the_request() -> None:
         )
 
     with ChatServer(script) as server:
-        answer = ask(server, PATH, body(user="me"))
+        answer = send_request(server, PATH, body(user="me"))
     assert (answer.status, answer.headers["retry-after"]) == (429, "7")
     assert answer.json["error"]["code"] == "rate_limit_exceeded"
 
 
 def test_a_request_too_many_is_an_error_for_the_client_and_for_the_test() -> None:
     server = ChatServer([]).start()
-    assert ask(server, PATH, body()).status == 500
+    assert send_request(server, PATH, body()).status == 500
     with pytest.raises(ScriptEnded, match="0 replies"):
         server.__exit__(None, None, None)
 
 
 def test_an_error_of_the_test_itself_is_not_hidden_by_one_of_the_script() -> None:
     server = ChatServer([]).start()
-    ask(server, PATH, body())
+    send_request(server, PATH, body())
     raised = KeyError("of the test")
     server.__exit__(KeyError, raised, None)  # does not raise: the other error goes on by itself
     assert raised.__notes__ == [
@@ -99,7 +99,7 @@ def test_a_script_that_raises_midway_ends_the_connection_and_fails_the_test() ->
 
     server = ChatServer([RawReply(steps=steps())]).start()
     with pytest.raises(ConnectionResetError):
-        ask(server, PATH, body())
+        send_request(server, PATH, body())
     with pytest.raises(ValueError, match="in the script"):
         server.__exit__(None, None, None)
 
@@ -109,7 +109,7 @@ def test_script_that_raises_at_once_is_an_error_for_the_client_and_for_the_test(
         raise ValueError("in the script")
 
     server = ChatServer(script).start()
-    answer = ask(server, PATH, body())
+    answer = send_request(server, PATH, body())
     assert (answer.status, answer.headers["connection"]) == (500, "close")
     assert "in the script" in answer.json["error"]["message"]
     server.wait_closed()
@@ -122,7 +122,7 @@ def test_the_request_decides_about_the_stream_unless_the_script_does() -> None:
     with ChatServer(
         [turn(text("a")), turn(text("a")), turn(text("a"), stream=True), turn(text("a"), stream=False)]
     ) as server:
-        answers = [ask(server, PATH, body(stream=stream)) for stream in (True, False, False, True)]
+        answers = [send_request(server, PATH, body(stream=stream)) for stream in (True, False, False, True)]
     streamed, plain = "text/event-stream", "application/json"
     assert [answer.headers["content-type"] for answer in answers] == [streamed, plain, streamed, plain]
 
@@ -159,11 +159,11 @@ def test_harness_refuses_invalid_http_and_closes() -> None:
 
 def test_models_are_listed_and_other_places_are_errors() -> None:
     with ChatServer(models=["a", "b"]) as server:
-        listed = ask(server, "/v1/models", method="GET")
+        listed = send_request(server, "/v1/models", method="GET")
         assert [model["id"] for model in listed.json["data"]] == ["a", "b"]
-        assert ask(server, PATH, method="GET").json["error"]["code"] == "method_not_allowed"
-        assert ask(server, "/v1/chat", body()).status == 404
-        assert ask(server, f"{PATH}?a=b", body(model="a")).status == 200
+        assert send_request(server, PATH, method="GET").json["error"]["code"] == "method_not_allowed"
+        assert send_request(server, "/v1/chat", body()).status == 404
+        assert send_request(server, f"{PATH}?a=b", body(model="a")).status == 200
 
 
 def test_a_gate_holds_the_stream_until_it_is_opened() -> None:
@@ -178,7 +178,7 @@ def test_a_gate_holds_the_stream_until_it_is_opened() -> None:
         assert b'"content":"b"' in answer.read()
         connection.close()
     with ChatServer([turn(wait(gate), text("c"))]) as server:  # an open gate holds nobody
-        assert ask(server, PATH, body()).json["choices"][0]["message"]["content"] == "c"
+        assert send_request(server, PATH, body()).json["choices"][0]["message"]["content"] == "c"
 
 
 def test_status_and_headers_go_out_with_the_first_words_or_when_they_are_told_to() -> None:
@@ -190,12 +190,12 @@ def test_status_and_headers_go_out_with_the_first_words_or_when_they_are_told_to
         answer.close()
         connection.close()
         gate.open()
-        assert ask(server, PATH, body(stream=True)).status == 200
+        assert send_request(server, PATH, body(stream=True)).status == 200
 
 
 def test_a_pause_passes_and_raw_bytes_stand_between_the_frames() -> None:
     with ChatServer([turn(raw(b": ping\n\n"), pause(0.001), text("a"))]) as server:
-        assert ask(server, PATH, body(stream=True)).body.startswith(b": ping\n\ndata: {")
+        assert send_request(server, PATH, body(stream=True)).body.startswith(b": ping\n\ndata: {")
 
 
 def test_nobody_at_the_gate_is_told_so() -> None:
@@ -234,7 +234,7 @@ def test_a_client_that_leaves_an_endless_stream_is_noticed() -> None:
 
 def test_waiting_in_vain_says_how_things_stand() -> None:
     with ChatServer() as server:
-        ask(server, PATH, body())
+        send_request(server, PATH, body())
         server.wait_received(1)
         with pytest.raises(TimeoutError, match=r"waited 0\.001 s for 1 clients to disconnect: 1 requests received"):
             server.wait_disconnected(timeout=0.001)
@@ -245,7 +245,7 @@ def test_waiting_in_vain_says_how_things_stand() -> None:
 def test_an_answer_can_break_off_with_a_plain_end(how: Any, stream: bool) -> None:
     with ChatServer([turn(text("a"), end(how), text("b"))]) as server:
         with pytest.raises(http.client.IncompleteRead) as cut:
-            ask(server, PATH, body(stream=stream))
+            send_request(server, PATH, body(stream=stream))
         server.wait_closed()
     assert b'"content":"b"' not in cut.value.partial
     assert server.abandoned == 0
@@ -254,13 +254,13 @@ def test_an_answer_can_break_off_with_a_plain_end(how: Any, stream: bool) -> Non
 @pytest.mark.parametrize("stream", [True, False])
 def test_an_answer_can_break_off_with_a_reset(stream: bool) -> None:
     with ChatServer([turn(text("a"), end("rst"))]) as server, pytest.raises(ConnectionResetError):
-        ask(server, PATH, body(stream=stream))
+        send_request(server, PATH, body(stream=stream))
 
 
 def test_harness_delivers_all_bytes_before_the_end_to_slow_readers() -> None:
     said = b"x" * 16 * 1024 * 1024  # more than the kernel takes at once
     with ChatServer([exactly(SSE_HEAD, said, end("fin"))]) as server:
-        assert ask(server, PATH, body()).body == said
+        assert send_request(server, PATH, body()).body == said
 
 
 def test_a_server_that_hangs_is_ended_by_the_client_or_by_its_own_stop() -> None:
@@ -284,12 +284,12 @@ def test_an_answer_can_be_given_to_the_letter() -> None:
     with ChatServer(
         [exactly(answer, b"o", pause(0), b"k"), exactly(b"HTTP/1.1 200 OK\r\n\r\nuntil", end("fin"))]
     ) as server:
-        assert (ask(server, PATH, body()).status, ask(server, PATH, body()).body) == (299, b"until")
+        assert (send_request(server, PATH, body()).status, send_request(server, PATH, body()).body) == (299, b"until")
 
 
 def test_a_status_without_a_name_is_sent_all_the_same() -> None:
     with ChatServer([error(529, "overloaded", type="overloaded_error")]) as server:
-        assert ask(server, PATH, body()).status == 529
+        assert send_request(server, PATH, body()).status == 529
 
 
 def test_a_port_in_use_is_told_at_once() -> None:
@@ -319,13 +319,13 @@ def test_nothing_is_left_behind() -> None:
 def test_it_works_inside_an_event_loop_too() -> None:
     async def scenario() -> int:
         async with ChatServer() as server:
-            return (await asyncio.to_thread(ask, server, PATH, body())).status
+            return (await asyncio.to_thread(send_request, server, PATH, body())).status
 
     assert asyncio.run(scenario()) == 200
 
 
 def test_a_body_that_is_no_json_is_seen_as_none() -> None:
     with ChatServer() as server:
-        assert ask(server, PATH, b"{").status == 400
+        assert send_request(server, PATH, b"{").status == 400
     assert server.received[0].json is None
     assert len(server.refusals) == 1

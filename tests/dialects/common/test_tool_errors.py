@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.dialects.common.tool_errors import (
     ERROR_MARK,
@@ -243,9 +243,9 @@ def test_tool_failure_reaches_every_server(client: str, name: str, results: list
     assert [loss for loss in losses if "is_error" in loss.path or "fail" in loss.what] == []
     if name != "ccr-tool-result":  # its servers have their own rule
         asking = replace(
-            received(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent"
+            make_request(body, anthropic_version="2023-06-01"), path="/v1beta/models/gemini-2.5-flash:generateContent"
         )
-        assert told(STRICT[profile.dialect].find_refusal(asking)) == {}
+        assert error_of(STRICT[profile.dialect].find_refusal(asking)) == {}
 
 
 @pytest.mark.parametrize("name", PROFILES)

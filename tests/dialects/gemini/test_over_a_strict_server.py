@@ -7,7 +7,7 @@ import itertools
 import pytest
 from tests.dialects.gemini.reading import frames_of, summary_of
 from tests.generate.events import counting_stamps
-from tests.testing.asking import ask as post
+from tests.testing.requests import send_request as post
 
 from antiphon.dialects.gemini import EventsToHub, error_to_hub, request_from_hub, response_to_hub
 from antiphon.dialects.gemini.wire import GeminiWire
@@ -43,7 +43,7 @@ def google() -> GeminiWire:
     return wire
 
 
-def ask(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: bool) -> Response:
+def send_request(server: GeminiServer, request: Request, wire: GeminiWire, *, stream: bool) -> Response:
     body, _ = request_from_hub(request, wire)
     method = "streamGenerateContent?alt=sse" if stream else "generateContent"
     status, headers, data = post(server, f"/v1beta/models/{request.model}:{method}", body)
@@ -70,7 +70,7 @@ def test_tool_loop_runs_to_the_final_answer(model: str, stream: bool, gives_ids:
             request = Request(
                 model=model, input=history, tools=[WEATHER], reasoning=ReasoningConfigParam(effort="high")
             )
-            response = ask(server, request, google(), stream=stream)
+            response = send_request(server, request, google(), stream=stream)
             received += [line for line in summary_of(response) if not line.startswith("signed")]
             items = [codec.decode_item_param(codec.encode(item)) for item in response.output]
             calls = [item for item in items if isinstance(item, FunctionCallParam)]
@@ -103,4 +103,4 @@ def test_history_of_another_server_is_accepted_with_placeholder_signature() -> N
     ]
     with GeminiServer([turn(text("Rain."))]) as server:
         request = Request(model="gemini-3-pro-preview", input=history, tools=[WEATHER])
-        assert summary_of(ask(server, request, google(), stream=True))[0] == "Rain."
+        assert summary_of(send_request(server, request, google(), stream=True))[0] == "Rain."

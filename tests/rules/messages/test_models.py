@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.testing.messages.rules import MessagesLimits
 from antiphon.testing.messages.server import MessagesBehavior
@@ -44,7 +44,7 @@ TAKEN: dict[str, tuple[set[str], set[str]]] = {
 
 def refusal(model: str, limits: MessagesLimits = MessagesLimits(), **settings: Any) -> str | None:  # noqa: B008
     body = {"model": model, "max_tokens": 4000, "messages": [{"role": "user", "content": "hi"}], **settings}
-    found = told(MessagesBehavior(limits).find_refusal(received(body, some_version="2023-06-01")))
+    found = error_of(MessagesBehavior(limits).find_refusal(make_request(body, some_version="2023-06-01")))
     assert found.get("status") in (None, 400)
     return found.get("message")
 

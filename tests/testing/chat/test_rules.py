@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.generate.conversations import requests
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.dialects.chat import error_to_hub, request_from_hub
 from antiphon.errors import ApiError
@@ -357,7 +357,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
-    refused = told(ChatBehavior().find_refusal(received(full(wrong))))
+    refused = error_of(ChatBehavior().find_refusal(make_request(full(wrong))))
     assert (refused.get("status"), refused.get("param"), refused.get("type")) == (
         400,
         param,
@@ -367,12 +367,14 @@ def test_rule_refuses_its_violation(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_same_done_right_is_taken(rule: str) -> None:
-    assert told(ChatBehavior(ServerLimits(strict_fields=True)).find_refusal(received(full(RULES[rule][2])))) == {}
+    assert (
+        error_of(ChatBehavior(ServerLimits(strict_fields=True)).find_refusal(make_request(full(RULES[rule][2])))) == {}
+    )
 
 
 @pytest.mark.parametrize("rule", [rule for rule, (wrong, _, _) in RULES.items() if "model" not in wrong])
 def test_a_lenient_server_takes_everything(rule: str) -> None:
-    assert told(ChatBehavior(ServerLimits(strict=False)).find_refusal(received(full(RULES[rule][0])))) == {}
+    assert error_of(ChatBehavior(ServerLimits(strict=False)).find_refusal(make_request(full(RULES[rule][0])))) == {}
 
 
 # What a server demands of everyone: (limits, request, status and code; None where it is taken).
@@ -422,7 +424,7 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
 @pytest.mark.parametrize("demand", DEMANDS)
 def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     limits, body, headers, wanted = DEMANDS[demand]
-    refused = told(ChatBehavior(limits).find_refusal(received(body, **headers)))
+    refused = error_of(ChatBehavior(limits).find_refusal(make_request(body, **headers)))
     assert (refused and (refused["status"], refused["code"])) == (wanted or {})
 
 
@@ -433,7 +435,7 @@ def test_server_refuses_requests_without_its_demands(demand: str) -> None:
 def test_a_refusal_means_to_the_gateway_what_it_means_here(
     limits: ServerLimits, change: dict[str, Any], code: str
 ) -> None:
-    refused = ChatBehavior(limits).find_refusal(received(full(change)))
+    refused = ChatBehavior(limits).find_refusal(make_request(full(change)))
     assert refused is not None
     assert error_to_hub(refused.status, refused.headers, refused.body).code == code
 
@@ -451,5 +453,5 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -
         body, _ = request_from_hub(replace(request, model="m"))
     except ApiError:
         return
-    param = told(ChatBehavior().find_refusal(received(body))).get("param") or ""
+    param = error_of(ChatBehavior().find_refusal(make_request(body))).get("param") or ""
     assert not re.match(r"messages\[|tools\[\d+\]\.function\.name|tools$", param), param

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.generate.events import counting_stamps
-from tests.testing.asking import ask, received
+from tests.testing.requests import make_request, send_request
 from tests.testing.turns import turns
 
 from antiphon import sse
@@ -58,7 +58,7 @@ def body(*messages: Any, **settings: Any) -> dict[str, Any]:
 
 def streamed(said: ScriptedTurn, **settings: Any) -> bytes:
     steps = ChatBehavior().render_stream(
-        said, received(body(stream=True, stream_options={"include_usage": True}, **settings))
+        said, make_request(body(stream=True, stream_options={"include_usage": True}, **settings))
     )
     return b"".join(step for step in steps if isinstance(step, bytes))
 
@@ -69,7 +69,7 @@ def chunks(said: ScriptedTurn, **settings: Any) -> list[dict[str, Any]]:
 
 
 def whole(said: ScriptedTurn, **settings: Any) -> Any:
-    return json.loads(ChatBehavior().render_body(said, received(body(**settings))))
+    return json.loads(ChatBehavior().render_body(said, make_request(body(**settings))))
 
 
 def events_of(data: bytes) -> list[StreamEvent]:
@@ -94,7 +94,7 @@ def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: ScriptedT
     asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
     events = events_of(streamed(said, **asked))
     assert find_violations(events) == []
-    assert fold(events) == response_of(ChatBehavior().render_body(said, received(body(**asked))))
+    assert fold(events) == response_of(ChatBehavior().render_body(said, make_request(body(**asked))))
 
 
 def test_a_stream_begins_with_the_role_and_ends_with_reason_usage_and_done() -> None:
@@ -108,7 +108,7 @@ def test_a_stream_begins_with_the_role_and_ends_with_reason_usage_and_done() -> 
 
 
 def test_usage_is_only_streamed_to_who_asks_for_it() -> None:
-    steps = ChatBehavior().render_stream(turn(text("a")), received(body(stream=True)))
+    steps = ChatBehavior().render_stream(turn(text("a")), make_request(body(stream=True)))
     assert b"usage" not in b"".join(step for step in steps if isinstance(step, bytes))
 
 
@@ -155,12 +155,14 @@ def test_reasoning_refusals_and_numbers_are_told_as_scripted() -> None:
 
 
 def test_reasoning_stands_in_the_field_that_the_server_has_for_it() -> None:
-    told = json.loads(ChatBehavior(ServerLimits(), "reasoning").render_body(turn(reasoning("hm")), received(body())))
+    told = json.loads(
+        ChatBehavior(ServerLimits(), "reasoning").render_body(turn(reasoning("hm")), make_request(body()))
+    )
     assert told["choices"][0]["message"]["reasoning"] == "hm"
 
 
 def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
-    steps = ChatBehavior().render_stream(turn(raw(b": 1\n\n"), text("a"), end("rst")), received(body(stream=True)))
+    steps = ChatBehavior().render_stream(turn(raw(b": 1\n\n"), text("a"), end("rst")), make_request(body(stream=True)))
     assert steps[0] == b": 1\n\n"
     assert steps[3] == End("rst")
 
@@ -228,8 +230,8 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
 @pytest.mark.io
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     with ChatServer() as server:
-        first = ask(server, PATH, body(tools=[TOOL])).json["choices"][0]
-        second = ask(
+        first = send_request(server, PATH, body(tools=[TOOL])).json["choices"][0]
+        second = send_request(
             server, PATH, body(USER, first["message"], {**RESULT, "tool_call_id": "call_1"}, tools=[TOOL])
         ).json
     assert first["finish_reason"] == "tool_calls"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.generate.conversations import requests
-from tests.testing.asking import received
+from tests.testing.requests import make_request
 
 from antiphon.dialects.gemini import request_from_hub
 from antiphon.errors import ApiError
@@ -470,7 +470,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def asked(body: Any, model: str = "m", rest: str = ":generateContent", **headers: str) -> ReceivedRequest:
-    return replace(received(body, **headers), path=f"/v1beta/models/{model}{rest}")
+    return replace(make_request(body, **headers), path=f"/v1beta/models/{model}{rest}")
 
 
 def told(reply: PlainReply | None) -> tuple[int, str]:
@@ -776,7 +776,7 @@ def test_an_error_of_a_stream_that_is_an_array_stands_in_one() -> None:
     ],
 )
 def test_the_address_says_what_is_asked_of_which_model(path: str, wanted: tuple[str, str, bool] | None) -> None:
-    asked = parse_model_call(replace(received({}), path=path))
+    asked = parse_model_call(replace(make_request({}), path=path))
     assert (asked and (asked.model, asked.method, asked.sse)) == wanted
 
 

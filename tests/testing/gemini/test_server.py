@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.generate.events import counting_stamps
-from tests.testing.asking import ask, received
+from tests.testing.requests import make_request, send_request
 from tests.testing.turns import turns
 
 from antiphon import sse
@@ -62,7 +62,7 @@ def body(*contents: Any, **settings: Any) -> dict[str, Any]:
 
 
 def asked(path: str = PATH, **settings: Any) -> ReceivedRequest:
-    return replace(received(body(**settings)), path=path)
+    return replace(make_request(body(**settings)), path=path)
 
 
 def streamed(said: ScriptedTurn, behavior: GeminiBehavior | None = None, path: str = STREAM, **settings: Any) -> bytes:
@@ -301,7 +301,7 @@ def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
 @pytest.mark.io
 def test_a_stream_that_nobody_wants_as_events_is_one_array(start_gemini_server: StartGeminiServer) -> None:
     server = start_gemini_server([turn(text("a", "b"), raw(b" "))] * 2)
-    array, events = ask(server, ARRAY, body()), ask(server, STREAM, body())
+    array, events = send_request(server, ARRAY, body()), send_request(server, STREAM, body())
     assert array.headers["content-type"] == "application/json"
     assert parts(array.json) == [[{"text": "a"}], [{"text": "b"}], [{"text": ""}]]
     assert events.headers["content-type"] == "text/event-stream"
@@ -312,12 +312,12 @@ def test_a_stream_waits_where_the_script_says(start_gemini_server: StartGeminiSe
     gate = Gate()
     server = start_gemini_server([turn(text("a"), wait(gate), text("b"))])
     gate.open()
-    assert b'"b"' in ask(server, STREAM, body()).body
+    assert b'"b"' in send_request(server, STREAM, body()).body
 
 
 @pytest.mark.io
 def test_errors_may_be_scripted_with_a_time_to_come_again(start_gemini_server: StartGeminiServer) -> None:
-    answer = ask(start_gemini_server([gemini_error(429, "slow down", details=[retry_info(30)])]), PATH, body())
+    answer = send_request(start_gemini_server([gemini_error(429, "slow down", details=[retry_info(30)])]), PATH, body())
     assert answer.status == 429
     assert answer.json["error"]["status"] == "RESOURCE_EXHAUSTED"
     assert answer.json["error"]["details"][0]["retryDelay"] == "30s"
@@ -328,20 +328,20 @@ def test_errors_may_be_scripted_with_a_time_to_come_again(start_gemini_server: S
 def test_it_lists_its_models_and_counts_tokens() -> None:
     with GeminiServer(models=["a", "b/c"], key="k") as server:
         key = {"x-goog-api-key": "k"}
-        listed = ask(server, "/v1beta/models", method="GET", headers=key).json["models"]
-        one = ask(server, "/v1beta/models/b/c?key=k", method="GET").json
-        counted = ask(server, "/v1beta/models/a:countTokens", body(), headers=key).json
+        listed = send_request(server, "/v1beta/models", method="GET", headers=key).json["models"]
+        one = send_request(server, "/v1beta/models/b/c?key=k", method="GET").json
+        counted = send_request(server, "/v1beta/models/a:countTokens", body(), headers=key).json
         inside = {"generateContentRequest": body(systemInstruction=USER)}
-        counted_inside = ask(server, "/v1beta/models/a:countTokens", inside, headers=key).json
+        counted_inside = send_request(server, "/v1beta/models/a:countTokens", inside, headers=key).json
         refused = [
-            ask(server, "/v1beta/models", method="GET").status,
-            ask(server, "/v1beta/models/a", method="GET", headers={"x-goog-api-key": "j"}).status,
-            ask(server, "/v1beta/models/a:countTokens", {}, headers=key).status,
-            ask(server, "/v1beta/models/a:countTokens", {**body(), **inside}, headers=key).status,
-            ask(server, "/v1beta/models/d:countTokens", body(), headers=key).status,
-            ask(server, "/v1beta/models/a:embedContent", body(), headers=key).status,
-            ask(server, "/v1beta/models/d", method="GET", headers=key).status,
-            ask(server, "/v1beta/models/a:generateContent", method="GET", headers=key).status,
+            send_request(server, "/v1beta/models", method="GET").status,
+            send_request(server, "/v1beta/models/a", method="GET", headers={"x-goog-api-key": "j"}).status,
+            send_request(server, "/v1beta/models/a:countTokens", {}, headers=key).status,
+            send_request(server, "/v1beta/models/a:countTokens", {**body(), **inside}, headers=key).status,
+            send_request(server, "/v1beta/models/d:countTokens", body(), headers=key).status,
+            send_request(server, "/v1beta/models/a:embedContent", body(), headers=key).status,
+            send_request(server, "/v1beta/models/d", method="GET", headers=key).status,
+            send_request(server, "/v1beta/models/a:generateContent", method="GET", headers=key).status,
         ]
     assert [model["name"] for model in listed] == ["models/a", "models/b/c"]
     assert one["name"] == "models/b/c"
@@ -422,14 +422,14 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thi
     path = f"/v1beta/models/{model}:generateContent"
     settings = {"tools": TOOLS, "generation_config": {"thinking_config": {"include_thoughts": thinks}}}
     with GeminiServer() as server:
-        first = ask(server, path, body(**settings)).json["candidates"][0]["content"]
+        first = send_request(server, path, body(**settings)).json["candidates"][0]["content"]
         id = first["parts"][-1]["functionCall"]["id"]
         sunny = {
             "role": "user",
             "parts": [{"functionResponse": {"id": id, "name": "get_weather", "response": {"output": "sunny"}}}],
         }
-        second = ask(server, path, body(USER, first, sunny, **settings)).json["candidates"][0]["content"]
-        third = ask(server, path, body(USER, first, sunny, second, USER)).json["candidates"][0]
+        second = send_request(server, path, body(USER, first, sunny, **settings)).json["candidates"][0]["content"]
+        third = send_request(server, path, body(USER, first, sunny, second, USER)).json["candidates"][0]
     assert second["parts"][-1]["text"] == "get_weather says: sunny"
     assert third["content"]["parts"][0]["text"] == f"You said: {ASKED}"
     assert server.refusals == []
@@ -441,9 +441,10 @@ def test_signature_is_invalid_on_another_server(start_gemini_server: StartGemini
     """RSN-3, as a server sees it."""
     one, other = start_gemini_server(secret=b"one"), start_gemini_server(secret=b"other")
     path = "/v1beta/models/gemini-3-pro:generateContent"
-    said = ask(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
+    said = send_request(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
     answers = [
-        ask(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS)) for server in (one, other)
+        send_request(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS))
+        for server in (one, other)
     ]
     assert [answer.status for answer in answers] == [200, 400]
     assert answers[1].json["error"]["message"] == "Corrupted thought signature."
@@ -453,4 +454,4 @@ def test_signature_is_invalid_on_another_server(start_gemini_server: StartGemini
 @pytest.mark.io
 def test_a_lenient_server_answers_all_the_same() -> None:
     with GeminiServer(strict=False) as server:
-        assert ask(server, PATH, body({"role": "system", "parts": [{"text": "a"}]}, messages=[])).status == 200
+        assert send_request(server, PATH, body({"role": "system", "parts": [{"text": "a"}]}, messages=[])).status == 200

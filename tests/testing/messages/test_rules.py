@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.generate.conversations import requests
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.dialects.messages import error_to_hub, request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
@@ -531,7 +531,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused(change: dict[str, Any], limits: MessagesLimits = MessagesLimits(), **headers: str) -> dict[str, Any]:  # noqa: B008
-    return told(MessagesBehavior(limits).find_refusal(received(full(change), **{**VERSION, **headers})))
+    return error_of(MessagesBehavior(limits).find_refusal(make_request(full(change), **{**VERSION, **headers})))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -558,7 +558,7 @@ def test_every_field_that_has_a_rule_is_a_known_field() -> None:
 
 
 def test_an_error_is_told_in_the_form_of_this_api() -> None:
-    reply = MessagesBehavior().find_refusal(received(full({"model": ...}), **VERSION))
+    reply = MessagesBehavior().find_refusal(make_request(full({"model": ...}), **VERSION))
     assert reply is not None
     told_whole = reply.headers["request-id"], reply.headers["content-type"], reply.body
     wanted = b'{"type":"error","error":{"type":"invalid_request_error","message":"model: Field required"},"request_id":"req_fake"}'
@@ -684,7 +684,7 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
 def test_server_refuses_requests_without_its_demands(demand: str) -> None:
     limits, body, headers, wanted = DEMANDS[demand]
     given = {name: value for name, value in {**VERSION, **headers}.items() if value or name == "content_type"}
-    found = told(MessagesBehavior(limits).find_refusal(received(body, **given)))
+    found = error_of(MessagesBehavior(limits).find_refusal(make_request(body, **given)))
     assert (found and (found["status"], found["type"])) == (wanted or {}), found
 
 
@@ -704,7 +704,7 @@ def test_a_field_of_a_beta_is_known_to_who_names_the_beta(field: str) -> None:
     ],
 )
 def test_a_refusal_means_to_the_gateway_what_it_means_here(limits: MessagesLimits, code: str) -> None:
-    reply = MessagesBehavior(limits).find_refusal(received(full({}), **VERSION))
+    reply = MessagesBehavior(limits).find_refusal(make_request(full({}), **VERSION))
     assert reply is not None
     assert error_to_hub(reply.status, reply.headers, reply.body).code == code
 
@@ -721,7 +721,7 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request_: Request) 
         body, _ = request_from_hub(replace(request_, model="m"), WIRE)
     except ApiError:
         return
-    message = told(MessagesBehavior().find_refusal(received(body, **VERSION))).get("message", "")
+    message = error_of(MessagesBehavior().find_refusal(make_request(body, **VERSION))).get("message", "")
     assert not message or "cache_control" in message
 
 

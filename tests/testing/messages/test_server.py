@@ -8,7 +8,7 @@ import anthropic
 import pytest
 from hypothesis import given, settings
 from tests.generate.events import counting_stamps
-from tests.testing.asking import Answered, ask, received
+from tests.testing.requests import Answer, make_request, send_request
 from tests.testing.turns import turns
 
 from antiphon import sse
@@ -57,7 +57,7 @@ def body(*messages: Any, **settings: Any) -> dict[str, Any]:
 
 
 def streamed(said: ScriptedTurn, habits: Collection[Habit] = (), **settings: Any) -> bytes:
-    steps = MessagesBehavior(habits=habits).render_stream(said, received(body(stream=True, **settings)))
+    steps = MessagesBehavior(habits=habits).render_stream(said, make_request(body(stream=True, **settings)))
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
@@ -69,7 +69,7 @@ def events(said: ScriptedTurn, *habits: Habit, **settings: Any) -> list[dict[str
 
 
 def whole(said: ScriptedTurn, **settings: Any) -> Any:
-    return json.loads(MessagesBehavior().render_body(said, received(body(**settings))))
+    return json.loads(MessagesBehavior().render_body(said, make_request(body(**settings))))
 
 
 def kinds(said: ScriptedTurn, *habits: Habit) -> str:
@@ -118,7 +118,7 @@ def to_hub(data: bytes) -> Response:
 def test_a_stream_and_a_whole_answer_say_the_same(said: ScriptedTurn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     assert message_of(events(said)) == whole(said)
-    body_ = MessagesBehavior().render_body(said, received(body()))
+    body_ = MessagesBehavior().render_body(said, make_request(body()))
     initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
     assert to_hub(streamed(said)) == messages.response_to_hub(body_, REQUEST, initial_response, counting_stamps())[0]
 
@@ -231,7 +231,9 @@ def test_omitted_parts_are_missing_from_stream_and_body() -> None:
 
 
 def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
-    steps = MessagesBehavior().render_stream(turn(raw(b": 1\n\n"), text("a"), end("rst")), received(body(stream=True)))
+    steps = MessagesBehavior().render_stream(
+        turn(raw(b": 1\n\n"), text("a"), end("rst")), make_request(body(stream=True))
+    )
     assert steps[0] == b": 1\n\n"
     assert steps[5] == End("rst")
 
@@ -299,7 +301,7 @@ def test_the_gateway_reads_a_poor_server_as_a_good_one(habits: list[Habit]) -> N
 
 
 def test_habits_are_of_streams_alone() -> None:
-    poor = MessagesBehavior(habits=["overlapping", "input_at_start"]).render_body(POOR, received(body()))
+    poor = MessagesBehavior(habits=["overlapping", "input_at_start"]).render_body(POOR, make_request(body()))
     assert json.loads(poor) == whole(POOR)
 
 
@@ -348,8 +350,8 @@ def test_a_request_is_understood(change: dict[str, Any], prompt: Prompt) -> None
     assert make_prompt({"model": "m", "messages": [USER], **change}) == prompt
 
 
-def post(server: MessagesServer, asked: Any, path: str = PATH, **headers: str) -> Answered:
-    return ask(server, path, asked, headers={**VERSION, **headers})
+def post(server: MessagesServer, asked: Any, path: str = PATH, **headers: str) -> Answer:
+    return send_request(server, path, asked, headers={**VERSION, **headers})
 
 
 @pytest.mark.io
@@ -398,8 +400,8 @@ def test_tokens_are_counted_as_they_are_charged() -> None:
 @pytest.mark.io
 def test_models_are_listed_for_who_has_the_key() -> None:
     with MessagesServer(models=["one", "two"], key="k") as server:
-        listed = ask(server, "/v1/models", method="GET", headers={"x-api-key": "k"}).json
-        refused = ask(server, "/v1/models", method="GET")
+        listed = send_request(server, "/v1/models", method="GET", headers={"x-api-key": "k"}).json
+        refused = send_request(server, "/v1/models", method="GET")
     assert ([model["id"] for model in listed["data"]], listed["last_id"]) == (["one", "two"], "two")
     assert refused.json["error"] == {"type": "authentication_error", "message": "x-api-key header is required"}
 
@@ -410,7 +412,7 @@ def test_models_are_listed_for_who_has_the_key() -> None:
 )
 def test_nothing_else_is_there(method: str, path: str, status: int) -> None:
     with MessagesServer() as server:
-        answer = ask(server, path, {}, method=method)
+        answer = send_request(server, path, {}, method=method)
     assert (answer.status, answer.json["type"]) == (status, "error")
 
 
@@ -434,7 +436,7 @@ def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
     with MessagesServer(alternating=False, system_messages=True, max_bytes=5000) as server:
         taken, huge = post(server, asked), post(server, body(system="x" * 5000))
     assert (taken.status, huge.status, huge.json["error"]["type"]) == (200, 413, "request_too_large")
-    assert MessagesBehavior(MessagesLimits(strict=False)).find_refusal(received({"model": "m"})) is None
+    assert MessagesBehavior(MessagesLimits(strict=False)).find_refusal(make_request({"model": "m"})) is None
 
 
 @pytest.mark.io

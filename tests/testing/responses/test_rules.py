@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.testing.asking import received, told
+from tests.testing.requests import error_of, make_request
 
 from antiphon.rules.responses import FIELDS
 from antiphon.testing.responses.rules import make_encrypted_content
@@ -261,7 +261,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_refuses_its_violation(rule: str) -> None:
     wrong, param, _ = RULES[rule]
-    refused = told(ResponsesBehavior().find_refusal(received(full(wrong))))
+    refused = error_of(ResponsesBehavior().find_refusal(make_request(full(wrong))))
     assert (refused.get("status"), refused.get("param"), refused.get("type")) == (
         400,
         param,
@@ -271,7 +271,10 @@ def test_rule_refuses_its_violation(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_same_done_right_is_taken(rule: str) -> None:
-    assert told(ResponsesBehavior(ServerLimits(strict_fields=True)).find_refusal(received(full(RULES[rule][2])))) == {}
+    assert (
+        error_of(ResponsesBehavior(ServerLimits(strict_fields=True)).find_refusal(make_request(full(RULES[rule][2]))))
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,19 +298,19 @@ def test_the_same_done_right_is_taken(rule: str) -> None:
 def test_errors_have_the_status_and_code_that_clients_look_for(
     limits: ServerLimits, change: dict[str, Any], status: int, code: str
 ) -> None:
-    refused = told(ResponsesBehavior(limits).find_refusal(received(full(change))))
+    refused = error_of(ResponsesBehavior(limits).find_refusal(make_request(full(change))))
     assert (refused["status"], refused["code"]) == (status, code)
 
 
 def test_a_server_takes_the_tools_that_are_its_own() -> None:
     own = ResponsesBehavior(ServerLimits(own_tools=("web_search", "namespace")))
     tools = [{"type": "web_search"}, {"type": "namespace", "name": "files", "tools": []}]
-    assert own.find_refusal(received(full({"tools": tools}))) is None
-    assert told(own.find_refusal(received(full({"tools": [{"type": "computer"}]}))))["param"] == "tools[0].type"
+    assert own.find_refusal(make_request(full({"tools": tools}))) is None
+    assert error_of(own.find_refusal(make_request(full({"tools": [{"type": "computer"}]}))))["param"] == "tools[0].type"
 
 
 def test_lenient_server_refuses_violations_of_the_schema() -> None:
-    refused = told(ResponsesBehavior(ServerLimits(strict=False)).find_refusal(received(full({"input": 7}))))
+    refused = error_of(ResponsesBehavior(ServerLimits(strict=False)).find_refusal(make_request(full({"input": 7}))))
     assert (refused["status"], refused["param"]) == (400, "input")
 
 
@@ -330,7 +333,7 @@ SEALED = {"include": ["reasoning.encrypted_content"]}
 @pytest.mark.parametrize("model", [*NO_REASONING, "deployment-1"])
 def test_encrypted_reasoning_is_refused_by_models_that_do_not_reason(model: str) -> None:
     server = ResponsesBehavior(ServerLimits(plain_models=("deployment-1",)))
-    refused = told(server.find_refusal(received(full({"model": model, **SEALED}))))
+    refused = error_of(server.find_refusal(make_request(full({"model": model, **SEALED}))))
     assert refused == {
         "status": 400,
         "message": "Encrypted content is not supported with this model.",
@@ -338,9 +341,9 @@ def test_encrypted_reasoning_is_refused_by_models_that_do_not_reason(model: str)
         "param": "include",
         "code": None,
     }
-    assert server.find_refusal(received(full({"model": model}))) is None
+    assert server.find_refusal(make_request(full({"model": model}))) is None
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "o3", "o4-mini", "codex-mini-latest", "deployment-1"])
 def test_encrypted_reasoning_is_given_by_models_that_reason(model: str) -> None:
-    assert ResponsesBehavior().find_refusal(received(full({"model": model, **SEALED}))) is None
+    assert ResponsesBehavior().find_refusal(make_request(full({"model": model, **SEALED}))) is None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
 from tests.generate.events import counting_stamps
-from tests.testing.asking import ask, received
+from tests.testing.requests import make_request, send_request
 from tests.testing.turns import turns
 
 from antiphon import sse
@@ -52,7 +52,7 @@ def body(**settings: Any) -> dict[str, Any]:
 
 
 def streamed(said: ScriptedTurn, **settings: Any) -> bytes:
-    steps = ResponsesBehavior().render_stream(said, received(body(**settings)))
+    steps = ResponsesBehavior().render_stream(said, make_request(body(**settings)))
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
@@ -63,7 +63,7 @@ def events(said: ScriptedTurn, **settings: Any) -> list[StreamEvent]:
 
 
 def whole(said: ScriptedTurn, **settings: Any) -> Response:
-    return codec.decode_response(ResponsesBehavior().render_body(said, received(body(**settings))))
+    return codec.decode_response(ResponsesBehavior().render_body(said, make_request(body(**settings))))
 
 
 def timeless(response: Response) -> Response:
@@ -131,7 +131,7 @@ def test_omitted_parts_are_missing_from_the_stream() -> None:
 
 
 def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
-    steps = ResponsesBehavior().render_stream(turn(raw(b": 1\n\n"), end("rst")), received(body()))
+    steps = ResponsesBehavior().render_stream(turn(raw(b": 1\n\n"), end("rst")), make_request(body()))
     assert steps[:2] == [b": 1\n\n", End("rst")]
 
 
@@ -184,8 +184,10 @@ def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
 @pytest.mark.io
 def test_without_a_script_it_calls_a_tool_and_sums_up_the_result() -> None:
     with ResponsesServer() as server:
-        output = ask(server, PATH, body(tools=[TOOL])).json["output"]
-        second = ask(server, PATH, body(input=[USER, *output, {**RESULT, "call_id": "call_1"}], tools=[TOOL])).json
+        output = send_request(server, PATH, body(tools=[TOOL])).json["output"]
+        second = send_request(
+            server, PATH, body(input=[USER, *output, {**RESULT, "call_id": "call_1"}], tools=[TOOL])
+        ).json
     assert output[0]["type"] == "function_call"
     assert second["output"][0]["content"][0]["text"] == "get_weather says: sunny"
     assert server.refusals == []
@@ -205,7 +207,7 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
 @pytest.mark.io
 def test_models_are_listed() -> None:
     with ResponsesServer() as server:
-        assert [model["id"] for model in ask(server, "/v1/models", method="GET").json["data"]] == ["mock-1"]
+        assert [model["id"] for model in send_request(server, "/v1/models", method="GET").json["data"]] == ["mock-1"]
 
 
 @pytest.mark.io
@@ -214,8 +216,10 @@ def test_reasoning_is_sealed_for_who_asks_for_that_and_taken_back() -> None:
     said = turn(reasoning("h", "m"), text("a"), reasoning("so"))
     with ResponsesServer([said, said]) as server:
         asked = {"model": "mock-1", "input": "hi"}
-        plain = ask(server, "/v1/responses", asked).json["output"]
-        thoughts = ask(server, "/v1/responses", {**asked, "include": ["reasoning.encrypted_content"]}).json["output"]
+        plain = send_request(server, "/v1/responses", asked).json["output"]
+        thoughts = send_request(server, "/v1/responses", {**asked, "include": ["reasoning.encrypted_content"]}).json[
+            "output"
+        ]
     assert not any("encrypted_content" in item for item in plain)
     given = [(item["id"], item["encrypted_content"]) for item in thoughts if item["type"] == "reasoning"]
     assert given == [(id, make_encrypted_content(id, "fake")) for id, _ in given]

@@ -1,4 +1,4 @@
-"""How these tests ask a server over a socket, with the standard library's own client; and requests without a socket."""
+"""Requests to the fake servers: over a socket, with the client of the standard library, and without a socket."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from antiphon.testing.harness import FakeServer
 from antiphon.testing.script import PlainReply, ReceivedRequest
 
 
-class Answered(NamedTuple):
+class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -25,33 +25,39 @@ def connect(server: FakeServer) -> http.client.HTTPConnection:
 
 
 def post(connection: http.client.HTTPConnection, path: str, body: Any) -> http.client.HTTPResponse:
-    """Sends a request; its answer has begun when this returns."""
+    """Sends a request and returns when the head of the answer has arrived."""
     connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
     return connection.getresponse()
 
 
-def ask(
+def send_request(
     server: FakeServer, path: str, body: Any = None, *, method: str = "POST", headers: dict[str, str] | None = None
-) -> Answered:
-    """The whole answer, on a connection of its own."""
+) -> Answer:
+    """Sends a request on a new connection and reads the whole answer."""
     connection = connect(server)
     try:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, data, {"content-type": "application/json", **(headers or {})})
         answer = connection.getresponse()
-        return Answered(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
     finally:
         connection.close()
 
 
-def received(body: Any, **headers: str) -> ReceivedRequest:
-    """A request as a server gets it. A header's dashes are written as underscores here."""
-    given = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+def make_request(body: Any, **headers: str) -> ReceivedRequest:
+    """A request as a server receives it. Underscores in the names of headers stand for dashes."""
+    all_headers = {
+        "content-type": "application/json",
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
     return ReceivedRequest(
-        method="POST", path="/", headers=given, body=body if isinstance(body, bytes) else json.dumps(body).encode()
+        method="POST",
+        path="/",
+        headers=all_headers,
+        body=body if isinstance(body, bytes) else json.dumps(body).encode(),
     )
 
 
-def told(reply: PlainReply | None) -> dict[str, Any]:
-    """The error inside a refusal; empty where nothing was refused."""
+def error_of(reply: PlainReply | None) -> dict[str, Any]:
+    """The error in a refusal; empty if the request was not refused."""
     return {} if reply is None else {"status": reply.status, **json.loads(reply.body)["error"]}
