@@ -34,7 +34,7 @@ REFUSALS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(make_request(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(make_request(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(make_request(body, **test_messages_rules.VERSION)),
-    "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.asked(body)),
+    "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.model_request(body)),
 }
 CASES = [(dialect, rule) for dialect, module in RULES.items() for rule in module.RULES]
 # What the first finding is about, for every kind of mistake that the mission names (C-3, C-6).

@@ -36,7 +36,7 @@ SERVERS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(make_request(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(make_request(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(make_request(body, **test_messages_rules.VERSION)),
-    "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.asked(body)),
+    "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.model_request(body)),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.rules.judging import Collected, findings_of, refusal_of
-from tests.testing.chat.test_rules import CALL, CALLED, CUSTOM, PNG, RESULT, TOOL, USER, full, says
+from tests.testing.chat.test_rules import CALL, CALLED, CUSTOM, PNG, RESULT, TOOL, USER, body_with, full
 
 from antiphon.rules import chat
 from antiphon.rules.chat import MAX_CALL_ID
@@ -19,7 +19,7 @@ def violations(change: dict[str, Any]) -> list[tuple[str, str, bool]]:
 
 
 def calling(call: Any) -> dict[str, Any]:
-    return says(USER, {**CALLED, "tool_calls": [call]})
+    return body_with(USER, {**CALLED, "tool_calls": [call]})
 
 
 # (what is wrong, the violations of the body).
@@ -54,7 +54,9 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         ],
     ),
     "several faults in one message": (
-        says({"role": "user", "name": "a b", "content": [1, {"type": "text"}, {"type": "refusal", "refusal": "no"}]}),
+        body_with(
+            {"role": "user", "name": "a b", "content": [1, {"type": "text"}, {"type": "refusal", "refusal": "no"}]}
+        ),
         [
             ("name", "messages[0].name", False),
             ("discriminator", "messages[0].content[0]", True),
@@ -104,7 +106,7 @@ def test_image_in_a_tool_result_is_refused_by_some_servers() -> None:
     """The maker of the API refused it ("Image URLs are only allowed for messages with role 'user'"); newer models and
     other servers accept it."""
     image = {"type": "image_url", "image_url": {"url": PNG}}
-    body = full(says(USER, CALLED, {**RESULT, "content": [image]}))
+    body = full(body_with(USER, CALLED, {**RESULT, "content": [image]}))
     assert refusal_of("chat", body) == "a part of type 'image_url' stands where text may"
     [finding] = [found for found in findings_of("chat", body) if found.path == "messages[2].content[0].type"]
     assert (finding.rule, finding.certain) == ("media", False)
@@ -113,7 +115,7 @@ def test_image_in_a_tool_result_is_refused_by_some_servers() -> None:
 def test_long_call_id_is_accepted_and_suspected() -> None:
     """Servers had limits of 40 and 64 characters, and longer ids are accepted by others."""
     id = "c" * (MAX_CALL_ID + 1)
-    body = full(says(USER, {**CALLED, "tool_calls": [{**CALL, "id": id}]}, {**RESULT, "tool_call_id": id}))
+    body = full(body_with(USER, {**CALLED, "tool_calls": [{**CALL, "id": id}]}, {**RESULT, "tool_call_id": id}))
     assert refusal_of("chat", body) is None
     assert ("long_id", False) in {(found.rule, found.certain) for found in findings_of("chat", body)}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.rules.judging import Collected, findings_of, refusal_of
-from tests.testing.responses.test_rules import CALL, RESULT, THOUGHT, TOOL, USER, chosen, content, full, says
+from tests.testing.responses.test_rules import CALL, RESULT, THOUGHT, TOOL, USER, body_with, chosen, content, full
 
 from antiphon.rules import responses
 
@@ -20,7 +20,7 @@ def violations(change: dict[str, Any], **known: Any) -> list[tuple[str, str, boo
 # (what is wrong, the violations of the body).
 WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
     "several faults in one call": (
-        says({"type": "function_call", "id": 1, "arguments": {}}),
+        body_with({"type": "function_call", "id": 1, "arguments": {}}),
         [
             ("value", "input[0].id", True),
             ("missing_field", "input[0].call_id", True),
@@ -29,18 +29,21 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         ],
     ),
     "an empty call_id": (
-        says({**CALL, "call_id": ""}, {**RESULT, "call_id": 1}),
+        body_with({**CALL, "call_id": ""}, {**RESULT, "call_id": 1}),
         [("value", "input[0].call_id", True), ("value", "input[1].call_id", True)],
     ),
     "a call without arguments": (
-        says({**CALL, "arguments": ...}, RESULT),
+        body_with({**CALL, "arguments": ...}, RESULT),
         [("missing_field", "input[0].arguments", True)],
     ),
-    "a type that is no string": (says({"type": 1}), [("discriminator", "input[0].type", True)]),
-    "a compaction without content": (says({"type": "compaction"}), [("reasoning", "input[0].encrypted_content", True)]),
-    "a compaction": (says({"type": "compaction", "encrypted_content": "x"}), []),
+    "a type that is no string": (body_with({"type": 1}), [("discriminator", "input[0].type", True)]),
+    "a compaction without content": (
+        body_with({"type": "compaction"}),
+        [("reasoning", "input[0].encrypted_content", True)],
+    ),
+    "a compaction": (body_with({"type": "compaction", "encrypted_content": "x"}), []),
     "reasoning of wrong types": (
-        says({**THOUGHT, "summary": 1, "content": [1, {"type": "text"}]}),
+        body_with({**THOUGHT, "summary": 1, "content": [1, {"type": "text"}]}),
         [
             ("value", "input[0].summary", True),
             ("content_type", "input[0].content[0]", True),
@@ -64,7 +67,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         [("schema", "text.format.schema", True)],
     ),
     "a format without a type": ({"text": {"format": {}}}, [("discriminator", "text.format", True)]),
-    "a reference to a stored item": (says({"type": "item_reference", "id": "msg_1"}), []),
+    "a reference to a stored item": (body_with({"type": "item_reference", "id": "msg_1"}), []),
 }
 
 
@@ -93,12 +96,12 @@ def test_audio_is_refused_by_some_servers() -> None:
 @pytest.mark.parametrize("kind", ["web_search_call", "acme:thing"])
 def test_items_of_some_servers_are_not_certain_to_be_refused(kind: str) -> None:
     """Diagnosis allowed them, and the fake server knows none of them."""
-    assert refusal_of("responses", full(says({"type": kind}))) == f"{kind!r} is no known type of item"
-    assert violations(says({"type": kind})) == [("discriminator", "input[0].type", False)]
+    assert refusal_of("responses", full(body_with({"type": kind}))) == f"{kind!r} is no known type of item"
+    assert violations(body_with({"type": kind})) == [("discriminator", "input[0].type", False)]
 
 
 def test_unknown_item_is_certain_to_be_refused() -> None:
-    assert violations(says({"type": "mesage"})) == [("discriminator", "input[0].type", True)]
+    assert violations(body_with({"type": "mesage"})) == [("discriminator", "input[0].type", True)]
 
 
 def test_empty_list_of_tools_is_accepted() -> None:
@@ -110,7 +113,7 @@ def test_empty_list_of_tools_is_accepted() -> None:
 
 def test_unknown_members_of_items_are_refused_by_strict_servers() -> None:
     """Diagnosis passed over them."""
-    assert violations(says({**USER, "cache_control": {}})) == [("unknown_field", "input[0].cache_control", False)]
+    assert violations(body_with({**USER, "cache_control": {}})) == [("unknown_field", "input[0].cache_control", False)]
 
 
 def test_unknown_values_of_include_are_refused_by_strict_servers() -> None:

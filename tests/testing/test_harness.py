@@ -258,9 +258,9 @@ def test_an_answer_can_break_off_with_a_reset(stream: bool) -> None:
 
 
 def test_harness_delivers_all_bytes_before_the_end_to_slow_readers() -> None:
-    said = b"x" * 16 * 1024 * 1024  # more than the kernel takes at once
-    with ChatServer([exactly(SSE_HEAD, said, end("fin"))]) as server:
-        assert send_request(server, PATH, body()).body == said
+    data = b"x" * 16 * 1024 * 1024  # more than the kernel takes at once
+    with ChatServer([exactly(SSE_HEAD, data, end("fin"))]) as server:
+        assert send_request(server, PATH, body()).body == data
 
 
 def test_a_server_that_hangs_is_ended_by_the_client_or_by_its_own_stop() -> None:

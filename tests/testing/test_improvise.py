@@ -14,12 +14,12 @@ CLOCK = OfferedTool("clock", {})
 PATCH = OfferedTool("apply_patch", {}, "custom")
 
 
-def said(turn: ScriptedTurn) -> str:
-    return "".join("".join(said.pieces) for said in turn.elements if isinstance(said, Text))
+def text_of(turn: ScriptedTurn) -> str:
+    return "".join("".join(element.pieces) for element in turn.elements if isinstance(element, Text))
 
 
-def called(turn: ScriptedTurn) -> list[tuple[str, str, str]]:
-    groups = [said.calls for said in turn.elements if isinstance(said, ToolCalls)]
+def calls_of(turn: ScriptedTurn) -> list[tuple[str, str, str]]:
+    groups = [element.calls for element in turn.elements if isinstance(element, ToolCalls)]
     return [(call.id, call.name, "".join(call.pieces)) for calls in groups for call in calls]
 
 
@@ -29,51 +29,51 @@ def answer(text: str, **rest: Any) -> ScriptedTurn:
 
 def test_it_echoes_in_words() -> None:
     turn = answer("good  morning\n to you ")
-    assert said(turn) == "You said: good  morning\n to you "
+    assert text_of(turn) == "You said: good  morning\n to you "
     assert turn.elements == (Text(("You", " said:", " good", "  morning", "\n to", " you", " ")),)
 
 
 def test_it_says_that_something_is_attached() -> None:
-    assert said(answer("look", media=2)) == "I see 2 attached. You said: look"
+    assert text_of(answer("look", media=2)) == "I see 2 attached. You said: look"
 
 
 def test_it_calls_the_tool_that_the_user_speaks_of() -> None:
-    assert called(answer("What's the weather like?", tools=(CLOCK, WEATHER))) == [
+    assert calls_of(answer("What's the weather like?", tools=(CLOCK, WEATHER))) == [
         ("call_1", "get_weather", '{"place":"place"}')
     ]
 
 
 def test_it_calls_nothing_that_nobody_speaks_of() -> None:
-    assert called(answer("What is the time? Get up!", tools=(CLOCK, WEATHER))) == []
+    assert calls_of(answer("What is the time? Get up!", tools=(CLOCK, WEATHER))) == []
 
 
 def test_it_calls_what_it_must_call() -> None:
-    assert called(answer("hello", tools=(CLOCK, WEATHER), choice="required")) == [("call_1", "clock", "{}")]
+    assert calls_of(answer("hello", tools=(CLOCK, WEATHER), choice="required")) == [("call_1", "clock", "{}")]
 
 
 def test_it_never_calls_what_it_must_not_call() -> None:
-    assert called(answer("call clock {}, the weather", tools=(CLOCK, WEATHER), choice="none")) == []
+    assert calls_of(answer("call clock {}, the weather", tools=(CLOCK, WEATHER), choice="none")) == []
 
 
 def test_it_makes_the_calls_that_are_spelled_out() -> None:
     text = 'first call get_weather {"place": {"in": "Rome"}} and then call clock, and call nobody {}'
-    wanted = [("call_4", "get_weather", '{"place": {"in": "Rome"}}'), ("call_5", "clock", "{}")]
-    assert called(answer(text, tools=(CLOCK, WEATHER), calls_before=3)) == wanted
-    assert called(answer(text, tools=(CLOCK, WEATHER), calls_before=3, parallel=False)) == wanted[:1]
+    expected = [("call_4", "get_weather", '{"place": {"in": "Rome"}}'), ("call_5", "clock", "{}")]
+    assert calls_of(answer(text, tools=(CLOCK, WEATHER), calls_before=3)) == expected
+    assert calls_of(answer(text, tools=(CLOCK, WEATHER), calls_before=3, parallel=False)) == expected[:1]
 
 
 @pytest.mark.parametrize("rest", ["[1]", "{broken", "", "[" * 100_000])
 def test_arguments_that_are_no_object_are_made_up(rest: str) -> None:
-    assert called(answer(f"call get_weather {rest}", tools=(WEATHER,))) == [
+    assert calls_of(answer(f"call get_weather {rest}", tools=(WEATHER,))) == [
         ("call_1", "get_weather", '{"place":"place"}')
     ]
 
 
 def test_a_custom_tool_gets_all_that_follows_its_name() -> None:
-    assert called(answer("call apply_patch *** Begin\n+1", tools=(PATCH,))) == [
+    assert calls_of(answer("call apply_patch *** Begin\n+1", tools=(PATCH,))) == [
         ("call_1", "apply_patch", "*** Begin\n+1")
     ]
-    assert called(answer("patch it", tools=(PATCH,))) == [("call_1", "apply_patch", "patch it")]
+    assert calls_of(answer("patch it", tools=(PATCH,))) == [("call_1", "apply_patch", "patch it")]
 
 
 def test_it_sums_up_what_tools_said_and_calls_none_again() -> None:
@@ -83,12 +83,12 @@ def test_it_sums_up_what_tools_said_and_calls_none_again() -> None:
         results=(("get_weather", "sunny"), ("clock", "noon")),
         choice="required",
     )
-    assert said(turn) == "get_weather says: sunny clock says: noon"
+    assert text_of(turn) == "get_weather says: sunny clock says: noon"
 
 
 def test_it_answers_in_the_form_that_is_asked_for() -> None:
-    assert said(answer("json", schema=PLACE)) == '{"place":"place"}'
-    assert said(answer("json", schema={})) == '{"echo":"json"}'
+    assert text_of(answer("json", schema=PLACE)) == '{"place":"place"}'
+    assert text_of(answer("json", schema={})) == '{"echo":"json"}'
 
 
 @pytest.mark.parametrize(
@@ -117,4 +117,6 @@ def test_it_stops_where_the_limit_is() -> None:
     assert answer("a b c", max_pieces=3).elements == (Text(("You", " said:", " a")), Finish("length"))
     assert answer("a b c", max_pieces=5).elements == (Text(("You", " said:", " a", " b", " c")),)
     assert len(answer("a", max_pieces=7, thinks=True).elements) == 3
-    assert called(answer("weather", max_pieces=1, tools=(WEATHER,)))  # arguments are never cut: nobody could read them
+    assert calls_of(
+        answer("weather", max_pieces=1, tools=(WEATHER,))
+    )  # arguments are never cut: nobody could read them

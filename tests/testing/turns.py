@@ -26,16 +26,16 @@ ARGUMENTS = st.sampled_from([("{}",), ('{"a"', ":1}"), ("{", '"é":"', '😀"}')
 @st.composite
 def turns(draw: st.DrawFn) -> ScriptedTurn:
     """Reasoning, then text, then calls: the order that both forms of a chat answer can tell."""
-    said: list[TurnElement] = []
+    elements: list[TurnElement] = []
     if draw(st.booleans()):
-        said.append(reasoning(*draw(PIECES)))
+        elements.append(reasoning(*draw(PIECES)))
     if draw(st.booleans()):
-        said.append(text(*draw(PIECES)))
+        elements.append(text(*draw(PIECES)))
     ids = (f"c{number}" for number in itertools.count())
     for group in draw(st.lists(st.lists(ARGUMENTS, min_size=1, max_size=3), max_size=2)):
-        said.append(interleaved(*(tool_call(next(ids), "f", *arguments) for arguments in group)))
+        elements.append(interleaved(*(tool_call(next(ids), "f", *arguments) for arguments in group)))
     if draw(st.booleans()):
-        said.append(finish(draw(st.sampled_from(["stop", "length", "content_filter"]))))
+        elements.append(finish(draw(st.sampled_from(["stop", "length", "content_filter"]))))
     if draw(st.booleans()):
-        said.append(usage(draw(st.integers(0, 9)), 5, cached=1, reasoning=2))
-    return turn(*said)
+        elements.append(usage(draw(st.integers(0, 9)), 5, cached=1, reasoning=2))
+    return turn(*elements)

@@ -13,12 +13,12 @@ from tests.testing.gemini.test_rules import (
     USER,
     F,
     G,
-    asked,
+    body_with,
     full,
     identified,
     model,
+    model_request,
     part,
-    says,
     user,
 )
 
@@ -35,13 +35,13 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
             ("media", "contents[0].parts[0].file_data.file_uri", True),
         ],
     ),
-    "a role of another dialect": (says({**USER, "role": "system"}, USER), [("role", "contents[0].role", True)]),
+    "a role of another dialect": (body_with({**USER, "role": "system"}, USER), [("role", "contents[0].role", True)]),
     "a result too many": (
-        says(USER, model(F), user(F_SAYS, G_SAYS)),
+        body_with(USER, model(F), user(F_SAYS, G_SAYS)),
         [("orphan_result", "contents[2].parts[1]", True)],
     ),
     "results of nothing": (
-        says(user(F_SAYS, G_SAYS)),
+        body_with(user(F_SAYS, G_SAYS)),
         [("orphan_result", "contents[0].parts[0]", True), ("orphan_result", "contents[0].parts[1]", True)],
     ),
 }
@@ -54,19 +54,19 @@ def test_all_violations_are_reported(case: str) -> None:
 
 
 def test_alternation_and_the_last_word_are_options() -> None:
-    assert violations(says(USER, USER)) == []
-    assert violations(says(USER, USER), alternation=True) == [("order", "contents[1]", False)]
-    assert violations(says(USER, MODEL), last_word=False) == []
+    assert violations(body_with(USER, USER)) == []
+    assert violations(body_with(USER, USER), alternation=True) == [("order", "contents[1]", False)]
+    assert violations(body_with(USER, MODEL), last_word=False) == []
 
 
 def test_calls_of_the_turn_in_progress_are_signed() -> None:
     signed = {**F, "thoughtSignature": "AAAA"}
     old_turn = (USER, model(F), user(F_SAYS), MODEL)
-    assert violations(says(*old_turn, USER, model(signed, G), user(F_SAYS, G_SAYS)), model="gemini-3-pro") == []
-    assert violations(says(USER, model(F), user(F_SAYS)), model="gemini-3-pro") == [
+    assert violations(body_with(*old_turn, USER, model(signed, G), user(F_SAYS, G_SAYS)), model="gemini-3-pro") == []
+    assert violations(body_with(USER, model(F), user(F_SAYS)), model="gemini-3-pro") == [
         ("reasoning", "contents[1].parts[0].thought_signature", True)
     ]
-    assert violations(says(user({"inlineData": {"mimeType": "image/png", "data": "AAAA"}})), signatures=True) == []
+    assert violations(body_with(user({"inlineData": {"mimeType": "image/png", "data": "AAAA"}})), signatures=True) == []
 
 
 # Diagnosis and the fake server disagreed on these bodies.
@@ -74,13 +74,13 @@ def test_calls_of_the_turn_in_progress_are_signed() -> None:
 
 def test_call_at_the_end_waits_for_its_result() -> None:
     """The fake server took it if the model may have the last word."""
-    assert violations(says(USER, model(F))) == [
+    assert violations(body_with(USER, model(F))) == [
         ("order", "contents[1]", False),
         ("unanswered_call", "contents[1].parts[0]", True),
     ]
     server = GeminiBehavior(GeminiLimits(last_word=False))
-    assert server.find_refusal(asked(full(says(USER, model(F))))) is not None
-    assert server.find_refusal(asked(full(says(USER, MODEL)))) is None
+    assert server.find_refusal(model_request(full(body_with(USER, model(F))))) is not None
+    assert server.find_refusal(model_request(full(body_with(USER, MODEL)))) is None
 
 
 def test_results_are_matched_by_their_ids() -> None:
@@ -89,4 +89,4 @@ def test_results_are_matched_by_their_ids() -> None:
         model(identified(F, "1"), identified(G, "2")),
         user(identified(F_SAYS, "1"), identified(G_SAYS, "3")),
     )
-    assert violations(says(USER, calls, results)) == [("orphan_result", "contents[2].parts[1]", True)]
+    assert violations(body_with(USER, calls, results)) == [("orphan_result", "contents[2].parts[1]", True)]

@@ -12,13 +12,13 @@ from tests.testing.gemini.test_rules import (
     PLACE,
     USER,
     F,
+    body_with,
     config,
     full,
     function,
     identified,
     model,
     part,
-    says,
     takes,
     user,
 )
@@ -26,7 +26,7 @@ from tests.testing.gemini.test_rules import (
 # (what is wrong, the violations of the body, in the spelling of these servers).
 WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
     "unknown fields do not end the check": (
-        {**says({"role": "user", "content": "hi"}), "messages": []},
+        {**body_with({"role": "user", "content": "hi"}), "messages": []},
         [
             ("unknown_field", "contents[0].content", True),
             ("unknown_field", "messages", True),
@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         ],
     ),
     "values of wrong types end the check": (
-        {**says({"role": 1, "parts": []}), "systemInstruction": {"parts": []}},
+        {**body_with({"role": 1, "parts": []}), "systemInstruction": {"parts": []}},
         [("value", "contents[0].role", True)],
     ),
     "a tool of chat": (
@@ -56,7 +56,7 @@ def test_all_violations_are_reported(case: str) -> None:
 
 
 def test_ids_and_closed_objects_are_options() -> None:
-    assert violations(says(USER, model(identified(F, "1")), user(F_SAYS)), ids=False) == [
+    assert violations(body_with(USER, model(identified(F, "1")), user(F_SAYS)), ids=False) == [
         ("unknown_field", "contents[1].parts[0].function_call.id", True)
     ]
     closed = function(parameters={**PLACE, "additionalProperties": False})

@@ -13,8 +13,8 @@ from tests.testing.messages.test_rules import (
     RESULT,
     TEXT,
     USER,
+    body_with,
     full,
-    says,
     user,
 )
 
@@ -36,14 +36,14 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         [("missing_field", "messages.0.content.0.image.source.base64.data", True)],
     ),
     "an error that is no boolean, and no content": (
-        says(USER, CALLED, {"role": "user", "content": [{**RESULT, "is_error": 1, "content": {}}]}),
+        body_with(USER, CALLED, {"role": "user", "content": [{**RESULT, "is_error": 1, "content": {}}]}),
         [
             ("value", "messages.2.content.0.tool_result.is_error", True),
             ("value", "messages.2.content.0.tool_result.content", True),
         ],
     ),
     "a broken block inside an error": (
-        says(USER, CALLED, {"role": "user", "content": [{**RESULT, "is_error": True, "content": [1]}]}),
+        body_with(USER, CALLED, {"role": "user", "content": [{**RESULT, "is_error": True, "content": [1]}]}),
         [("discriminator", "messages.2.content.0.tool_result.content.0", True)],
     ),
     "marks of wrong types": (
@@ -72,7 +72,7 @@ def test_long_call_id_is_accepted() -> None:
     """Diagnosis refused ids of more than 64 characters; servers accept 128 and more."""
     id = "t" * 129
     body = full(
-        says(
+        body_with(
             USER,
             {**CALLED, "content": [{**CALL, "id": id}]},
             {"role": "user", "content": [{**RESULT, "tool_use_id": id}]},

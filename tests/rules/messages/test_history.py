@@ -15,23 +15,23 @@ from tests.testing.messages.test_rules import (
     SYSTEM,
     TEXT,
     USER,
-    says,
+    body_with,
 )
 
 # (what is wrong, the violations of the body, in the spelling of these servers).
 WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
-    "content of another type": (says({"role": "user", "content": 1}), [("value", "messages.0.content", True)]),
+    "content of another type": (body_with({"role": "user", "content": 1}), [("value", "messages.0.content", True)]),
     "an answer of another type at the end": (
-        says(USER, {"role": "assistant", "content": 1}),
+        body_with(USER, {"role": "assistant", "content": 1}),
         [("value", "messages.1.content", True)],
     ),
     "messages without any role": (
-        says({"content": "a"}, 1),
+        body_with({"content": "a"}, 1),
         [("missing_field", "messages.0.role", True), ("value", "messages.1", True)],
     ),
     "a broken block before thoughts are expected": (
         {
-            **says(USER, {"role": "assistant", "content": [{"type": "thinking"}, CALL]}, RESULTS),
+            **body_with(USER, {"role": "assistant", "content": [{"type": "thinking"}, CALL]}, RESULTS),
             "thinking": {"type": "enabled", "budget_tokens": 1024},
         },
         [
@@ -40,7 +40,7 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         ],
     ),
     "results alone, with thinking": (
-        {**says(RESULTS), "thinking": {"type": "enabled", "budget_tokens": 1024}},
+        {**body_with(RESULTS), "thinking": {"type": "enabled", "budget_tokens": 1024}},
         [("orphan_result", "messages.0.content.0", True)],
     ),
 }
@@ -53,9 +53,9 @@ def test_all_violations_are_reported(case: str) -> None:
 
 
 def test_rules_of_a_server_are_options() -> None:
-    assert violations(says(USER, USER), alternating=False) == []
-    assert violations(says(USER, SYSTEM), system_messages=True) == []
-    assert violations(says(USER, SYSTEM, SYSTEM, ANSWER, USER), system_messages=True) == [
+    assert violations(body_with(USER, USER), alternating=False) == []
+    assert violations(body_with(USER, SYSTEM), system_messages=True) == []
+    assert violations(body_with(USER, SYSTEM, SYSTEM, ANSWER, USER), system_messages=True) == [
         ("order", "messages.1", True),
         ("order", "messages.2", True),
     ]
@@ -66,11 +66,11 @@ def test_rules_of_a_server_are_options() -> None:
 
 def test_system_message_is_refused_by_older_models() -> None:
     """Diagnosis took it for certain; newer models accept it after a message of the user."""
-    assert violations(says(USER, SYSTEM)) == [("role", "messages.1.role", False)]
+    assert violations(body_with(USER, SYSTEM)) == [("role", "messages.1.role", False)]
 
 
 def test_result_after_text_does_not_answer_its_call() -> None:
     """Diagnosis looked for the result anywhere in the message."""
-    assert violations(says(USER, CALLED, {"role": "user", "content": [TEXT, RESULT]})) == [
+    assert violations(body_with(USER, CALLED, {"role": "user", "content": [TEXT, RESULT]})) == [
         ("unanswered_call", "messages.1.content.0", True)
     ]

@@ -32,16 +32,16 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-def says(*messages: Any) -> dict[str, Any]:
+def body_with(*messages: Any) -> dict[str, Any]:
     return {"messages": list(messages)}
 
 
 def content(role: str, *parts: Any) -> dict[str, Any]:
-    return says(USER, {"role": role, "content": list(parts)})
+    return body_with(USER, {"role": role, "content": list(parts)})
 
 
 def calls(call: Any) -> dict[str, Any]:
-    return says(USER, {**CALLED, "tool_calls": [call]}, RESULT)
+    return body_with(USER, {**CALLED, "tool_calls": [call]}, RESULT)
 
 
 def tool(**function: Any) -> dict[str, Any]:
@@ -60,75 +60,79 @@ def number(count: int) -> list[dict[str, Any]]:
 RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "no model": ({"model": ...}, "model", {"model": "m"}),
     "a model that is no string": ({"model": 3}, "model", {"model": "3"}),
-    "no messages": ({"messages": ...}, "messages", says(USER)),
-    "empty messages": (says(), "messages", says(USER)),
-    "messages that are no list": ({"messages": "hi"}, "messages", says(USER)),
-    "a message that is no object": (says("hi"), "messages[0]", says(USER)),
-    "no role": (says({"content": "hi"}), "messages[0].role", says(USER)),
+    "no messages": ({"messages": ...}, "messages", body_with(USER)),
+    "empty messages": (body_with(), "messages", body_with(USER)),
+    "messages that are no list": ({"messages": "hi"}, "messages", body_with(USER)),
+    "a message that is no object": (body_with("hi"), "messages[0]", body_with(USER)),
+    "no role": (body_with({"content": "hi"}), "messages[0].role", body_with(USER)),
     "an unknown role": (
-        says({"role": "bot", "content": "hi"}),
+        body_with({"role": "bot", "content": "hi"}),
         "messages[0].role",
-        says({"role": "developer", "content": "hi"}),
+        body_with({"role": "developer", "content": "hi"}),
     ),
-    "the role of old": (says({"role": "function", "name": "f", "content": ""}), "messages[0].role", says(USER)),
-    "a name with a space": (says({**USER, "name": "a b"}), "messages[0].name", says({**USER, "name": "a_b"})),
-    "a name that is no string": (says({**USER, "name": 1}), "messages[0].name", says({**USER, "name": None})),
-    "a result without a call": (says(USER, RESULT), "messages[1].tool_call_id", says(USER, CALLED, RESULT)),
+    "the role of old": (
+        body_with({"role": "function", "name": "f", "content": ""}),
+        "messages[0].role",
+        body_with(USER),
+    ),
+    "a name with a space": (body_with({**USER, "name": "a b"}), "messages[0].name", body_with({**USER, "name": "a_b"})),
+    "a name that is no string": (body_with({**USER, "name": 1}), "messages[0].name", body_with({**USER, "name": None})),
+    "a result without a call": (body_with(USER, RESULT), "messages[1].tool_call_id", body_with(USER, CALLED, RESULT)),
     "a result of another call": (
-        says(USER, CALLED, {**RESULT, "tool_call_id": "c9"}),
+        body_with(USER, CALLED, {**RESULT, "tool_call_id": "c9"}),
         "messages[2].tool_call_id",
-        says(USER, CALLED, RESULT),
+        body_with(USER, CALLED, RESULT),
     ),
     "a result that says of no call": (
-        says(USER, CALLED, {"role": "tool", "content": "ok"}),
+        body_with(USER, CALLED, {"role": "tool", "content": "ok"}),
         "messages[2].tool_call_id",
-        says(USER, CALLED, RESULT),
+        body_with(USER, CALLED, RESULT),
     ),
     "two results of one call": (
-        says(USER, CALLED, RESULT, RESULT),
+        body_with(USER, CALLED, RESULT, RESULT),
         "messages[3].tool_call_id",
-        says(USER, CALLED, RESULT),
+        body_with(USER, CALLED, RESULT),
     ),
     "a result after something else": (
-        says(USER, CALLED, RESULT, USER, RESULT),
+        body_with(USER, CALLED, RESULT, USER, RESULT),
         "messages[4].tool_call_id",
-        says(USER, CALLED, RESULT, CALLED, RESULT),
+        body_with(USER, CALLED, RESULT, CALLED, RESULT),
     ),
     "a result without content": (
-        says(USER, CALLED, {"role": "tool", "tool_call_id": "c1"}),
+        body_with(USER, CALLED, {"role": "tool", "tool_call_id": "c1"}),
         "messages[2].content",
-        says(USER, CALLED, {**RESULT, "content": ""}),
+        body_with(USER, CALLED, {**RESULT, "content": ""}),
     ),
     "a call not answered before the next message": (
-        says(USER, CALLED, USER),
+        body_with(USER, CALLED, USER),
         "messages[2]",
-        says(USER, CALLED, RESULT, USER),
+        body_with(USER, CALLED, RESULT, USER),
     ),
-    "a call not answered at the end": (says(USER, CALLED), "messages[1]", says(USER, CALLED, RESULT)),
+    "a call not answered at the end": (body_with(USER, CALLED), "messages[1]", body_with(USER, CALLED, RESULT)),
     "one call of two answered": (
-        says(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, RESULT, USER),
+        body_with(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, RESULT, USER),
         "messages[3]",
-        says(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, {**RESULT, "tool_call_id": "c2"}, RESULT),
+        body_with(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, {**RESULT, "tool_call_id": "c2"}, RESULT),
     ),
     "an assistant who says nothing": (
-        says(USER, {"role": "assistant", "content": ""}),
+        body_with(USER, {"role": "assistant", "content": ""}),
         "messages[1].content",
-        says(USER, {"role": "assistant", "content": " "}),
+        body_with(USER, {"role": "assistant", "content": " "}),
     ),
     "an assistant without content": (
-        says(USER, {"role": "assistant"}),
+        body_with(USER, {"role": "assistant"}),
         "messages[1].content",
-        says(USER, {"role": "assistant", "refusal": "no"}),
+        body_with(USER, {"role": "assistant", "refusal": "no"}),
     ),
     "no calls in tool_calls": (
-        says(USER, {"role": "assistant", "content": "a", "tool_calls": []}),
+        body_with(USER, {"role": "assistant", "content": "a", "tool_calls": []}),
         "messages[1].tool_calls",
-        says(USER, {"role": "assistant", "content": "a", "tool_calls": None}),
+        body_with(USER, {"role": "assistant", "content": "a", "tool_calls": None}),
     ),
     "two calls of one id": (
-        says(USER, {**CALLED, "tool_calls": [CALL, CALL]}, RESULT),
+        body_with(USER, {**CALLED, "tool_calls": [CALL, CALL]}, RESULT),
         "messages[1].tool_calls",
-        says(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, RESULT, {**RESULT, "tool_call_id": "c2"}),
+        body_with(USER, {**CALLED, "tool_calls": [CALL, SECOND]}, RESULT, {**RESULT, "tool_call_id": "c2"}),
     ),
     "arguments as an object": (
         calls({**CALL, "function": {"name": "f", "arguments": {}}}),
@@ -159,16 +163,16 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "a custom call of a bad name": (
         calls({**CUSTOM, "custom": {"name": "", "input": ""}}),
         "messages[1].tool_calls[0].custom.name",
-        says(USER, {**CALLED, "tool_calls": [CUSTOM]}, {**RESULT, "tool_call_id": "c3"}),
+        body_with(USER, {**CALLED, "tool_calls": [CUSTOM]}, {**RESULT, "tool_call_id": "c3"}),
     ),
     "content that is null": (
-        says({"role": "user", "content": None}),
+        body_with({"role": "user", "content": None}),
         "messages[0].content",
-        says({"role": "user", "content": ""}),
+        body_with({"role": "user", "content": ""}),
     ),
     "content without parts": (content("user"), "messages[1].content", content("user", {"type": "text", "text": ""})),
-    "an unknown part": (content("user", {"type": "input_text", "text": ""}), "messages[1].content[0]", says(USER)),
-    "a part that is no object": (content("user", "a"), "messages[1].content[0]", says(USER)),
+    "an unknown part": (content("user", {"type": "input_text", "text": ""}), "messages[1].content[0]", body_with(USER)),
+    "a part that is no object": (content("user", "a"), "messages[1].content[0]", body_with(USER)),
     "an image from the assistant": (
         content("assistant", {"type": "image_url", "image_url": {"url": PNG}}),
         "messages[1].content[0]",
@@ -180,16 +184,16 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         content("system", {"type": "text", "text": "a"}),
     ),
     "an image in a result": (
-        says(USER, CALLED, {**RESULT, "content": [{"type": "image_url", "image_url": {"url": PNG}}]}),
+        body_with(USER, CALLED, {**RESULT, "content": [{"type": "image_url", "image_url": {"url": PNG}}]}),
         "messages[2].content[0]",
-        says(USER, CALLED, {**RESULT, "content": [{"type": "text", "text": "a"}]}),
+        body_with(USER, CALLED, {**RESULT, "content": [{"type": "text", "text": "a"}]}),
     ),
     "a refusal from the user": (
         content("user", {"type": "refusal", "refusal": "no"}),
         "messages[1].content[0]",
         content("assistant", {"type": "refusal", "refusal": "no"}),
     ),
-    "a text that is none": (content("user", {"type": "text", "text": None}), "messages[1].content[0]", says(USER)),
+    "a text that is none": (content("user", {"type": "text", "text": None}), "messages[1].content[0]", body_with(USER)),
     "an image by no address": (
         content("user", {"type": "image_url", "image_url": {"url": "cat.png"}}),
         "messages[1].content[0]",
@@ -305,7 +309,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "any JSON without the word": (
         {"response_format": {"type": "json_object"}},
         "messages",
-        {"response_format": {"type": "json_object"}, **says({"role": "user", "content": "as JSON"})},
+        {"response_format": {"type": "json_object"}, **body_with({"role": "user", "content": "as JSON"})},
     ),
     "two limits": ({"max_tokens": 1, "max_completion_tokens": 1}, "max_tokens", {"max_completion_tokens": 1}),
     "stream options without a stream": (
@@ -350,7 +354,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
             return [kept(one) for one in value] if isinstance(value, list) else value
         return {name: kept(inner) for name, inner in value.items() if inner is not ...}
 
-    body: dict[str, Any] = kept({"model": "m", **says(USER), **change})
+    body: dict[str, Any] = kept({"model": "m", **body_with(USER), **change})
     return body
 
 
@@ -397,20 +401,25 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
     "a known model": (ServerLimits(models=("m",)), full({}), {}, None),
     "an unknown field": (ServerLimits(strict_fields=True), full({"top_k": 1}), {}, (400, "unknown_parameter")),
     "an unknown field where nobody minds": (ServerLimits(), full({"top_k": 1}), {}, None),
-    "a long prompt": (ServerLimits(max_chars=5), full(says(USER, USER, USER)), {}, (400, "context_length_exceeded")),
+    "a long prompt": (
+        ServerLimits(max_chars=5),
+        full(body_with(USER, USER, USER)),
+        {},
+        (400, "context_length_exceeded"),
+    ),
     "a tool loop without its thoughts": (
         ServerLimits(wants_reasoning=True),
-        full(says(USER, CALLED, RESULT)),
+        full(body_with(USER, CALLED, RESULT)),
         {},
         (400, "invalid_request_error"),
     ),
     "a tool loop with its thoughts": (
         ServerLimits(wants_reasoning=True),
-        full(says(USER, {**CALLED, "reasoning_content": "Hm."}, RESULT)),
+        full(body_with(USER, {**CALLED, "reasoning_content": "Hm."}, RESULT)),
         {},
         None,
     ),
-    "a prompt that just fits": (ServerLimits(max_chars=4), full(says(USER, USER)), {}, None),
+    "a prompt that just fits": (ServerLimits(max_chars=4), full(body_with(USER, USER)), {}, None),
     "a lenient server counts too": (
         ServerLimits(max_chars=1, strict=False),
         full({}),
@@ -423,9 +432,9 @@ DEMANDS: dict[str, tuple[ServerLimits, Any, dict[str, str], tuple[int, str] | No
 
 @pytest.mark.parametrize("demand", DEMANDS)
 def test_server_refuses_requests_without_its_demands(demand: str) -> None:
-    limits, body, headers, wanted = DEMANDS[demand]
+    limits, body, headers, expected = DEMANDS[demand]
     refused = error_of(ChatBehavior(limits).find_refusal(make_request(body, **headers)))
-    assert (refused and (refused["status"], refused["code"])) == (wanted or {})
+    assert (refused and (refused["status"], refused["code"])) == (expected or {})
 
 
 @pytest.mark.parametrize(

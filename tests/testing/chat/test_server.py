@@ -56,20 +56,22 @@ def body(*messages: Any, **settings: Any) -> dict[str, Any]:
     return {"model": "m", "messages": list(messages) or [USER], **settings}
 
 
-def streamed(said: ScriptedTurn, **settings: Any) -> bytes:
+def streamed(scripted_turn: ScriptedTurn, **settings: Any) -> bytes:
     steps = ChatBehavior().render_stream(
-        said, make_request(body(stream=True, stream_options={"include_usage": True}, **settings))
+        scripted_turn, make_request(body(stream=True, stream_options={"include_usage": True}, **settings))
     )
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
-def chunks(said: ScriptedTurn, **settings: Any) -> list[dict[str, Any]]:
+def chunks(scripted_turn: ScriptedTurn, **settings: Any) -> list[dict[str, Any]]:
     decoder = sse.Decoder()
-    return [json.loads(frame.data) for frame in decoder.feed(streamed(said, **settings)) if frame.data != sse.DONE]
+    return [
+        json.loads(frame.data) for frame in decoder.feed(streamed(scripted_turn, **settings)) if frame.data != sse.DONE
+    ]
 
 
-def whole(said: ScriptedTurn, **settings: Any) -> Any:
-    return json.loads(ChatBehavior().render_body(said, make_request(body(**settings))))
+def whole(scripted_turn: ScriptedTurn, **settings: Any) -> Any:
+    return json.loads(ChatBehavior().render_body(scripted_turn, make_request(body(**settings))))
 
 
 def events_of(data: bytes) -> list[StreamEvent]:
@@ -89,21 +91,23 @@ def response_of(data: bytes) -> Response:
 
 @settings(max_examples=30)
 @given(turns(), st.booleans())
-def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: ScriptedTurn, logprobs: bool) -> None:
+def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(scripted_turn: ScriptedTurn, logprobs: bool) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
-    asked = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
-    events = events_of(streamed(said, **asked))
+    logprob_settings = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
+    events = events_of(streamed(scripted_turn, **logprob_settings))
     assert find_violations(events) == []
-    assert fold(events) == response_of(ChatBehavior().render_body(said, make_request(body(**asked))))
+    assert fold(events) == response_of(
+        ChatBehavior().render_body(scripted_turn, make_request(body(**logprob_settings)))
+    )
 
 
 def test_a_stream_begins_with_the_role_and_ends_with_reason_usage_and_done() -> None:
-    told = chunks(turn(text("Hel", "lo")))
-    deltas = [chunk["choices"][0]["delta"] for chunk in told[:-1]]
+    output = chunks(turn(text("Hel", "lo")))
+    deltas = [chunk["choices"][0]["delta"] for chunk in output[:-1]]
     assert deltas == [{"role": "assistant", "content": ""}, {"content": "Hel"}, {"content": "lo"}, {}]
-    assert [chunk["choices"][0]["finish_reason"] for chunk in told[:-1]] == [None, None, None, "stop"]
-    assert (told[-1]["choices"], told[-1]["usage"]["completion_tokens"]) == ([], 2)
-    assert len({chunk["id"] for chunk in told}) == 1
+    assert [chunk["choices"][0]["finish_reason"] for chunk in output[:-1]] == [None, None, None, "stop"]
+    assert (output[-1]["choices"], output[-1]["usage"]["completion_tokens"]) == ([], 2)
+    assert len({chunk["id"] for chunk in output}) == 1
     assert streamed(turn(text("a"))).endswith(b"data: [DONE]\n\n")
 
 
@@ -113,52 +117,54 @@ def test_usage_is_only_streamed_to_who_asks_for_it() -> None:
 
 
 def test_omitted_parts_are_missing_from_stream_and_body() -> None:
-    said = turn(text("a"), omit=["finish", "usage", "done"])
-    assert b'finish_reason":null}]}\n\n' in streamed(said)
-    assert b"usage" not in streamed(said)
-    assert b"[DONE]" not in streamed(said)
-    assert "usage" not in whole(said)
-    assert whole(said)["choices"][0]["finish_reason"] is None
+    scripted_turn = turn(text("a"), omit=["finish", "usage", "done"])
+    assert b'finish_reason":null}]}\n\n' in streamed(scripted_turn)
+    assert b"usage" not in streamed(scripted_turn)
+    assert b"[DONE]" not in streamed(scripted_turn)
+    assert "usage" not in whole(scripted_turn)
+    assert whole(scripted_turn)["choices"][0]["finish_reason"] is None
 
 
 def test_interleaved_calls_come_in_turns_under_their_own_indexes() -> None:
-    said = turn(
+    scripted_turn = turn(
         interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f", "{}")), custom_call("c3", "patch", "+")
     )
-    pieces = [call for chunk in chunks(said)[1:-2] for call in chunk["choices"][0]["delta"]["tool_calls"]]
+    pieces = [call for chunk in chunks(scripted_turn)[1:-2] for call in chunk["choices"][0]["delta"]["tool_calls"]]
     assert [piece["index"] for piece in pieces] == [0, 1, 0, 1, 0, 2, 2]
     assert pieces[0] == {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
     assert pieces[-1] == {"index": 2, "custom": {"input": "+"}}
-    message = whole(said)["choices"][0]["message"]
+    message = whole(scripted_turn)["choices"][0]["message"]
     assert [call["id"] for call in message["tool_calls"]] == ["c1", "c2", "c3"]
     assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
-    assert whole(said)["choices"][0]["finish_reason"] == "tool_calls"
+    assert whole(scripted_turn)["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def test_reasoning_refusals_and_numbers_are_told_as_scripted() -> None:
-    said = turn(reasoning("hm", "m"), refusal("no"), finish("content_filter"), usage(5, 7, cached=3, reasoning=2))
-    told = whole(said)
-    assert told["choices"][0]["message"] == {
+    scripted_turn = turn(
+        reasoning("hm", "m"), refusal("no"), finish("content_filter"), usage(5, 7, cached=3, reasoning=2)
+    )
+    output = whole(scripted_turn)
+    assert output["choices"][0]["message"] == {
         "role": "assistant",
         "content": None,
         "refusal": "no",
         "reasoning_content": "hmm",
     }
-    assert told["choices"][0]["finish_reason"] == "content_filter"
-    assert [chunk["choices"][0]["delta"] for chunk in chunks(said)[1:-2]] == [
+    assert output["choices"][0]["finish_reason"] == "content_filter"
+    assert [chunk["choices"][0]["delta"] for chunk in chunks(scripted_turn)[1:-2]] == [
         {"reasoning_content": "hm"},
         {"reasoning_content": "m"},
         {"refusal": "no"},
     ]
-    assert told["usage"]["total_tokens"] == 12
-    assert told["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
+    assert output["usage"]["total_tokens"] == 12
+    assert output["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
 
 
 def test_reasoning_stands_in_the_field_that_the_server_has_for_it() -> None:
-    told = json.loads(
+    output = json.loads(
         ChatBehavior(ServerLimits(), "reasoning").render_body(turn(reasoning("hm")), make_request(body()))
     )
-    assert told["choices"][0]["message"]["reasoning"] == "hm"
+    assert output["choices"][0]["message"]["reasoning"] == "hm"
 
 
 def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
@@ -172,8 +178,8 @@ def test_logprobs_are_given_with_every_piece_when_asked_for() -> None:
     events = events_of(streamed(turn(text("a", "b")), logprobs=True, top_logprobs=2))
     deltas = [event for event in events if isinstance(event, OutputTextDelta)]
     assert [[len(token.top_logprobs) for token in delta.logprobs or ()] for delta in deltas] == [[2], [2]]
-    told = whole(turn(text("a", "b")), logprobs=True)["choices"][0]["logprobs"]
-    assert [token["token"] for token in told["content"]] == ["a", "b"]
+    output = whole(turn(text("a", "b")), logprobs=True)["choices"][0]["logprobs"]
+    assert [token["token"] for token in output["content"]] == ["a", "b"]
 
 
 CALLED = {
@@ -184,47 +190,47 @@ CALLED = {
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "sunny"}]}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
 OFFERED = OfferedTool("get_weather", TOOL["function"]["parameters"])  # type: ignore[index]
-ASKED = "What's the weather in Rome?"
+QUESTION = "What's the weather in Rome?"
 PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
-    (body(), Prompt(text=ASKED)),
+    (body(), Prompt(text=QUESTION)),
     (body({"role": "system", "content": "a"}), Prompt(text="")),
     (body({"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}), Prompt(text="look", media=1)),
-    (body(tools=[TOOL]), Prompt(text=ASKED, tools=(OFFERED,))),
-    (body(tools=[TOOL], tool_choice="none"), Prompt(text=ASKED, tools=(OFFERED,), choice="none")),
+    (body(tools=[TOOL]), Prompt(text=QUESTION, tools=(OFFERED,))),
+    (body(tools=[TOOL], tool_choice="none"), Prompt(text=QUESTION, tools=(OFFERED,), choice="none")),
     (
         body(
             tools=[TOOL, {"type": "custom", "custom": {"name": "patch"}}],
             tool_choice={"type": "custom", "custom": {"name": "patch"}},
         ),
-        Prompt(text=ASKED, tools=(OfferedTool("patch", {}, "custom"),), choice="required"),
+        Prompt(text=QUESTION, tools=(OfferedTool("patch", {}, "custom"),), choice="required"),
     ),
     (
         body(
             tools=[TOOL], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [TOOL]}}
         ),
-        Prompt(text=ASKED, tools=(OFFERED,), choice="required"),
+        Prompt(text=QUESTION, tools=(OFFERED,), choice="required"),
     ),
-    (body(tools=[TOOL], parallel_tool_calls=False), Prompt(text=ASKED, tools=(OFFERED,), parallel=False)),
-    (body(USER, CALLED, RESULT), Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1)),
+    (body(tools=[TOOL], parallel_tool_calls=False), Prompt(text=QUESTION, tools=(OFFERED,), parallel=False)),
+    (body(USER, CALLED, RESULT), Prompt(text=QUESTION, results=(("get_weather", "sunny"),), calls_before=1)),
     (
         body(USER, CALLED, RESULT, CALLED, {**RESULT, "content": "rain"}),
-        Prompt(text=ASKED, results=(("get_weather", "rain"),), calls_before=2),
+        Prompt(text=QUESTION, results=(("get_weather", "rain"),), calls_before=2),
     ),
-    (body(USER, CALLED, RESULT, USER), Prompt(text=ASKED, calls_before=1)),
-    (body(response_format={"type": "json_object"}), Prompt(text=ASKED, schema={})),
+    (body(USER, CALLED, RESULT, USER), Prompt(text=QUESTION, calls_before=1)),
+    (body(response_format={"type": "json_object"}), Prompt(text=QUESTION, schema={})),
     (
         body(response_format={"type": "json_schema", "json_schema": {"schema": {"a": 1}}}),
-        Prompt(text=ASKED, schema={"a": 1}),
+        Prompt(text=QUESTION, schema={"a": 1}),
     ),
-    (body(response_format={"type": "text"}), Prompt(text=ASKED)),
-    (body(reasoning_effort="low", max_tokens=3), Prompt(text=ASKED, thinks=True, max_pieces=3)),
-    (body(reasoning_effort="none", max_completion_tokens=4), Prompt(text=ASKED, max_pieces=4)),
+    (body(response_format={"type": "text"}), Prompt(text=QUESTION)),
+    (body(reasoning_effort="low", max_tokens=3), Prompt(text=QUESTION, thinks=True, max_pieces=3)),
+    (body(reasoning_effort="none", max_completion_tokens=4), Prompt(text=QUESTION, max_pieces=4)),
 ]
 
 
-@pytest.mark.parametrize(("asked", "prompt"), PROMPTS)
-def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
-    assert make_prompt(asked) == prompt
+@pytest.mark.parametrize(("request_body", "prompt"), PROMPTS)
+def test_a_request_is_understood(request_body: dict[str, Any], prompt: Prompt) -> None:
+    assert make_prompt(request_body) == prompt
 
 
 @pytest.mark.io
@@ -252,6 +258,6 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
 
 
 def test_the_text_arrives_as_it_was_said() -> None:
-    said = 'Grüße, "世界"\u2028\n\ndata: [DONE]\n\n\\ 😀'
-    part = next(item for item in fold(events_of(streamed(turn(text(*said))))).output)
-    assert [content.text for content in getattr(part, "content", []) if isinstance(content, OutputText)] == [said]
+    long_text = 'Grüße, "世界"\u2028\n\ndata: [DONE]\n\n\\ 😀'
+    part = next(item for item in fold(events_of(streamed(turn(text(*long_text))))).output)
+    assert [content.text for content in getattr(part, "content", []) if isinstance(content, OutputText)] == [long_text]

@@ -33,7 +33,7 @@ G_SAYS: dict[str, Any] = {"functionResponse": {"name": "g", "response": {"output
 PLACE = {"type": "OBJECT", "properties": {"place": {"type": "STRING"}}}
 
 
-def says(*contents: Any) -> dict[str, Any]:
+def body_with(*contents: Any) -> dict[str, Any]:
     return {"contents": list(contents)}
 
 
@@ -46,11 +46,11 @@ def model(*parts: Any) -> dict[str, Any]:
 
 
 def part(one: Any) -> dict[str, Any]:
-    return says(user(one))
+    return body_with(user(one))
 
 
 def result(**members: Any) -> dict[str, Any]:
-    return says(USER, model(F), user({"functionResponse": {"name": "f", "response": {}, **members}}))
+    return body_with(USER, model(F), user({"functionResponse": {"name": "f", "response": {}, **members}}))
 
 
 def identified(one: dict[str, Any], id: str) -> dict[str, Any]:
@@ -87,9 +87,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     # Shapes.
     "an unknown field": ({"messages": []}, 'Unknown name "messages": Cannot find field.', {"system_instruction": USER}),
     "an unknown field further in": (
-        says({**USER, "content": "hi"}),
+        body_with({**USER, "content": "hi"}),
         "Unknown name \"content\" at 'contents[0]': Cannot find field.",
-        says({"parts": {"text": "one for a list of one"}}),
+        body_with({"parts": {"text": "one for a list of one"}}),
     ),
     "a string for an object": (
         part("hi"),
@@ -114,9 +114,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         takes(type="string", nullable=True),
     ),
     "arguments in a string": (
-        says(USER, model({"functionCall": {"name": "f", "args": "{}"}}), user(F_SAYS)),
+        body_with(USER, model({"functionCall": {"name": "f", "args": "{}"}}), user(F_SAYS)),
         "function_call.args' (TYPE_OBJECT)",
-        says(USER, model({"functionCall": {"name": "f"}}), user(F_SAYS)),
+        body_with(USER, model({"functionCall": {"name": "f"}}), user(F_SAYS)),
     ),
     "a result in a string": (
         result(response="1"),
@@ -134,15 +134,19 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         part({"inline_data": {"mime_type": "image/png", "data": "_-AA"}}),
     ),
     # The conversation.
-    "no contents": ({"contents": ...}, "contents: contents is not specified", says(USER)),
-    "empty contents": (says(), "contents: contents is not specified", says(USER)),
-    "an unknown role": (says({**USER, "role": "assistant"}), "Please use a valid role", says({**USER, "role": "user"})),
-    "no role among several": (
-        says(USER, MODEL, {"parts": USER["parts"]}),
+    "no contents": ({"contents": ...}, "contents: contents is not specified", body_with(USER)),
+    "empty contents": (body_with(), "contents: contents is not specified", body_with(USER)),
+    "an unknown role": (
+        body_with({**USER, "role": "assistant"}),
         "Please use a valid role",
-        says(USER, MODEL, USER),
+        body_with({**USER, "role": "user"}),
     ),
-    "no parts": (says(user()), "contents[0].parts: contents.parts must not be empty.", says(USER)),
+    "no role among several": (
+        body_with(USER, MODEL, {"parts": USER["parts"]}),
+        "Please use a valid role",
+        body_with(USER, MODEL, USER),
+    ),
+    "no parts": (body_with(user()), "contents[0].parts: contents.parts must not be empty.", body_with(USER)),
     "a part that is nothing": (part({}), "parts[0].data: required oneof field 'data'", part({"text": " "})),
     "a part that is a thought of nothing": (
         part({"thought": True}),
@@ -152,7 +156,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "an empty text": (
         part({"text": ""}),
         "parts[0].data: required oneof field 'data'",
-        says(USER, model({"text": ""}), USER),
+        body_with(USER, model({"text": ""}), USER),
     ),
     "a part that is two things": (
         part({"text": "a", "inlineData": PNG}),
@@ -181,11 +185,15 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "file_data.file_uri: Invalid or unsupported",
         part({"fileData": {"fileUri": "https://example.org/a.pdf", "mimeType": "application/pdf"}}),
     ),
-    "a call without a name": (says(USER, model({"functionCall": {}}), user(F_SAYS)), "Name cannot be empty.", result()),
+    "a call without a name": (
+        body_with(USER, model({"functionCall": {}}), user(F_SAYS)),
+        "Name cannot be empty.",
+        result(),
+    ),
     "a call of a bad name": (
-        says(USER, model({"functionCall": {"name": "1f"}}), user(F_SAYS)),
+        body_with(USER, model({"functionCall": {"name": "1f"}}), user(F_SAYS)),
         "Invalid function name: '1f'",
-        says(USER, model({"functionCall": {"name": "f"}}), user(F_SAYS)),
+        body_with(USER, model({"functionCall": {"name": "f"}}), user(F_SAYS)),
     ),
     "a result without a name": (result(name=""), "function_response.name: Name cannot be empty.", result()),
     "a result that says nothing": (result(response=None), "response: required field is not set", result(response={})),
@@ -195,68 +203,68 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         result(parts=[{"inlineData": PNG}]),
     ),
     # Turns.
-    "the model has the last word": (says(USER, MODEL), "end with a user role", says(USER, MODEL, USER)),
-    "the model alone": (says(MODEL), "end with a user role", says(USER)),
+    "the model has the last word": (body_with(USER, MODEL), "end with a user role", body_with(USER, MODEL, USER)),
+    "the model alone": (body_with(MODEL), "end with a user role", body_with(USER)),
     "a call at the beginning": (
-        says(model(F), user(F_SAYS)),
+        body_with(model(F), user(F_SAYS)),
         "call turn comes immediately after a user turn",
         result(),
     ),
-    "a call by the user": (says(USER, MODEL, user(F)), "call turn comes immediately after a user turn", result()),
-    "a result without a call": (says(user(F_SAYS)), "response turn comes immediately after", result()),
+    "a call by the user": (body_with(USER, MODEL, user(F)), "call turn comes immediately after a user turn", result()),
+    "a result without a call": (body_with(user(F_SAYS)), "response turn comes immediately after", result()),
     "a result after something else": (
-        says(USER, model(F), user(F_SAYS), MODEL, user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS), MODEL, user(F_SAYS)),
         "response turn comes immediately after",
-        says(USER, model(F), user(F_SAYS), model(F), user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS), model(F), user(F_SAYS)),
     ),
     "a result by the model": (
-        says(USER, model(F), USER, model(F_SAYS), USER),
+        body_with(USER, model(F), USER, model(F_SAYS), USER),
         "number of function response parts",
-        says(USER, model(F), {**user(F_SAYS), "role": "function"}),
+        body_with(USER, model(F), {**user(F_SAYS), "role": "function"}),
     ),
     "a result by the model after its call": (
-        says(USER, model(F), model(F_SAYS), USER),
+        body_with(USER, model(F), model(F_SAYS), USER),
         "response turn comes immediately after",
-        says(USER, model({"text": "a"}), model(F), model({"text": ""}), user(F_SAYS)),
+        body_with(USER, model({"text": "a"}), model(F), model({"text": ""}), user(F_SAYS)),
     ),
     "a call that nobody answers": (
-        says(USER, model(F), USER),
+        body_with(USER, model(F), USER),
         "number of function response parts",
-        says(USER, model(F), user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS)),
     ),
     "one call of two answered": (
-        says(USER, model(F, G), user(F_SAYS)),
+        body_with(USER, model(F, G), user(F_SAYS)),
         "number of function response parts",
-        says(USER, model(F, G), user(F_SAYS, G_SAYS)),
+        body_with(USER, model(F, G), user(F_SAYS, G_SAYS)),
     ),
     "two results of one call": (
-        says(USER, model(F), user(F_SAYS, F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS, F_SAYS)),
         "number of function response parts",
-        says(USER, model(F), user(F_SAYS, {"text": "and?"})),
+        body_with(USER, model(F), user(F_SAYS, {"text": "and?"})),
     ),
     "results in two contents": (
-        says(USER, model(F, G), user(F_SAYS), user(G_SAYS)),
+        body_with(USER, model(F, G), user(F_SAYS), user(G_SAYS)),
         "number of function response parts",
-        says(USER, model(F, G), user(F_SAYS, G_SAYS)),
+        body_with(USER, model(F, G), user(F_SAYS, G_SAYS)),
     ),
     "results out of order": (
-        says(USER, model(F, G), user(G_SAYS, F_SAYS)),
+        body_with(USER, model(F, G), user(G_SAYS, F_SAYS)),
         "names match those of the function call turn",
-        says(
+        body_with(
             USER,
             model(identified(F, "1"), identified(G, "2")),
             user(identified(G_SAYS, "2"), identified(F_SAYS, "1")),
         ),
     ),
     "a result of another call": (
-        says(USER, model(identified(F, "1")), user(identified(F_SAYS, "2"))),
+        body_with(USER, model(identified(F, "1")), user(identified(F_SAYS, "2"))),
         "ids match those of the function call turn",
-        says(USER, model(identified(F, "1")), user(F_SAYS)),
+        body_with(USER, model(identified(F, "1")), user(F_SAYS)),
     ),
     "a result of one call under the name of the other": (
-        says(USER, model(identified(F, "1")), user(identified(G_SAYS, "1"))),
+        body_with(USER, model(identified(F, "1")), user(identified(G_SAYS, "1"))),
         "names match those of the function call turn",
-        says(USER, model(identified(F, "1")), user(identified(F_SAYS, "1"))),
+        body_with(USER, model(identified(F, "1")), user(identified(F_SAYS, "1"))),
     ),
     # Instructions.
     "an instruction without parts": (
@@ -466,14 +474,14 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
 
 
 def full(change: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in {**says(USER), **change}.items() if value is not ...}
+    return {name: value for name, value in {**body_with(USER), **change}.items() if value is not ...}
 
 
-def asked(body: Any, model: str = "m", rest: str = ":generateContent", **headers: str) -> ReceivedRequest:
+def model_request(body: Any, model: str = "m", rest: str = ":generateContent", **headers: str) -> ReceivedRequest:
     return replace(make_request(body, **headers), path=f"/v1beta/models/{model}{rest}")
 
 
-def told(reply: PlainReply | None) -> tuple[int, str]:
+def status_and_message(reply: PlainReply | None) -> tuple[int, str]:
     """The status and the words of a refusal; zero and nothing where none was made."""
     if reply is None:
         return 0, ""
@@ -484,20 +492,22 @@ def told(reply: PlainReply | None) -> tuple[int, str]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_refuses_its_violation(rule: str) -> None:
-    wrong, words, _ = RULES[rule]
-    status, message = told(GeminiBehavior().find_refusal(asked(full(wrong))))
+    wrong, message_part, _ = RULES[rule]
+    status, message = status_and_message(GeminiBehavior().find_refusal(model_request(full(wrong))))
     assert status == 400
-    assert words in message
+    assert message_part in message
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_same_done_right_is_taken(rule: str) -> None:
-    assert told(GeminiBehavior().find_refusal(asked(full(RULES[rule][2])))) == (0, "")
+    assert status_and_message(GeminiBehavior().find_refusal(model_request(full(RULES[rule][2])))) == (0, "")
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_lenient_server_takes_everything(rule: str) -> None:
-    assert told(GeminiBehavior(GeminiLimits(strict=False)).find_refusal(asked(full(RULES[rule][0])))) == (0, "")
+    assert status_and_message(
+        GeminiBehavior(GeminiLimits(strict=False)).find_refusal(model_request(full(RULES[rule][0])))
+    ) == (0, "")
 
 
 # What depends on the version of the server: (limits, model, request, words of the error; None where it is taken).
@@ -505,20 +515,20 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
     "ids unknown": (
         GeminiLimits(ids=False),
         "m",
-        says(USER, model(identified(F, "1")), user(F_SAYS)),
+        body_with(USER, model(identified(F, "1")), user(F_SAYS)),
         'Unknown name "id"',
     ),
-    "ids unknown and not sent": (GeminiLimits(ids=False), "m", says(USER, model(F), user(F_SAYS)), None),
-    "users in a row": (GeminiLimits(alternation=True), "m", says(USER, USER), "alternate between user and model"),
+    "ids unknown and not sent": (GeminiLimits(ids=False), "m", body_with(USER, model(F), user(F_SAYS)), None),
+    "users in a row": (GeminiLimits(alternation=True), "m", body_with(USER, USER), "alternate between user and model"),
     "models in a row": (
         GeminiLimits(alternation=True),
         "m",
-        says(USER, MODEL, MODEL, USER),
+        body_with(USER, MODEL, MODEL, USER),
         "alternate between user and model",
     ),
-    "users and models in turns": (GeminiLimits(alternation=True), "m", says(USER, MODEL, USER), None),
-    "users in a row on a newer server": (GeminiLimits(), "m", says(USER, USER), None),
-    "the model has the last word": (GeminiLimits(last_word=False), "m", says(USER, MODEL), None),
+    "users and models in turns": (GeminiLimits(alternation=True), "m", body_with(USER, MODEL, USER), None),
+    "users in a row on a newer server": (GeminiLimits(), "m", body_with(USER, USER), None),
+    "the model has the last word": (GeminiLimits(last_word=False), "m", body_with(USER, MODEL), None),
     "a closed object": (
         GeminiLimits(additional_properties=True),
         "m",
@@ -587,26 +597,26 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
     "a call without its signature": (
         GeminiLimits(),
         "gemini-3-pro",
-        says(USER, model(F), user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS)),
         "Function call is missing a thought_signature in functionCall parts. This is required for tools to work correctly. "
         "Additional data, function call `default_api:f` , position 2.",
     ),
     "a call without its signature, of an older model": (
         GeminiLimits(),
         "gemini-2.5-pro",
-        says(USER, model(F), user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS)),
         None,
     ),
     "an older model that is strict": (
         GeminiLimits(signatures=True),
         "gemini-2.5-pro",
-        says(USER, model(F), user(F_SAYS)),
+        body_with(USER, model(F), user(F_SAYS)),
         "missing a thought_signature",
     ),
     "a call of a turn that is over": (
         GeminiLimits(),
         "gemini-3-pro",
-        says(USER, model(F), user(F_SAYS), MODEL, USER),
+        body_with(USER, model(F), user(F_SAYS), MODEL, USER),
         None,
     ),
 }
@@ -614,10 +624,10 @@ VERSIONS: dict[str, tuple[GeminiLimits, str, dict[str, Any], str | None]] = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_version_limits_decide_what_is_refused(version: str) -> None:
-    limits, name, body, words = VERSIONS[version]
-    status, message = told(GeminiBehavior(limits).find_refusal(asked(full(body), name)))
-    assert status == (400 if words else 0)
-    assert (words or "") in message
+    limits, name, body, message_part = VERSIONS[version]
+    status, message = status_and_message(GeminiBehavior(limits).find_refusal(model_request(full(body), name)))
+    assert status == (400 if message_part else 0)
+    assert (message_part or "") in message
 
 
 SIGNATURE = Signatures().make_signature(F)
@@ -645,16 +655,16 @@ SIGNED: dict[str, tuple[list[dict[str, Any]], str | None]] = {
 @pytest.mark.parametrize("case", SIGNED)
 def test_a_signature_comes_back_to_its_maker_and_to_its_place(case: str) -> None:
     """RSN-2, RSN-3: what the fake holds the gateway to."""
-    parts, words = SIGNED[case]
+    parts, message_part = SIGNED[case]
     results = [
         {"functionResponse": {"name": one["functionCall"]["name"], "response": {}}}
         for one in parts
         if "functionCall" in one
     ]
-    history = says(USER, model(*parts), user(*results) if results else USER)
-    status, message = told(GeminiBehavior().find_refusal(asked(history, "gemini-3-pro")))
-    assert status == (400 if words else 0)
-    assert (words or "") in message
+    history = body_with(USER, model(*parts), user(*results) if results else USER)
+    status, message = status_and_message(GeminiBehavior().find_refusal(model_request(history, "gemini-3-pro")))
+    assert status == (400 if message_part else 0)
+    assert (message_part or "") in message
 
 
 def test_a_signature_from_a_script_is_remembered() -> None:
@@ -710,7 +720,7 @@ DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str]
     ),
     "thoughts are not counted": (
         GeminiLimits(max_chars=4),
-        says(USER, model({"text": "hmm", "thought": True}), USER),
+        body_with(USER, model({"text": "hmm", "thought": True}), USER),
         ":generateContent",
         {},
         None,
@@ -734,14 +744,14 @@ DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str]
 
 @pytest.mark.parametrize("demand", DEMANDS)
 def test_server_refuses_requests_without_its_demands(demand: str) -> None:
-    limits, body, rest, headers, wanted = DEMANDS[demand]
-    status, message = told(GeminiBehavior(limits).find_refusal(asked(body, "m", rest, **headers)))
-    assert status == (wanted or (0, ""))[0]
-    assert (wanted or (0, ""))[1] in message
+    limits, body, rest, headers, expected = DEMANDS[demand]
+    status, message = status_and_message(GeminiBehavior(limits).find_refusal(model_request(body, "m", rest, **headers)))
+    assert status == (expected or (0, ""))[0]
+    assert (expected or (0, ""))[1] in message
 
 
 def test_all_that_is_wrong_with_the_shape_is_told_at_once() -> None:
-    reply = GeminiBehavior().find_refusal(asked({"contents": [{"role": 1, "part": []}], "max_tokens": 1}))
+    reply = GeminiBehavior().find_refusal(model_request({"contents": [{"role": 1, "part": []}], "max_tokens": 1}))
     assert reply is not None
     error = json.loads(reply.body)["error"]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
@@ -754,20 +764,23 @@ def test_all_that_is_wrong_with_the_shape_is_told_at_once() -> None:
 
 
 def test_a_wrong_key_is_told_by_its_reason() -> None:
-    reply = GeminiBehavior(GeminiLimits(key="k")).find_refusal(asked(full({}), x_goog_api_key="j"))
+    reply = GeminiBehavior(GeminiLimits(key="k")).find_refusal(model_request(full({}), x_goog_api_key="j"))
     assert reply is not None
     assert json.loads(reply.body)["error"]["details"][0]["reason"] == "API_KEY_INVALID"
 
 
 def test_an_error_of_a_stream_that_is_an_array_stands_in_one() -> None:
-    reply = GeminiBehavior().find_refusal(asked({}, rest=":streamGenerateContent"))
+    reply = GeminiBehavior().find_refusal(model_request({}, rest=":streamGenerateContent"))
     assert reply is not None
     assert json.loads(reply.body)[0]["error"]["code"] == 400
-    assert told(GeminiBehavior().find_refusal(asked({}, rest=":streamGenerateContent?alt=sse")))[0] == 400
+    assert (
+        status_and_message(GeminiBehavior().find_refusal(model_request({}, rest=":streamGenerateContent?alt=sse")))[0]
+        == 400
+    )
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "expected"),
     [
         ("/v1beta/models/a/b%2Fc:generateContent", ("a/b/c", "generateContent", False)),
         ("/v1/models/a:b%3AstreamGenerateContent?key=k&alt=sse", ("a:b", "streamGenerateContent", True)),
@@ -775,13 +788,13 @@ def test_an_error_of_a_stream_that_is_an_array_stands_in_one() -> None:
         ("/v1beta/tuned/a:generateContent", None),
     ],
 )
-def test_the_address_says_what_is_asked_of_which_model(path: str, wanted: tuple[str, str, bool] | None) -> None:
-    asked = parse_model_call(replace(make_request({}), path=path))
-    assert (asked and (asked.model, asked.method, asked.sse)) == wanted
+def test_the_address_says_what_is_asked_of_which_model(path: str, expected: tuple[str, str, bool] | None) -> None:
+    model_call = parse_model_call(replace(make_request({}), path=path))
+    assert (model_call and (model_call.model, model_call.method, model_call.sse)) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("", b""),
         ("_-8=", b"\xff\xef"),
@@ -792,8 +805,8 @@ def test_the_address_says_what_is_asked_of_which_model(path: str, wanted: tuple[
         ("AA===", None),
     ],
 )
-def test_base64_is_read_in_either_alphabet(text: str, wanted: bytes | None) -> None:
-    assert from_base64(text) == wanted
+def test_base64_is_read_in_either_alphabet(text: str, expected: bytes | None) -> None:
+    assert from_base64(text) == expected
 
 
 @settings(max_examples=30)

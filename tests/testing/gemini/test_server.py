@@ -49,8 +49,8 @@ pytestmark = pytest.mark.without_coverage
 PATH = "/v1beta/models/m:generateContent"
 STREAM = "/v1beta/models/m:streamGenerateContent?alt=sse"
 ARRAY = "/v1beta/models/m:streamGenerateContent"
-ASKED = "What's the weather in Rome?"
-USER = {"role": "user", "parts": [{"text": ASKED}]}
+QUESTION = "What's the weather in Rome?"
+USER = {"role": "user", "parts": [{"text": QUESTION}]}
 SCHEMA = {"type": "OBJECT", "properties": {"place": {"type": "STRING"}}, "required": ["place"]}
 PLAIN_SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 TOOLS = [{"functionDeclarations": [{"name": "get_weather", "parameters": SCHEMA}]}]
@@ -61,17 +61,21 @@ def body(*contents: Any, **settings: Any) -> dict[str, Any]:
     return {"contents": list(contents) or [USER], **settings}
 
 
-def asked(path: str = PATH, **settings: Any) -> ReceivedRequest:
+def model_request(path: str = PATH, **settings: Any) -> ReceivedRequest:
     return replace(make_request(body(**settings)), path=path)
 
 
-def streamed(said: ScriptedTurn, behavior: GeminiBehavior | None = None, path: str = STREAM, **settings: Any) -> bytes:
-    steps = (behavior or GeminiBehavior()).render_stream(said, asked(path, **settings))
+def streamed(
+    scripted_turn: ScriptedTurn, behavior: GeminiBehavior | None = None, path: str = STREAM, **settings: Any
+) -> bytes:
+    steps = (behavior or GeminiBehavior()).render_stream(scripted_turn, model_request(path, **settings))
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
-def frames(said: ScriptedTurn, behavior: GeminiBehavior | None = None, **settings: Any) -> list[dict[str, Any]]:
-    return [json.loads(frame.data) for frame in sse.Decoder().feed(streamed(said, behavior, **settings))]
+def frames(
+    scripted_turn: ScriptedTurn, behavior: GeminiBehavior | None = None, **settings: Any
+) -> list[dict[str, Any]]:
+    return [json.loads(frame.data) for frame in sse.Decoder().feed(streamed(scripted_turn, behavior, **settings))]
 
 
 def parts(frames: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -79,8 +83,8 @@ def parts(frames: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [frame["candidates"][0]["content"]["parts"] for frame in frames]
 
 
-def whole(said: ScriptedTurn, behavior: GeminiBehavior | None = None, **settings: Any) -> Any:
-    return json.loads((behavior or GeminiBehavior()).render_body(said, asked(**settings)))
+def whole(scripted_turn: ScriptedTurn, behavior: GeminiBehavior | None = None, **settings: Any) -> Any:
+    return json.loads((behavior or GeminiBehavior()).render_body(scripted_turn, model_request(**settings)))
 
 
 def events_of(data: bytes) -> list[StreamEvent]:
@@ -100,75 +104,81 @@ def response_of(data: bytes) -> Response:
 
 @settings(max_examples=30)
 @given(turns())
-def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(said: ScriptedTurn) -> None:
+def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(scripted_turn: ScriptedTurn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
-    events = events_of(streamed(said))
+    events = events_of(streamed(scripted_turn))
     assert find_violations(events) == []
-    assert fold(events) == response_of(GeminiBehavior().render_body(said, asked()))
+    assert fold(events) == response_of(GeminiBehavior().render_body(scripted_turn, model_request()))
 
 
 def test_a_stream_has_a_frame_for_each_piece_and_ends_with_the_reason() -> None:
-    told = frames(turn(text("Hel", "lo")))
-    assert parts(told) == [[{"text": "Hel"}], [{"text": "lo"}], [{"text": ""}]]
-    assert [frame["candidates"][0].get("finishReason") for frame in told] == [None, None, "STOP"]
-    assert {(frame["modelVersion"], frame["responseId"]) for frame in told} == {("m", "resp-1")}
+    output = frames(turn(text("Hel", "lo")))
+    assert parts(output) == [[{"text": "Hel"}], [{"text": "lo"}], [{"text": ""}]]
+    assert [frame["candidates"][0].get("finishReason") for frame in output] == [None, None, "STOP"]
+    assert {(frame["modelVersion"], frame["responseId"]) for frame in output} == {("m", "resp-1")}
     assert streamed(turn(text("a"))).count(b"\r\n\r\n") == 2
     assert b"[DONE]" not in streamed(turn(text("a")))
 
 
 def test_calls_are_told_whole_and_those_at_once_in_one_frame() -> None:
-    said = turn(
+    scripted_turn = turn(
         interleaved(tool_call("c1", "f", '{"a"', ":1}"), tool_call("c2", "f")), custom_call("c3", "patch", "+", "1")
     )
-    assert parts(frames(said))[:-1] == [
+    assert parts(frames(scripted_turn))[:-1] == [
         [
             {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}},
             {"functionCall": {"id": "c2", "name": "f", "args": {}}},
         ],
         [{"functionCall": {"id": "c3", "name": "patch", "args": {"input": "+1"}}}],
     ]
-    assert whole(said)["candidates"][0]["finishReason"] == "STOP"
-    assert len(whole(said)["candidates"][0]["content"]["parts"]) == 3
+    assert whole(scripted_turn)["candidates"][0]["finishReason"] == "STOP"
+    assert len(whole(scripted_turn)["candidates"][0]["content"]["parts"]) == 3
 
 
 def test_two_calls_of_one_name_may_come_without_ids_and_stay_apart() -> None:
-    said = turn(interleaved(tool_call("c1", "f", "{}"), tool_call("c2", "f", "{}")))
+    scripted_turn = turn(interleaved(tool_call("c1", "f", "{}"), tool_call("c2", "f", "{}")))
     call = {"functionCall": {"name": "f", "args": {}}}
-    assert parts(frames(said, GeminiBehavior(gives_ids=False)))[0] == [call, call]
+    assert parts(frames(scripted_turn, GeminiBehavior(gives_ids=False)))[0] == [call, call]
     calls = [
         item
-        for item in fold(events_of(streamed(said, GeminiBehavior(gives_ids=False)))).output
+        for item in fold(events_of(streamed(scripted_turn, GeminiBehavior(gives_ids=False)))).output
         if isinstance(item, FunctionCall)
     ]
     assert len({call.call_id for call in calls}) == 2
 
 
 def test_text_and_call_may_share_a_frame() -> None:
-    said = turn(reasoning("hm"), text("a", "b"), tool_call("c1", "f", "{}"))
-    [frame] = frames(said, GeminiBehavior(one_frame=True))
+    scripted_turn = turn(reasoning("hm"), text("a", "b"), tool_call("c1", "f", "{}"))
+    [frame] = frames(scripted_turn, GeminiBehavior(one_frame=True))
     assert [next(iter(part)) for part in parts([frame])[0]] == ["text", "text", "functionCall"]
     assert frame["candidates"][0]["finishReason"] == "STOP"
     assert (
-        GeminiBehavior(one_frame=True).render_stream(turn(text("a"), raw(b": 1\n\n")), asked(STREAM))[0] == b": 1\n\n"
+        GeminiBehavior(one_frame=True).render_stream(turn(text("a"), raw(b": 1\n\n")), model_request(STREAM))[0]
+        == b": 1\n\n"
     )
 
 
 def test_thoughts_are_parts_of_their_own_and_the_call_after_them_is_signed() -> None:
     """RSN-2, at its source."""
-    said = turn(reasoning("hm", "m"), text("So"), interleaved(tool_call("c1", "f", "{}"), tool_call("c2", "f", "{}")))
-    told = parts(frames(said))
-    assert told[:3] == [[{"text": "hm", "thought": True}], [{"text": "m", "thought": True}], [{"text": "So"}]]
-    assert ["thoughtSignature" in part for part in told[3]] == [True, False]
-    assert told[4] == [{"text": ""}]
-    parts_of_whole = whole(said)["candidates"][0]["content"]["parts"]
-    assert parts_of_whole == [{"text": "hmm", "thought": True}, {"text": "So"}, *told[3]]
+    scripted_turn = turn(
+        reasoning("hm", "m"), text("So"), interleaved(tool_call("c1", "f", "{}"), tool_call("c2", "f", "{}"))
+    )
+    output = parts(frames(scripted_turn))
+    assert output[:3] == [[{"text": "hm", "thought": True}], [{"text": "m", "thought": True}], [{"text": "So"}]]
+    assert ["thoughtSignature" in part for part in output[3]] == [True, False]
+    assert output[4] == [{"text": ""}]
+    parts_of_whole = whole(scripted_turn)["candidates"][0]["content"]["parts"]
+    assert parts_of_whole == [{"text": "hmm", "thought": True}, {"text": "So"}, *output[3]]
 
 
 def test_where_no_call_follows_the_end_is_signed() -> None:
-    said = turn(reasoning("hm"), text("So", "."))
-    signature = parts(frames(said))[-1][0]["thoughtSignature"]
-    assert parts(frames(said))[-1] == [{"text": "", "thoughtSignature": signature}]
-    assert whole(said)["candidates"][0]["content"]["parts"][-1] == {"text": "So.", "thoughtSignature": signature}
+    scripted_turn = turn(reasoning("hm"), text("So", "."))
+    signature = parts(frames(scripted_turn))[-1][0]["thoughtSignature"]
+    assert parts(frames(scripted_turn))[-1] == [{"text": "", "thoughtSignature": signature}]
+    assert whole(scripted_turn)["candidates"][0]["content"]["parts"][-1] == {
+        "text": "So.",
+        "thoughtSignature": signature,
+    }
     assert whole(turn(reasoning("hm")))["candidates"][0]["content"]["parts"][-1] == {
         "text": "",
         "thoughtSignature": signature,
@@ -189,12 +199,16 @@ def test_a_signature_from_the_script_is_given_to_the_letter(thoughts: Any) -> No
 
 
 def test_thoughts_may_come_after_the_text() -> None:
-    said = turn(text("a"), reasoning("hm"), text("b"))
-    assert [part.get("thought") for part in whole(said)["candidates"][0]["content"]["parts"]] == [None, True, None]
+    scripted_turn = turn(text("a"), reasoning("hm"), text("b"))
+    assert [part.get("thought") for part in whole(scripted_turn)["candidates"][0]["content"]["parts"]] == [
+        None,
+        True,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("scripted_turn", "reason"),
     [
         (turn(text("a"), finish("length")), "MAX_TOKENS"),
         (turn(text("a"), finish("content_filter")), "SAFETY"),
@@ -204,33 +218,33 @@ def test_thoughts_may_come_after_the_text() -> None:
         (turn(finish("MALFORMED_FUNCTION_CALL")), "MALFORMED_FUNCTION_CALL"),
     ],
 )
-def test_the_reason_to_stop_is_told_in_the_words_of_the_dialect(said: ScriptedTurn, reason: str) -> None:
-    assert whole(said)["candidates"][0]["finishReason"] == reason
-    assert frames(said)[-1]["candidates"][0]["finishReason"] == reason
+def test_the_reason_to_stop_is_told_in_the_words_of_the_dialect(scripted_turn: ScriptedTurn, reason: str) -> None:
+    assert whole(scripted_turn)["candidates"][0]["finishReason"] == reason
+    assert frames(scripted_turn)[-1]["candidates"][0]["finishReason"] == reason
 
 
 def test_arguments_that_are_no_object_make_a_malformed_call() -> None:
-    told = whole(turn(text("a"), tool_call("c1", "f", '{"a"')))["candidates"][0]
-    assert told["content"]["parts"] == [{"text": "a"}]
-    assert (told["finishReason"], told["finishMessage"]) == (
+    output = whole(turn(text("a"), tool_call("c1", "f", '{"a"')))["candidates"][0]
+    assert output["content"]["parts"] == [{"text": "a"}]
+    assert (output["finishReason"], output["finishMessage"]) == (
         "MALFORMED_FUNCTION_CALL",
         'Malformed function call: f({"a")',
     )
 
 
 def test_a_blocked_prompt_has_no_candidates() -> None:
-    for told in (whole(blocked("PROHIBITED_CONTENT")), *frames(blocked("PROHIBITED_CONTENT"))):
-        assert told["promptFeedback"] == {"blockReason": "PROHIBITED_CONTENT"}
-        assert "candidates" not in told
-        assert sorted(told["usageMetadata"]) == ["promptTokenCount", "totalTokenCount"]
+    for output in (whole(blocked("PROHIBITED_CONTENT")), *frames(blocked("PROHIBITED_CONTENT"))):
+        assert output["promptFeedback"] == {"blockReason": "PROHIBITED_CONTENT"}
+        assert "candidates" not in output
+        assert sorted(output["usageMetadata"]) == ["promptTokenCount", "totalTokenCount"]
 
 
 def test_an_answer_may_have_no_candidates_at_all() -> None:
-    assert [told["candidates"] for told in (whole(empty()), *frames(empty()))] == [[], []]
+    assert [output["candidates"] for output in (whole(empty()), *frames(empty()))] == [[], []]
 
 
 def test_usage_counts_thoughts_apart_and_cached_tokens_inside() -> None:
-    said = turn(text("a", "b"), usage(10, 7, cached=3, reasoning=2))
+    scripted_turn = turn(text("a", "b"), usage(10, 7, cached=3, reasoning=2))
     total = {
         "promptTokenCount": 10,
         "candidatesTokenCount": 5,
@@ -238,15 +252,15 @@ def test_usage_counts_thoughts_apart_and_cached_tokens_inside() -> None:
         "cachedContentTokenCount": 3,
         "totalTokenCount": 17,
     }
-    assert whole(said)["usageMetadata"] == total
-    assert [frame["usageMetadata"]["candidatesTokenCount"] for frame in frames(said)] == [1, 2, 5]
-    assert frames(said)[-1]["usageMetadata"] == total
-    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="last"))] == [
+    assert whole(scripted_turn)["usageMetadata"] == total
+    assert [frame["usageMetadata"]["candidatesTokenCount"] for frame in frames(scripted_turn)] == [1, 2, 5]
+    assert frames(scripted_turn)[-1]["usageMetadata"] == total
+    assert [frame.get("usageMetadata") for frame in frames(scripted_turn, GeminiBehavior(usage_in="last"))] == [
         None,
         None,
         total,
     ]
-    assert [frame.get("usageMetadata") for frame in frames(said, GeminiBehavior(usage_in="first"))] == [
+    assert [frame.get("usageMetadata") for frame in frames(scripted_turn, GeminiBehavior(usage_in="first"))] == [
         total,
         None,
         None,
@@ -274,8 +288,8 @@ def test_omitted_parts_are_missing_from_stream_and_body() -> None:
 def test_logprobs_are_given_with_every_piece_when_asked_for() -> None:
     """STR-12, at its source."""
     settings: Any = {"generationConfig": {"responseLogprobs": True, "logprobs": 2}}
-    told = frames(turn(reasoning("hm"), text("a", "b")), **settings)
-    chosen = [frame["candidates"][0].get("logprobsResult", {}).get("chosenCandidates", []) for frame in told]
+    output = frames(turn(reasoning("hm"), text("a", "b")), **settings)
+    chosen = [frame["candidates"][0].get("logprobsResult", {}).get("chosenCandidates", []) for frame in output]
     assert [[token["token"] for token in tokens] for tokens in chosen] == [[], ["a"], ["b"], []]
     result = whole(turn(text("a", "b")), **settings)["candidates"][0]["logprobsResult"]
     assert [token["token"] for token in result["chosenCandidates"]] == ["a", "b"]
@@ -285,7 +299,7 @@ def test_logprobs_are_given_with_every_piece_when_asked_for() -> None:
 
 def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
     steps = GeminiBehavior().render_stream(
-        turn(text("a"), raw(error_frame(503, "overloaded")), end("rst")), asked(STREAM)
+        turn(text("a"), raw(error_frame(503, "overloaded")), end("rst")), model_request(STREAM)
     )
     assert isinstance(steps[1], bytes)
     assert json.loads(steps[1].removeprefix(b"data: "))["error"] == {
@@ -372,46 +386,49 @@ def choice(**config: Any) -> dict[str, Any]:
 
 
 PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
-    (body(), Prompt(text=ASKED)),
+    (body(), Prompt(text=QUESTION)),
     (body({"role": "model", "parts": [{"text": "a"}]}), Prompt(text="")),
     (body({"role": "user", "parts": [{"text": "look"}, IMAGE, {"fileData": {}}]}), Prompt(text="look", media=2)),
-    (body(tools=TOOLS), Prompt(text=ASKED, tools=(OFFERED,))),
+    (body(tools=TOOLS), Prompt(text=QUESTION, tools=(OFFERED,))),
     (
         body(tools=[CLOCK, {"googleSearch": {}}]),
-        Prompt(text=ASKED, tools=(OfferedTool("clock", {"type": "object"}), OfferedTool("bell", {}))),
+        Prompt(text=QUESTION, tools=(OfferedTool("clock", {"type": "object"}), OfferedTool("bell", {}))),
     ),
     (
         choice(mode="NONE", allowedFunctionNames=["bell"]),
-        Prompt(text=ASKED, tools=(OfferedTool("bell", {}),), choice="none"),
+        Prompt(text=QUESTION, tools=(OfferedTool("bell", {}),), choice="none"),
     ),
-    (choice(mode="ANY", allowedFunctionNames=["get_weather"]), Prompt(text=ASKED, tools=(OFFERED,), choice="required")),
-    (choice(mode="VALIDATED", allowedFunctionNames=["get_weather"]), Prompt(text=ASKED, tools=(OFFERED,))),
+    (
+        choice(mode="ANY", allowedFunctionNames=["get_weather"]),
+        Prompt(text=QUESTION, tools=(OFFERED,), choice="required"),
+    ),
+    (choice(mode="VALIDATED", allowedFunctionNames=["get_weather"]), Prompt(text=QUESTION, tools=(OFFERED,))),
     (
         body(USER, CALLED, results({"output": "sunny"})),
-        Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1),
+        Prompt(text=QUESTION, results=(("get_weather", "sunny"),), calls_before=1),
     ),
     (
         body(USER, CALLED, results({"output": "sunny"}), CALLED, results({"sky": "grey"}, {"error": "none"})),
-        Prompt(text=ASKED, results=(("get_weather", '{"sky":"grey"}'), ("get_weather", "none")), calls_before=2),
+        Prompt(text=QUESTION, results=(("get_weather", '{"sky":"grey"}'), ("get_weather", "none")), calls_before=2),
     ),
-    (body(USER, CALLED, results({"output": "sunny"}), CALLED, USER), Prompt(text=ASKED, calls_before=2)),
-    (as_json(), Prompt(text=ASKED, schema={})),
-    (as_json(responseJsonSchema={"a": 1}), Prompt(text=ASKED, schema={"a": 1})),
+    (body(USER, CALLED, results({"output": "sunny"}), CALLED, USER), Prompt(text=QUESTION, calls_before=2)),
+    (as_json(), Prompt(text=QUESTION, schema={})),
+    (as_json(responseJsonSchema={"a": 1}), Prompt(text=QUESTION, schema={"a": 1})),
     (
         as_json(responseSchema={**SCHEMA, "anyOf": [{"type": "NULL"}]}),
-        Prompt(text=ASKED, schema={**PLAIN_SCHEMA, "anyOf": [{"type": "null"}]}),
+        Prompt(text=QUESTION, schema={**PLAIN_SCHEMA, "anyOf": [{"type": "null"}]}),
     ),
     (
         body(generationConfig={"thinkingConfig": {"includeThoughts": True}, "maxOutputTokens": 3}),
-        Prompt(text=ASKED, thinks=True, max_pieces=3),
+        Prompt(text=QUESTION, thinks=True, max_pieces=3),
     ),
-    (body(generationConfig={"thinkingConfig": {"thinkingBudget": 1}}), Prompt(text=ASKED)),
+    (body(generationConfig={"thinkingConfig": {"thinkingBudget": 1}}), Prompt(text=QUESTION)),
 ]
 
 
-@pytest.mark.parametrize(("asked", "prompt"), PROMPTS)
-def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
-    assert make_prompt(asked) == prompt
+@pytest.mark.parametrize(("request_body", "prompt"), PROMPTS)
+def test_a_request_is_understood(request_body: dict[str, Any], prompt: Prompt) -> None:
+    assert make_prompt(request_body) == prompt
 
 
 @pytest.mark.io
@@ -431,7 +448,7 @@ def test_without_a_script_it_calls_a_tool_and_sums_up_the_result(model: str, thi
         second = send_request(server, path, body(USER, first, sunny, **settings)).json["candidates"][0]["content"]
         third = send_request(server, path, body(USER, first, sunny, second, USER)).json["candidates"][0]
     assert second["parts"][-1]["text"] == "get_weather says: sunny"
-    assert third["content"]["parts"][0]["text"] == f"You said: {ASKED}"
+    assert third["content"]["parts"][0]["text"] == f"You said: {QUESTION}"
     assert server.refusals == []
     assert ("thoughtSignature" in first["parts"][-1]) == (thinks or model != "m")
 
@@ -441,9 +458,9 @@ def test_signature_is_invalid_on_another_server(start_gemini_server: StartGemini
     """RSN-3, as a server sees it."""
     one, other = start_gemini_server(secret=b"one"), start_gemini_server(secret=b"other")
     path = "/v1beta/models/gemini-3-pro:generateContent"
-    said = send_request(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
+    answer_content = send_request(one, path, body(tools=TOOLS)).json["candidates"][0]["content"]
     answers = [
-        send_request(server, path, body(USER, said, results({"output": "sunny"}), tools=TOOLS))
+        send_request(server, path, body(USER, answer_content, results({"output": "sunny"}), tools=TOOLS))
         for server in (one, other)
     ]
     assert [answer.status for answer in answers] == [200, 400]

@@ -42,16 +42,16 @@ BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
 ADAPTIVE = {"thinking": {"type": "adaptive"}}
 
 
-def says(*messages: Any) -> dict[str, Any]:
+def body_with(*messages: Any) -> dict[str, Any]:
     return {"messages": list(messages)}
 
 
 def user(*blocks: Any) -> dict[str, Any]:
-    return says({"role": "user", "content": list(blocks)})
+    return body_with({"role": "user", "content": list(blocks)})
 
 
 def answers(*blocks: Any) -> dict[str, Any]:
-    return says(USER, {"role": "assistant", "content": list(blocks)}, USER)
+    return body_with(USER, {"role": "assistant", "content": list(blocks)}, USER)
 
 
 def image(**source: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def document(**source: Any) -> dict[str, Any]:
 
 
 def result(**members: Any) -> dict[str, Any]:
-    return says(USER, CALLED, {"role": "user", "content": [{**RESULT, **members}]})
+    return body_with(USER, CALLED, {"role": "user", "content": [{**RESULT, **members}]})
 
 
 def tool(**members: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     # Fields and settings.
     "no model": ({"model": ...}, "model: Field required", {"model": "m"}),
     "no max_tokens": ({"max_tokens": ...}, "max_tokens: Field required", {"max_tokens": 1}),
-    "no messages": ({"messages": ...}, "messages: Field required", says(USER)),
+    "no messages": ({"messages": ...}, "messages: Field required", body_with(USER)),
     "an empty model": ({"model": ""}, "model: String", {"model": "x"}),
     "no tokens at all": ({"max_tokens": 0}, "max_tokens: Input should be within", {"max_tokens": 1}),
     "max_tokens in a string": ({"max_tokens": "9"}, "max_tokens: Input should be a valid integer", {"max_tokens": 9}),
@@ -123,29 +123,41 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "an image in the system": ({"system": [CALL]}, "system.0: `tool_use`", {"system": [{**TEXT, **MARK}]}),
     "an empty system block": ({"system": [{**TEXT, "text": ""}]}, "must be non-empty", {"system": [TEXT]}),
     # Roles and their order.
-    "empty messages": (says(), "at least one message", says(USER)),
-    "messages that are no list": ({"messages": "hi"}, "at least one message", says(USER)),
-    "a message that is no object": (says("hi"), "messages.0: Input should be", says(USER)),
-    "no role": (says({"content": "hi"}), "messages.0.role: Field required", says(USER)),
+    "empty messages": (body_with(), "at least one message", body_with(USER)),
+    "messages that are no list": ({"messages": "hi"}, "at least one message", body_with(USER)),
+    "a message that is no object": (body_with("hi"), "messages.0: Input should be", body_with(USER)),
+    "no role": (body_with({"content": "hi"}), "messages.0.role: Field required", body_with(USER)),
     "a role of a number": (
-        says({"role": 1, "content": "a"}),
+        body_with({"role": 1, "content": "a"}),
         "messages.0.role: Input should be a valid string",
-        says(USER),
+        body_with(USER),
     ),
-    "a name": (says({**USER, "name": "a"}), "messages.0.name: Extra inputs", says(USER)),
-    "an unknown role": (says(USER, {"role": "tool", "content": "a"}), 'Unexpected role "tool"', says(USER)),
-    "a system message": (says(SYSTEM, USER), 'Unexpected role "system"', {"system": "be brief"}),
-    "the assistant first": (says(ANSWER, USER), "first message", says(USER, ANSWER, USER)),
-    "two users in a row": (says(USER, USER), 'multiple "user" roles', says(USER, ANSWER, USER)),
-    "two assistants in a row": (says(USER, ANSWER, ANSWER), 'multiple "assistant" roles', says(USER, ANSWER, USER)),
+    "a name": (body_with({**USER, "name": "a"}), "messages.0.name: Extra inputs", body_with(USER)),
+    "an unknown role": (body_with(USER, {"role": "tool", "content": "a"}), 'Unexpected role "tool"', body_with(USER)),
+    "a system message": (body_with(SYSTEM, USER), 'Unexpected role "system"', {"system": "be brief"}),
+    "the assistant first": (body_with(ANSWER, USER), "first message", body_with(USER, ANSWER, USER)),
+    "two users in a row": (body_with(USER, USER), 'multiple "user" roles', body_with(USER, ANSWER, USER)),
+    "two assistants in a row": (
+        body_with(USER, ANSWER, ANSWER),
+        'multiple "assistant" roles',
+        body_with(USER, ANSWER, USER),
+    ),
     # Content.
-    "no content": (says({"role": "user"}), "messages.0.content: Field required", says(USER)),
-    "null for content": (says({"role": "user", "content": None}), "messages.0.content: Input should be", says(USER)),
-    "empty content": (says({**USER, "content": ""}), "non-empty content", says(USER, {**ANSWER, "content": ""})),
-    "an empty list": (user(), "non-empty content", says(USER, {**ANSWER, "content": []})),
+    "no content": (body_with({"role": "user"}), "messages.0.content: Field required", body_with(USER)),
+    "null for content": (
+        body_with({"role": "user", "content": None}),
+        "messages.0.content: Input should be",
+        body_with(USER),
+    ),
+    "empty content": (
+        body_with({**USER, "content": ""}),
+        "non-empty content",
+        body_with(USER, {**ANSWER, "content": ""}),
+    ),
+    "an empty list": (user(), "non-empty content", body_with(USER, {**ANSWER, "content": []})),
     "an empty answer in the middle": (answers(), "non-empty content", answers(TEXT)),
     "an empty text": (user({**TEXT, "text": ""}), "must be non-empty", user(TEXT)),
-    "a blank text": (says({**USER, "content": " \n"}), "non-whitespace", says({**USER, "content": " \nhi"})),
+    "a blank text": (body_with({**USER, "content": " \n"}), "non-whitespace", body_with({**USER, "content": " \nhi"})),
     "a text that is none": (user({"type": "text", "text": 1}), "text.text: Input should be a valid string", user(TEXT)),
     "no block": (user("hi"), "Input tag ''", user(TEXT)),
     "a part of another API": (user({"type": "input_text", "text": "a"}), "Input tag 'input_text'", user(TEXT)),
@@ -154,13 +166,13 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "text.detail: Extra inputs",
         user({**TEXT, "citations": None}),
     ),
-    "a call by the user": (user(CALL), "`tool_use` blocks are not permitted", says(USER, CALLED, RESULTS)),
+    "a call by the user": (user(CALL), "`tool_use` blocks are not permitted", body_with(USER, CALLED, RESULTS)),
     "an image by the assistant": (answers(image()["messages"][0]["content"][0]), "`image` blocks", image()),
-    "a result by the assistant": (answers(RESULT), "`tool_result` blocks", says(USER, CALLED, RESULTS)),
+    "a result by the assistant": (answers(RESULT), "`tool_result` blocks", body_with(USER, CALLED, RESULTS)),
     "a blank end": (
-        says(USER, {**ANSWER, "content": "so "}),
+        body_with(USER, {**ANSWER, "content": "so "}),
         "trailing whitespace",
-        says(USER, {**ANSWER, "content": " so"}),
+        body_with(USER, {**ANSWER, "content": " so"}),
     ),
     # Media.
     "an unknown image": (image(media_type="image/jpg"), "media_type: Input should be 'image/jpeg'", image()),
@@ -182,59 +194,67 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         document(type="text", media_type="text/plain"),
     ),
     # Calls and results.
-    "a call without a result": (says(USER, CALLED, USER), "messages.1: `tool_use` ids", says(USER, CALLED, RESULTS)),
-    "a call at the end": (says(USER, CALLED), "messages.1: `tool_use` ids", says(USER, CALLED, RESULTS)),
+    "a call without a result": (
+        body_with(USER, CALLED, USER),
+        "messages.1: `tool_use` ids",
+        body_with(USER, CALLED, RESULTS),
+    ),
+    "a call at the end": (body_with(USER, CALLED), "messages.1: `tool_use` ids", body_with(USER, CALLED, RESULTS)),
     "one result of two": (
-        says(USER, {**CALLED, "content": [CALL, SECOND]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [CALL, SECOND]}, RESULTS),
         "immediately after: t2",
-        says(USER, {**CALLED, "content": [CALL, SECOND]}, {**RESULTS, "content": [SECOND_RESULT, RESULT, TEXT]}),
+        body_with(USER, {**CALLED, "content": [CALL, SECOND]}, {**RESULTS, "content": [SECOND_RESULT, RESULT, TEXT]}),
     ),
     "a result after text": (
-        says(USER, CALLED, {**RESULTS, "content": [TEXT, RESULT]}),
+        body_with(USER, CALLED, {**RESULTS, "content": [TEXT, RESULT]}),
         "immediately after: t1",
-        says(USER, CALLED, {**RESULTS, "content": [RESULT, TEXT]}),
+        body_with(USER, CALLED, {**RESULTS, "content": [RESULT, TEXT]}),
     ),
-    "an orphan": (says(USER, ANSWER, RESULTS), "messages.2.content.0: unexpected", says(USER, CALLED, RESULTS)),
-    "an orphan at the beginning": (says(RESULTS), "messages.0.content.0: unexpected", says(USER)),
+    "an orphan": (
+        body_with(USER, ANSWER, RESULTS),
+        "messages.2.content.0: unexpected",
+        body_with(USER, CALLED, RESULTS),
+    ),
+    "an orphan at the beginning": (body_with(RESULTS), "messages.0.content.0: unexpected", body_with(USER)),
     "a result of an earlier call": (
-        says(USER, CALLED, RESULTS, ANSWER, RESULTS),
+        body_with(USER, CALLED, RESULTS, ANSWER, RESULTS),
         "messages.4.content.0: unexpected",
-        says(USER, CALLED, RESULTS, {**CALLED, "content": [SECOND]}, {**RESULTS, "content": [SECOND_RESULT]}),
+        body_with(USER, CALLED, RESULTS, {**CALLED, "content": [SECOND]}, {**RESULTS, "content": [SECOND_RESULT]}),
     ),
     "two results of one call": (
-        says(USER, CALLED, {**RESULTS, "content": [RESULT, RESULT]}),
+        body_with(USER, CALLED, {**RESULTS, "content": [RESULT, RESULT]}),
         "single result",
-        says(USER, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS),
     ),
     "text after a call": (
-        says(USER, {**CALLED, "content": [CALL, TEXT]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [CALL, TEXT]}, RESULTS),
         "immediately after: t1",
-        says(USER, {**CALLED, "content": [TEXT, CALL]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [TEXT, CALL]}, RESULTS),
     ),
     "one id for two calls": (
-        says(USER, {**CALLED, "content": [CALL, CALL]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [CALL, CALL]}, RESULTS),
         "must be unique",
-        says(USER, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS),
     ),
     "an id used before": (
-        says(USER, CALLED, RESULTS, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS, CALLED, RESULTS),
         "messages.3: `tool_use` ids must be unique",
-        says(USER, CALLED, RESULTS, ANSWER, USER),
+        body_with(USER, CALLED, RESULTS, ANSWER, USER),
     ),
     "an id with a dot": (
-        says(USER, {**CALLED, "content": [{**CALL, "id": "t.1"}]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [{**CALL, "id": "t.1"}]}, RESULTS),
         "tool_use.id: String should match",
-        says(USER, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS),
     ),
     "a name with a slash": (
-        says(USER, {**CALLED, "content": [{**CALL, "name": "a/b"}]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [{**CALL, "name": "a/b"}]}, RESULTS),
         "tool_use.name: String should match",
-        says(USER, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS),
     ),
     "input in a string": (
-        says(USER, {**CALLED, "content": [{**CALL, "input": "{}"}]}, RESULTS),
+        body_with(USER, {**CALLED, "content": [{**CALL, "input": "{}"}]}, RESULTS),
         "tool_use.input: Input should be a valid dictionary",
-        says(USER, CALLED, RESULTS),
+        body_with(USER, CALLED, RESULTS),
     ),
     "a result of null": (result(content=None), "tool_result.content: Input should be", result(content=...)),
     "a result with nothing in its text": (result(content=[{**TEXT, "text": ""}]), "non-empty", result(content=[])),
@@ -275,20 +295,20 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     ),
     "thoughts that lead to nothing": (answers(TEXT, THOUGHT), "final block", answers(THOUGHT, TEXT)),
     "a loop without thoughts": (
-        {**says(USER, CALLED, RESULTS), **BUDGET},
+        {**body_with(USER, CALLED, RESULTS), **BUDGET},
         "messages.1.content.0.type: Expected `thinking`",
-        {**says(USER, CALLED, RESULTS), **ADAPTIVE},
+        {**body_with(USER, CALLED, RESULTS), **ADAPTIVE},
     ),
     "a loop of two rounds without thoughts": (
         {
-            **says(
+            **body_with(
                 USER, CALLED, RESULTS, {**CALLED, "content": [THOUGHT, SECOND]}, {**RESULTS, "content": [SECOND_RESULT]}
             ),
             **BUDGET,
         },
         "messages.1.content.0.type: Expected `thinking`",
         {
-            **says(
+            **body_with(
                 USER,
                 {**CALLED, "content": [SEALED, CALL]},
                 RESULTS,
@@ -299,19 +319,19 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         },
     ),
     "an answer begun before it is thought about": (
-        {**says(USER, {**ANSWER, "content": [THOUGHT, TEXT]}), **BUDGET},
+        {**body_with(USER, {**ANSWER, "content": [THOUGHT, TEXT]}), **BUDGET},
         "cannot end with an assistant message",
-        {**says(USER, CALLED, RESULTS, ANSWER, USER), **BUDGET},
+        {**body_with(USER, CALLED, RESULTS, ANSWER, USER), **BUDGET},
     ),
     "an empty answer to think about": (
-        {**says(USER, {**ANSWER, "content": ""}), **BUDGET},
+        {**body_with(USER, {**ANSWER, "content": ""}), **BUDGET},
         "but found ``",
-        {**says(USER), **BUDGET},
+        {**body_with(USER), **BUDGET},
     ),
     "an answer begun where thinking is adaptive": (
-        {**says(USER, ANSWER), **ADAPTIVE},
+        {**body_with(USER, ANSWER), **ADAPTIVE},
         "cannot end with an assistant message",
-        says(USER, ANSWER),
+        body_with(USER, ANSWER),
     ),
     "an unknown way of thinking": ({"thinking": {"type": "on"}}, "Input tag 'on'", {"thinking": {"type": "disabled"}}),
     "thinking of null": ({"thinking": None}, "Input tag ''", {"thinking": {"type": "between_tools"}}),
@@ -526,7 +546,7 @@ def full(change: dict[str, Any]) -> dict[str, Any]:
             return [kept(one) for one in value] if isinstance(value, list) else value
         return {name: kept(inner) for name, inner in value.items() if inner is not ...}
 
-    body: dict[str, Any] = kept({"model": "m", "max_tokens": 2048, **says(USER), **change})
+    body: dict[str, Any] = kept({"model": "m", "max_tokens": 2048, **body_with(USER), **change})
     return body
 
 
@@ -536,10 +556,10 @@ def refused(change: dict[str, Any], limits: MessagesLimits = MessagesLimits(), *
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_refuses_its_violation(rule: str) -> None:
-    wrong, words, _ = RULES[rule]
-    found = refused(wrong)
-    assert (found.get("status"), found.get("type")) == (400, "invalid_request_error"), found
-    assert words in found["message"], found
+    wrong, message_part, _ = RULES[rule]
+    error = refused(wrong)
+    assert (error.get("status"), error.get("type")) == (400, "invalid_request_error"), error
+    assert message_part in error["message"], error
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -561,8 +581,8 @@ def test_an_error_is_told_in_the_form_of_this_api() -> None:
     reply = MessagesBehavior().find_refusal(make_request(full({"model": ...}), **VERSION))
     assert reply is not None
     told_whole = reply.headers["request-id"], reply.headers["content-type"], reply.body
-    wanted = b'{"type":"error","error":{"type":"invalid_request_error","message":"model: Field required"},"request_id":"req_fake"}'
-    assert told_whole == ("req_fake", "application/json", wanted)
+    expected = b'{"type":"error","error":{"type":"invalid_request_error","message":"model: Field required"},"request_id":"req_fake"}'
+    assert told_whole == ("req_fake", "application/json", expected)
 
 
 # What a server demands of everyone: (limits, request, headers, status and type; None where it is taken).
@@ -615,47 +635,47 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
         {},
         None,
     ),
-    "nor with odd ones": (MessagesLimits(max_chars=1, strict=False), full(says(1, {"content": 2})), {}, None),
+    "nor with odd ones": (MessagesLimits(max_chars=1, strict=False), full(body_with(1, {"content": 2})), {}, None),
     "turns that others merge": (
         MessagesLimits(alternating=False),
-        full(says(USER, USER, ANSWER, ANSWER, USER)),
+        full(body_with(USER, USER, ANSWER, ANSWER, USER)),
         {},
         None,
     ),
     "calls are answered all the same": (
         MessagesLimits(alternating=False),
-        full(says(USER, CALLED, ANSWER, RESULTS)),
+        full(body_with(USER, CALLED, ANSWER, RESULTS)),
         {},
         (400, "invalid_request_error"),
     ),
     "results in two messages": (
         MessagesLimits(alternating=False),
-        full(says(USER, {**CALLED, "content": [CALL, SECOND]}, RESULTS, {**RESULTS, "content": [SECOND_RESULT]})),
+        full(body_with(USER, {**CALLED, "content": [CALL, SECOND]}, RESULTS, {**RESULTS, "content": [SECOND_RESULT]})),
         {},
         (400, "invalid_request_error"),
     ),
-    "a system message at the end": (MessagesLimits(system_messages=True), full(says(USER, SYSTEM)), {}, None),
+    "a system message at the end": (MessagesLimits(system_messages=True), full(body_with(USER, SYSTEM)), {}, None),
     "a system message in the middle": (
         MessagesLimits(system_messages=True),
-        full(says(USER, SYSTEM, ANSWER, USER)),
+        full(body_with(USER, SYSTEM, ANSWER, USER)),
         {},
         None,
     ),
     "a system message first": (
         MessagesLimits(system_messages=True),
-        full(says(SYSTEM, USER)),
+        full(body_with(SYSTEM, USER)),
         {},
         (400, "invalid_request_error"),
     ),
     "a system message before the user": (
         MessagesLimits(system_messages=True),
-        full(says(USER, ANSWER, SYSTEM, USER)),
+        full(body_with(USER, ANSWER, SYSTEM, USER)),
         {},
         (400, "invalid_request_error"),
     ),
     "an image in a system message": (
         MessagesLimits(system_messages=True),
-        full(says(USER, {"role": "system", "content": [CALL]})),
+        full(body_with(USER, {"role": "system", "content": [CALL]})),
         {},
         (400, "invalid_request_error"),
     ),
@@ -682,10 +702,10 @@ DEMANDS: dict[str, tuple[MessagesLimits, Any, dict[str, str], tuple[int, str] | 
 
 @pytest.mark.parametrize("demand", DEMANDS)
 def test_server_refuses_requests_without_its_demands(demand: str) -> None:
-    limits, body, headers, wanted = DEMANDS[demand]
-    given = {name: value for name, value in {**VERSION, **headers}.items() if value or name == "content_type"}
-    found = error_of(MessagesBehavior(limits).find_refusal(make_request(body, **given)))
-    assert (found and (found["status"], found["type"])) == (wanted or {}), found
+    limits, body, headers, expected = DEMANDS[demand]
+    request_headers = {name: value for name, value in {**VERSION, **headers}.items() if value or name == "content_type"}
+    error = error_of(MessagesBehavior(limits).find_refusal(make_request(body, **request_headers)))
+    assert (error and (error["status"], error["type"])) == (expected or {}), error
 
 
 @pytest.mark.parametrize("field", BETA_FIELDS)

@@ -44,8 +44,8 @@ from antiphon.testing.script import End, ScriptedTurn
 
 pytestmark = pytest.mark.without_coverage
 PATH = "/v1/messages"
-ASKED = "What's the weather in Rome?"
-USER = {"role": "user", "content": ASKED}
+QUESTION = "What's the weather in Rome?"
+USER = {"role": "user", "content": QUESTION}
 SCHEMA = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 TOOL = {"name": "get_weather", "input_schema": SCHEMA}
 REQUEST = Request(model="m", input="hi", tools=[FunctionToolParam(name="f")])
@@ -56,35 +56,35 @@ def body(*messages: Any, **settings: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 4096, "messages": list(messages) or [USER], **settings}
 
 
-def streamed(said: ScriptedTurn, habits: Collection[Habit] = (), **settings: Any) -> bytes:
-    steps = MessagesBehavior(habits=habits).render_stream(said, make_request(body(stream=True, **settings)))
+def streamed(scripted_turn: ScriptedTurn, habits: Collection[Habit] = (), **settings: Any) -> bytes:
+    steps = MessagesBehavior(habits=habits).render_stream(scripted_turn, make_request(body(stream=True, **settings)))
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
-def events(said: ScriptedTurn, *habits: Habit, **settings: Any) -> list[dict[str, Any]]:
-    frames = sse.Decoder().feed(streamed(said, habits, **settings))
-    told = [json.loads(frame.data) for frame in frames]
-    assert [frame.event for frame in frames] == [event["type"] for event in told]
-    return told
+def events(scripted_turn: ScriptedTurn, *habits: Habit, **settings: Any) -> list[dict[str, Any]]:
+    frames = sse.Decoder().feed(streamed(scripted_turn, habits, **settings))
+    output = [json.loads(frame.data) for frame in frames]
+    assert [frame.event for frame in frames] == [event["type"] for event in output]
+    return output
 
 
-def whole(said: ScriptedTurn, **settings: Any) -> Any:
-    return json.loads(MessagesBehavior().render_body(said, make_request(body(**settings))))
+def whole(scripted_turn: ScriptedTurn, **settings: Any) -> Any:
+    return json.loads(MessagesBehavior().render_body(scripted_turn, make_request(body(**settings))))
 
 
-def kinds(said: ScriptedTurn, *habits: Habit) -> str:
+def kinds(scripted_turn: ScriptedTurn, *habits: Habit) -> str:
     """The events in short: what begins, goes on and stops, and under which index."""
     return " / ".join(
         event["type"].removeprefix("content_block_") + (f" {event['index']}" if "index" in event else "")
-        for event in events(said, *habits)
+        for event in events(scripted_turn, *habits)
     )
 
 
-def message_of(told: list[dict[str, Any]]) -> dict[str, Any]:
+def message_of(output: list[dict[str, Any]]) -> dict[str, Any]:
     """The stream, put together as a client of this API does."""
-    message: dict[str, Any] = told[0]["message"]
+    message: dict[str, Any] = output[0]["message"]
     blocks: dict[int, dict[str, Any]] = {}
-    for event in told[1:]:
+    for event in output[1:]:
         match event["type"]:
             case "content_block_start":
                 blocks[event["index"]] = {**event["content_block"], "json": ""}
@@ -108,24 +108,29 @@ def to_hub(data: bytes) -> Response:
     """The stream, as the gateway reads it."""
     decoder = sse.Decoder()
     reader = messages.EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_1", created_at=1), counting_stamps())
-    told = [event for frame in decoder.feed(data) + decoder.finish() for event in reader.feed(frame)] + reader.finish()
-    assert find_violations(told) == []
-    return fold(told)
+    output = [
+        event for frame in decoder.feed(data) + decoder.finish() for event in reader.feed(frame)
+    ] + reader.finish()
+    assert find_violations(output) == []
+    return fold(output)
 
 
 @settings(max_examples=30)
 @given(turns())
-def test_a_stream_and_a_whole_answer_say_the_same(said: ScriptedTurn) -> None:
+def test_a_stream_and_a_whole_answer_say_the_same(scripted_turn: ScriptedTurn) -> None:
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
-    assert message_of(events(said)) == whole(said)
-    body_ = MessagesBehavior().render_body(said, make_request(body()))
+    assert message_of(events(scripted_turn)) == whole(scripted_turn)
+    body_ = MessagesBehavior().render_body(scripted_turn, make_request(body()))
     initial_response = make_initial_response(REQUEST, id="resp_1", created_at=1)
-    assert to_hub(streamed(said)) == messages.response_to_hub(body_, REQUEST, initial_response, counting_stamps())[0]
+    assert (
+        to_hub(streamed(scripted_turn))
+        == messages.response_to_hub(body_, REQUEST, initial_response, counting_stamps())[0]
+    )
 
 
 def test_a_stream_begins_with_the_message_and_ends_with_its_stop() -> None:
-    told = events(turn(text("Hel"), text("lo")))
-    assert [event["type"] for event in told] == [
+    output = events(turn(text("Hel"), text("lo")))
+    assert [event["type"] for event in output] == [
         "message_start",
         "content_block_start",
         "ping",
@@ -135,58 +140,58 @@ def test_a_stream_begins_with_the_message_and_ends_with_its_stop() -> None:
         "message_delta",
         "message_stop",
     ]
-    message = told[0]["message"]
+    message = output[0]["message"]
     assert (message["id"], message["content"], message["stop_reason"]) == ("msg_1", [], None)
     assert message["usage"]["output_tokens"] == 1
-    assert told[3] == {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}}
-    assert told[6]["delta"] == {"stop_reason": "end_turn", "stop_sequence": None}
-    assert told[6]["usage"]["output_tokens"] == 2
+    assert output[3] == {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}}
+    assert output[6]["delta"] == {"stop_reason": "end_turn", "stop_sequence": None}
+    assert output[6]["usage"]["output_tokens"] == 2
 
 
 def test_thoughts_are_signed_right_before_their_block_stops() -> None:
     """RSN-1, at its source."""
-    told = events(turn(reasoning("so", "?"), redacted("sealed"), text("a")))
-    assert told[1]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
-    assert [event["delta"] for event in told[3:6]] == [
+    output = events(turn(reasoning("so", "?"), redacted("sealed"), text("a")))
+    assert output[1]["content_block"] == {"type": "thinking", "thinking": "", "signature": ""}
+    assert [event["delta"] for event in output[3:6]] == [
         {"type": "thinking_delta", "thinking": "so"},
         {"type": "thinking_delta", "thinking": "?"},
         {"type": "signature_delta", "signature": signature_of("so?")},
     ]
-    assert told[6] == {"type": "content_block_stop", "index": 0}
-    assert told[7]["content_block"] == {"type": "redacted_thinking", "data": "sealed"}
-    assert [block["type"] for block in message_of(told)["content"]] == ["thinking", "redacted_thinking", "text"]
+    assert output[6] == {"type": "content_block_stop", "index": 0}
+    assert output[7]["content_block"] == {"type": "redacted_thinking", "data": "sealed"}
+    assert [block["type"] for block in message_of(output)["content"]] == ["thinking", "redacted_thinking", "text"]
 
 
 def test_thoughts_that_are_not_to_be_shown_are_signed_all_the_same() -> None:
-    said = turn(reasoning("so"), text("a"))
-    block = whole(said, thinking={"type": "adaptive", "display": "omitted"})["content"][0]
+    scripted_turn = turn(reasoning("so"), text("a"))
+    block = whole(scripted_turn, thinking={"type": "adaptive", "display": "omitted"})["content"][0]
     assert block == {"type": "thinking", "thinking": "", "signature": signature_of("")}
 
 
 def test_calls_come_one_after_the_other_and_their_input_in_pieces() -> None:
-    said = turn(
+    scripted_turn = turn(
         interleaved(tool_call("t1", "f", '{"a"', ":1}"), tool_call("t2", "f", "{}")),
         custom_call("t3", "patch", "+", "1"),
     )
-    told = events(said)
-    assert [event["content_block"]["id"] for event in told if event["type"] == "content_block_start"] == [
+    output = events(scripted_turn)
+    assert [event["content_block"]["id"] for event in output if event["type"] == "content_block_start"] == [
         "t1",
         "t2",
         "t3",
     ]
     pieces = [
-        (event["index"], event["delta"]["partial_json"]) for event in told if event["type"] == "content_block_delta"
+        (event["index"], event["delta"]["partial_json"]) for event in output if event["type"] == "content_block_delta"
     ]
     assert pieces == [(0, ""), (0, '{"a"'), (0, ":1}"), (1, ""), (2, ""), (2, '{"input":"+1"}')]
-    message = whole(said)
+    message = whole(scripted_turn)
     assert [block["input"] for block in message["content"]] == [{"a": 1}, {}, {"input": "+1"}]
     assert message["stop_reason"] == "tool_use"
 
 
 def test_input_that_is_no_json_is_streamed_as_it_was_said() -> None:
-    said = turn(tool_call("t1", "f", "{bad"))
-    assert [event["delta"]["partial_json"] for event in events(said)[3:5]] == ["", "{bad"]
-    assert whole(said)["content"][0]["input"] == {}
+    scripted_turn = turn(tool_call("t1", "f", "{bad"))
+    assert [event["delta"]["partial_json"] for event in events(scripted_turn)[3:5]] == ["", "{bad"]
+    assert whole(scripted_turn)["content"][0]["input"] == {}
 
 
 REASONS = {
@@ -198,33 +203,33 @@ REASONS = {
 }
 
 
-@pytest.mark.parametrize("said", REASONS)
-def test_reasons_are_told_in_the_words_of_this_api(said: str) -> None:
-    assert whole(turn(text("a"), finish(said)))["stop_reason"] == REASONS[said]
+@pytest.mark.parametrize("reason", REASONS)
+def test_reasons_are_told_in_the_words_of_this_api(reason: str) -> None:
+    assert whole(turn(text("a"), finish(reason)))["stop_reason"] == REASONS[reason]
 
 
 def test_a_stop_sequence_is_named() -> None:
-    told = whole(turn(text("a"), finish("stop_sequence")), stop_sequences=["END"])
-    assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "END")
+    output = whole(turn(text("a"), finish("stop_sequence")), stop_sequences=["END"])
+    assert (output["stop_reason"], output["stop_sequence"]) == ("stop_sequence", "END")
 
 
 def test_a_refusal_is_text_and_a_reason() -> None:
-    told = whole(turn(refusal("I ", "won't")))
-    assert told["content"] == [{"type": "text", "text": "I won't"}]
-    assert (told["stop_reason"], told["stop_details"]["type"]) == ("refusal", "refusal")
+    output = whole(turn(refusal("I ", "won't")))
+    assert output["content"] == [{"type": "text", "text": "I won't"}]
+    assert (output["stop_reason"], output["stop_details"]["type"]) == ("refusal", "refusal")
 
 
 def test_usage_counts_cached_tokens_separately() -> None:
-    told = whole(turn(reasoning("hm"), text("a"), usage(10, 7, cached=4, reasoning=2)))["usage"]
-    assert (told["input_tokens"], told["cache_read_input_tokens"], told["output_tokens"]) == (6, 4, 7)
-    assert told["output_tokens_details"] == {"thinking_tokens": 2}
+    output = whole(turn(reasoning("hm"), text("a"), usage(10, 7, cached=4, reasoning=2)))["usage"]
+    assert (output["input_tokens"], output["cache_read_input_tokens"], output["output_tokens"]) == (6, 4, 7)
+    assert output["output_tokens_details"] == {"thinking_tokens": 2}
 
 
 def test_omitted_parts_are_missing_from_stream_and_body() -> None:
-    said = turn(text("a"), omit=["finish", "usage", "done"])
-    assert kinds(said) == "message_start / start 0 / ping / delta 0 / stop 0"
-    assert b"usage" not in streamed(said)
-    assert (whole(said)["stop_reason"], "usage" in whole(said)) == (None, False)
+    scripted_turn = turn(text("a"), omit=["finish", "usage", "done"])
+    assert kinds(scripted_turn) == "message_start / start 0 / ping / delta 0 / stop 0"
+    assert b"usage" not in streamed(scripted_turn)
+    assert (whole(scripted_turn)["stop_reason"], "usage" in whole(scripted_turn)) == (None, False)
     assert events(turn(text("a"), omit=["finish"]))[-2]["delta"]["stop_reason"] is None
     assert "usage" not in events(turn(text("a"), omit=["usage"]))[-2]
     assert kinds(turn(text("a"), omit=["done"])).endswith(" / message_delta")
@@ -239,9 +244,9 @@ def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
 
 
 def test_an_error_can_come_at_any_time() -> None:
-    said = turn(raw(error_event()), omit=["finish", "usage", "done"])
-    wanted = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    assert events(said) == [wanted]
+    scripted_turn = turn(raw(error_event()), omit=["finish", "usage", "done"])
+    expected = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    assert events(scripted_turn) == [expected]
     failing = turn(text("a"), finish("error"))
     assert kinds(failing) == "message_start / start 0 / ping / delta 0 / stop 0 / error"
     assert whole(failing)["error"]["type"] == "api_error"
@@ -271,14 +276,14 @@ def test_a_server_may_give_every_block_the_same_index() -> None:
 
 
 def test_a_server_may_begin_twice() -> None:
-    told = kinds(POOR, "second_start")
-    assert " / stop 0 / message_start / start 1 / " in told
-    assert told.count("message_start") == 2
+    output = kinds(POOR, "second_start")
+    assert " / stop 0 / message_start / start 1 / " in output
+    assert output.count("message_start") == 2
 
 
 def test_a_server_may_give_the_input_at_the_start_alone() -> None:
-    told = events(POOR, "input_at_start")
-    assert [event["content_block"]["input"] for event in told if "id" in event.get("content_block", {})] == [
+    output = events(POOR, "input_at_start")
+    assert [event["content_block"]["input"] for event in output if "id" in event.get("content_block", {})] == [
         {"a": 1},
         {"a": 2},
     ]
@@ -315,33 +320,33 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/
 OFFERED = OfferedTool("get_weather", SCHEMA)
 FORMAT = {"type": "json_schema", "schema": {"a": 1}}
 PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
-    ({}, Prompt(text=ASKED)),
+    ({}, Prompt(text=QUESTION)),
     (
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]}]},
         Prompt(text="look", media=1),
     ),
     ({"messages": [{"role": "assistant", "content": "a"}]}, Prompt(text="")),
-    ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, Prompt(text=ASKED, tools=(OFFERED,))),
-    ({"tools": [TOOL], "tool_choice": {"type": "none"}}, Prompt(text=ASKED, tools=(OFFERED,), choice="none")),
-    ({"tools": [TOOL], "tool_choice": {"type": "any"}}, Prompt(text=ASKED, tools=(OFFERED,), choice="required")),
+    ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, Prompt(text=QUESTION, tools=(OFFERED,))),
+    ({"tools": [TOOL], "tool_choice": {"type": "none"}}, Prompt(text=QUESTION, tools=(OFFERED,), choice="none")),
+    ({"tools": [TOOL], "tool_choice": {"type": "any"}}, Prompt(text=QUESTION, tools=(OFFERED,), choice="required")),
     (
         {"tools": [{**TOOL, "name": "f"}, TOOL], "tool_choice": {"type": "tool", "name": "get_weather"}},
-        Prompt(text=ASKED, tools=(OFFERED,), choice="required"),
+        Prompt(text=QUESTION, tools=(OFFERED,), choice="required"),
     ),
     (
         {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
-        Prompt(text=ASKED, tools=(OFFERED,), parallel=False),
+        Prompt(text=QUESTION, tools=(OFFERED,), parallel=False),
     ),
-    ({"messages": [USER, CALLED, RESULTS]}, Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1)),
+    ({"messages": [USER, CALLED, RESULTS]}, Prompt(text=QUESTION, results=(("get_weather", "sunny"),), calls_before=1)),
     (
         {"messages": [USER, CALLED, {"role": "user", "content": [RESULT, {"type": "text", "text": "and now?"}]}]},
         Prompt(text="and now?", calls_before=1),
     ),
-    ({"output_config": {"format": FORMAT}}, Prompt(text=ASKED, schema={"a": 1})),
-    ({"output_format": FORMAT}, Prompt(text=ASKED, schema={"a": 1})),
-    ({"system": "Be brief. Answer with one JSON object."}, Prompt(text=ASKED, schema={})),
-    ({"thinking": {"type": "adaptive"}}, Prompt(text=ASKED, thinks=True)),
-    ({"thinking": {"type": "disabled"}, "max_tokens": 3}, Prompt(text=ASKED, max_pieces=3)),
+    ({"output_config": {"format": FORMAT}}, Prompt(text=QUESTION, schema={"a": 1})),
+    ({"output_format": FORMAT}, Prompt(text=QUESTION, schema={"a": 1})),
+    ({"system": "Be brief. Answer with one JSON object."}, Prompt(text=QUESTION, schema={})),
+    ({"thinking": {"type": "adaptive"}}, Prompt(text=QUESTION, thinks=True)),
+    ({"thinking": {"type": "disabled"}, "max_tokens": 3}, Prompt(text=QUESTION, max_pieces=3)),
 ]
 
 
@@ -350,8 +355,8 @@ def test_a_request_is_understood(change: dict[str, Any], prompt: Prompt) -> None
     assert make_prompt({"model": "m", "messages": [USER], **change}) == prompt
 
 
-def post(server: MessagesServer, asked: Any, path: str = PATH, **headers: str) -> Answer:
-    return send_request(server, path, asked, headers={**VERSION, **headers})
+def post(server: MessagesServer, request_body: Any, path: str = PATH, **headers: str) -> Answer:
+    return send_request(server, path, request_body, headers={**VERSION, **headers})
 
 
 @pytest.mark.io
@@ -432,9 +437,11 @@ def test_a_scripted_error_has_the_form_of_this_api() -> None:
 
 @pytest.mark.io
 def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
-    asked = body(USER, {"role": "system", "content": "be brief"}, {"role": "assistant", "content": "a"}, USER, USER)
+    request_body = body(
+        USER, {"role": "system", "content": "be brief"}, {"role": "assistant", "content": "a"}, USER, USER
+    )
     with MessagesServer(alternating=False, system_messages=True, max_bytes=5000) as server:
-        taken, huge = post(server, asked), post(server, body(system="x" * 5000))
+        taken, huge = post(server, request_body), post(server, body(system="x" * 5000))
     assert (taken.status, huge.status, huge.json["error"]["type"]) == (200, 413, "request_too_large")
     assert MessagesBehavior(MessagesLimits(strict=False)).find_refusal(make_request({"model": "m"})) is None
 
@@ -442,24 +449,26 @@ def test_a_server_is_as_strict_as_it_is_told_to_be() -> None:
 @pytest.mark.io
 def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
     sdk: Any = anthropic  # what it is asked is plain JSON here
-    said = turn(
+    scripted_turn = turn(
         reasoning("so", "?"),
         redacted("data"),
         text("Hel", "lo"),
         tool_call("t1", "get_weather", '{"place"', ':"Rome"}'),
     )
-    asked = {"model": "m", "max_tokens": 100, "messages": [USER], "tools": [TOOL]}
+    request_body = {"model": "m", "max_tokens": 100, "messages": [USER], "tools": [TOOL]}
     with (
-        MessagesServer([said, said, turn(text("a"), raw(error_event())), messages_error(529)], key="k") as server,
+        MessagesServer(
+            [scripted_turn, scripted_turn, turn(text("a"), raw(error_event())), messages_error(529)], key="k"
+        ) as server,
         sdk.Anthropic(api_key="k", base_url=server.origin, max_retries=0) as client,
     ):
-        plain = client.messages.create(**asked)
-        with client.messages.stream(**asked) as stream:
+        plain = client.messages.create(**request_body)
+        with client.messages.stream(**request_body) as stream:
             streamed_message = stream.get_final_message()
-        with pytest.raises(sdk.APIStatusError) as failed, client.messages.stream(**asked) as stream:
+        with pytest.raises(sdk.APIStatusError) as failed, client.messages.stream(**request_body) as stream:
             stream.until_done()
         with pytest.raises(sdk.APIStatusError) as busy:
-            client.messages.create(**asked)
+            client.messages.create(**request_body)
         counted = client.messages.count_tokens(model="m", messages=[USER])
         models = [model.id for model in client.models.list()]
     assert [block.type for block in plain.content] == ["thinking", "redacted_thinking", "text", "tool_use"]
@@ -472,5 +481,5 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
 
 
 def test_the_text_arrives_as_it_was_said() -> None:
-    said = 'Grüße, "世界"\u2028\n\nevent: message_stop\n\n\\ 😀'
-    assert message_of(events(turn(text(*said))))["content"] == [{"type": "text", "text": said}]
+    long_text = 'Grüße, "世界"\u2028\n\nevent: message_stop\n\n\\ 😀'
+    assert message_of(events(turn(text(*long_text))))["content"] == [{"type": "text", "text": long_text}]

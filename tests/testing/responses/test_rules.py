@@ -24,12 +24,12 @@ CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required":
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-def says(*items: Any) -> dict[str, Any]:
+def body_with(*items: Any) -> dict[str, Any]:
     return {"input": list(items)}
 
 
 def content(role: str, *parts: Any) -> dict[str, Any]:
-    return says({"role": role, "content": list(parts)})
+    return body_with({"role": role, "content": list(parts)})
 
 
 def format(**members: Any) -> dict[str, Any]:
@@ -55,48 +55,48 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "no model": ({"model": ...}, "model", {}),
     "no input": ({"input": ...}, "input", {"input": "hi"}),
     "an empty input": ({"input": ""}, "input", {"input": "a"}),
-    "an input without items": (says(), "input", says(USER)),
-    "an item that is no object": (says("hi"), "input[0]", says(USER)),
+    "an input without items": (body_with(), "input", body_with(USER)),
+    "an item that is no object": (body_with("hi"), "input[0]", body_with(USER)),
     "a stored response": ({"previous_response_id": "resp_1"}, "previous_response_id", {"previous_response_id": None}),
     "background work": ({"background": True}, "background", {"background": False}),
     "a conversation": ({"conversation": "conv_1"}, "conversation", {"conversation": None}),
-    "an unknown type of item": (says({"type": "acme:thing"}), "input[0].type", says(USER)),
+    "an unknown type of item": (body_with({"type": "acme:thing"}), "input[0].type", body_with(USER)),
     "a mark of failure on a result": (
-        says(CALL, {**RESULT, "is_error": True}),
+        body_with(CALL, {**RESULT, "is_error": True}),
         "input[1].is_error",
-        says(CALL, RESULT),
+        body_with(CALL, RESULT),
     ),
     "a mark of failure on a custom result": (
-        says(CUSTOM, {**CUSTOM_RESULT, "is_error": False}),
+        body_with(CUSTOM, {**CUSTOM_RESULT, "is_error": False}),
         "input[1].is_error",
-        says(CUSTOM, {**CUSTOM_RESULT, "id": "ctco_1"}),
+        body_with(CUSTOM, {**CUSTOM_RESULT, "id": "ctco_1"}),
     ),
     "a hint about caching": (
-        says({**USER, "cache_control": {}}),
+        body_with({**USER, "cache_control": {}}),
         "input[0].cache_control",
-        says({**USER, "status": "completed"}),
+        body_with({**USER, "status": "completed"}),
     ),
     "an item without a type": (
-        says({"call_id": "c1", "output": ""}),
+        body_with({"call_id": "c1", "output": ""}),
         "input[0].type",
-        says({"role": "user", "content": "a"}),
+        body_with({"role": "user", "content": "a"}),
     ),
     "an unknown role": (
-        says({"role": "tool", "content": "a"}),
+        body_with({"role": "tool", "content": "a"}),
         "input[0].role",
-        says({"role": "developer", "content": "a"}),
+        body_with({"role": "developer", "content": "a"}),
     ),
     "content that is null": (
-        says({"role": "user", "content": None}),
+        body_with({"role": "user", "content": None}),
         "input[0].content",
-        says({"role": "user", "content": ""}),
+        body_with({"role": "user", "content": ""}),
     ),
     "content without parts": (
         content("user"),
         "input[0].content",
         content("user", {"type": "input_text", "text": "a"}),
     ),
-    "a part that is no object": (content("user", "a"), "input[0].content[0].type", says(USER)),
+    "a part that is no object": (content("user", "a"), "input[0].content[0].type", body_with(USER)),
     "the word of the assistant from the user": (
         content("user", {"type": "output_text", "text": "a"}),
         "input[0].content[0].type",
@@ -107,7 +107,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "input[0].content[0].type",
         content("assistant", {"type": "refusal", "refusal": "a"}),
     ),
-    "the word of chat": (content("user", {"type": "text", "text": "a"}), "input[0].content[0].type", says(USER)),
+    "the word of chat": (content("user", {"type": "text", "text": "a"}), "input[0].content[0].type", body_with(USER)),
     "an image from the system": (
         content("system", {"type": "input_image", "image_url": "https://example.org/a.png"}),
         "input[0].content[0].type",
@@ -123,31 +123,43 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "input[0].content[0]",
         content("user", {"type": "input_file", "file_data": ""}, {"type": "input_file", "file_id": "file_1"}),
     ),
-    "a call without a call_id": (says({**CALL, "call_id": ...}, RESULT), "input[0].call_id", says(CALL, RESULT)),
-    "a long call_id": (
-        says({**CALL, "call_id": "c" * 65}),
+    "a call without a call_id": (
+        body_with({**CALL, "call_id": ...}, RESULT),
         "input[0].call_id",
-        says({**CALL, "call_id": "c" * 64}, {**RESULT, "call_id": "c" * 64}),
+        body_with(CALL, RESULT),
     ),
-    "arguments as an object": (says({**CALL, "arguments": {}}, RESULT), "input[0].arguments", says(CALL, RESULT)),
-    "a custom call without input": (says({**CUSTOM, "input": ...}), "input[0].input", says(CUSTOM, CUSTOM_RESULT)),
-    "a call of a bad name": (says({**CALL, "name": "f g"}, RESULT), "input[0].name", says(CALL, RESULT)),
-    "an output without a call": (says(USER, RESULT), "input[1]", says(USER, CALL, RESULT)),
-    "an output before its call": (says(RESULT, CALL), "input[0]", says(CALL, USER, RESULT)),
-    "two outputs of one call": (says(CALL, RESULT, RESULT), "input[2]", says(CALL, RESULT, CALL, RESULT)),
-    "a call without an output": (says(CALL, USER), "input[0]", says(CALL, USER, RESULT)),
+    "a long call_id": (
+        body_with({**CALL, "call_id": "c" * 65}),
+        "input[0].call_id",
+        body_with({**CALL, "call_id": "c" * 64}, {**RESULT, "call_id": "c" * 64}),
+    ),
+    "arguments as an object": (
+        body_with({**CALL, "arguments": {}}, RESULT),
+        "input[0].arguments",
+        body_with(CALL, RESULT),
+    ),
+    "a custom call without input": (
+        body_with({**CUSTOM, "input": ...}),
+        "input[0].input",
+        body_with(CUSTOM, CUSTOM_RESULT),
+    ),
+    "a call of a bad name": (body_with({**CALL, "name": "f g"}, RESULT), "input[0].name", body_with(CALL, RESULT)),
+    "an output without a call": (body_with(USER, RESULT), "input[1]", body_with(USER, CALL, RESULT)),
+    "an output before its call": (body_with(RESULT, CALL), "input[0]", body_with(CALL, USER, RESULT)),
+    "two outputs of one call": (body_with(CALL, RESULT, RESULT), "input[2]", body_with(CALL, RESULT, CALL, RESULT)),
+    "a call without an output": (body_with(CALL, USER), "input[0]", body_with(CALL, USER, RESULT)),
     "an output that is null": (
-        says(CALL, {**RESULT, "output": None}),
+        body_with(CALL, {**RESULT, "output": None}),
         "input[1].output",
-        says(CALL, {**RESULT, "output": [{"type": "input_text", "text": "a"}]}),
+        body_with(CALL, {**RESULT, "output": [{"type": "input_text", "text": "a"}]}),
     ),
-    "reasoning without a summary": (says({"type": "reasoning"}), "input[0].summary", says(THOUGHT)),
+    "reasoning without a summary": (body_with({"type": "reasoning"}), "input[0].summary", body_with(THOUGHT)),
     "reasoning of another kind": (
-        says({**THOUGHT, "content": [{"type": "output_text", "text": "a"}]}),
+        body_with({**THOUGHT, "content": [{"type": "output_text", "text": "a"}]}),
         "input[0].content",
-        says({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}),
+        body_with({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}),
     ),
-    "an id of another kind": (says({**USER, "id": "fc_1"}), "input[0].id", says({**USER, "id": "msg_1"})),
+    "an id of another kind": (body_with({**USER, "id": "fc_1"}), "input[0].id", body_with({**USER, "id": "msg_1"})),
     "tools that are no list": ({"tools": {}}, "tools", {"tools": []}),
     "tools in nested form": (
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
@@ -211,7 +223,7 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
     "any JSON without the word": (
         {"text": {"format": {"type": "json_object"}}},
         "input",
-        {"text": {"format": {"type": "json_object"}}, "instructions": "JSON, please", **says(USER)},
+        {"text": {"format": {"type": "json_object"}}, "instructions": "JSON, please", **body_with(USER)},
     ),
     "an unknown verbosity": ({"text": {"verbosity": "chatty"}}, "verbosity", {"text": {"verbosity": "low"}}),
     "stream options without a stream": (
@@ -220,19 +232,19 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"stream_options": {}, "stream": True},
     ),
     "reasoning that another sealed": (
-        says({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "other")}),
+        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "other")}),
         "input[0].encrypted_content",
-        says({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "fake")}),
     ),
     "reasoning that was sealed by nobody": (
-        says({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
+        body_with({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
         "input[0].encrypted_content",
-        says({**THOUGHT, "encrypted_content": None}),
+        body_with({**THOUGHT, "encrypted_content": None}),
     ),
     "reasoning that was sealed for another item": (
-        says({**THOUGHT, "id": "rs_2", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "id": "rs_2", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
         "input[0].encrypted_content",
-        says({**THOUGHT, "id": "rs_1", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "id": "rs_1", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
     ),
     "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
     "an unknown effort": (
@@ -283,12 +295,12 @@ def test_the_same_done_right_is_taken(rule: str) -> None:
         (ServerLimits(key="k"), {}, 401, "invalid_api_key"),
         (ServerLimits(models=()), {}, 404, "model_not_found"),
         (ServerLimits(), {"previous_response_id": "resp_1"}, 400, "previous_response_not_found"),
-        (ServerLimits(), says({"type": "item_reference", "id": "msg_1"}), 404, "not_found"),
-        (ServerLimits(), says({"type": "compaction", "encrypted_content": 7}), 400, "invalid_type"),
+        (ServerLimits(), body_with({"type": "item_reference", "id": "msg_1"}), 404, "not_found"),
+        (ServerLimits(), body_with({"type": "compaction", "encrypted_content": 7}), 400, "invalid_type"),
         (ServerLimits(max_chars=1), {}, 400, "context_length_exceeded"),
         (
             ServerLimits(max_chars=4, strict=False),
-            says(CALL, {**RESULT, "output": "a" * 5}),
+            body_with(CALL, {**RESULT, "output": "a" * 5}),
             400,
             "context_length_exceeded",
         ),

@@ -39,7 +39,7 @@ from antiphon.testing.script import End, ScriptedTurn
 
 pytestmark = pytest.mark.without_coverage
 PATH = "/v1/responses"
-ASKED = "What's the weather in Rome?"
+QUESTION = "What's the weather in Rome?"
 TOOL = {
     "type": "function",
     "name": "get_weather",
@@ -48,22 +48,22 @@ TOOL = {
 
 
 def body(**settings: Any) -> dict[str, Any]:
-    return {"model": "m", "input": ASKED, **settings}
+    return {"model": "m", "input": QUESTION, **settings}
 
 
-def streamed(said: ScriptedTurn, **settings: Any) -> bytes:
-    steps = ResponsesBehavior().render_stream(said, make_request(body(**settings)))
+def streamed(scripted_turn: ScriptedTurn, **settings: Any) -> bytes:
+    steps = ResponsesBehavior().render_stream(scripted_turn, make_request(body(**settings)))
     return b"".join(step for step in steps if isinstance(step, bytes))
 
 
-def events(said: ScriptedTurn, **settings: Any) -> list[StreamEvent]:
+def events(scripted_turn: ScriptedTurn, **settings: Any) -> list[StreamEvent]:
     """The events to the letter, nothing mended."""
-    frames = sse.Decoder().feed(streamed(said, **settings))
+    frames = sse.Decoder().feed(streamed(scripted_turn, **settings))
     return [codec.decode_event(frame.data) for frame in frames if frame.data != sse.DONE]
 
 
-def whole(said: ScriptedTurn, **settings: Any) -> Response:
-    return codec.decode_response(ResponsesBehavior().render_body(said, make_request(body(**settings))))
+def whole(scripted_turn: ScriptedTurn, **settings: Any) -> Response:
+    return codec.decode_response(ResponsesBehavior().render_body(scripted_turn, make_request(body(**settings))))
 
 
 def timeless(response: Response) -> Response:
@@ -72,21 +72,23 @@ def timeless(response: Response) -> Response:
 
 @settings(max_examples=30)
 @given(turns())
-def test_a_stream_obeys_the_grammar_and_says_what_the_whole_answer_says(said: ScriptedTurn) -> None:
+def test_a_stream_obeys_the_grammar_and_says_what_the_whole_answer_says(scripted_turn: ScriptedTurn) -> None:
     """STR-14, on the upstream's side."""
-    told = events(said)
-    assert find_violations(told) == []
-    assert timeless(fold(told)) == timeless(whole(said))
+    output = events(scripted_turn)
+    assert find_violations(output) == []
+    assert timeless(fold(output)) == timeless(whole(scripted_turn))
 
 
 def test_the_gateway_reads_the_stream_without_mending() -> None:
-    said = turn(reasoning("hm"), text("a", "b"), tool_call("c1", "get_weather", "{}"))
-    request = Request(model="m", input=ASKED)
+    scripted_turn = turn(reasoning("hm"), text("a", "b"), tool_call("c1", "get_weather", "{}"))
+    request = Request(model="m", input=QUESTION)
     to_hub = responses.EventsToHub(
         request, make_initial_response(request, id="resp_1", created_at=1), counting_stamps()
     )
-    read = [event for frame in sse.Decoder().feed(streamed(said)) for event in to_hub.feed(frame)] + to_hub.finish()
-    assert [type(event) for event in read] == [type(event) for event in events(said)]
+    read = [
+        event for frame in sse.Decoder().feed(streamed(scripted_turn)) for event in to_hub.feed(frame)
+    ] + to_hub.finish()
+    assert [type(event) for event in read] == [type(event) for event in events(scripted_turn)]
     assert list(to_hub.losses) == []
 
 
@@ -137,48 +139,48 @@ def test_raw_bytes_and_ends_stand_where_they_were_put() -> None:
 
 def test_logprobs_are_given_with_every_piece_when_asked_for() -> None:
     """STR-12, at its source."""
-    told = events(turn(text("a", "b")), include=["message.output_text.logprobs"], top_logprobs=2)
-    deltas = [event for event in told if isinstance(event, OutputTextDelta)]
+    output = events(turn(text("a", "b")), include=["message.output_text.logprobs"], top_logprobs=2)
+    deltas = [event for event in output if isinstance(event, OutputTextDelta)]
     assert [[len(token.top_logprobs) for token in delta.logprobs or ()] for delta in deltas] == [[2], [2]]
 
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "sunny"}]}
-USER = {"role": "user", "content": ASKED}
+USER = {"role": "user", "content": QUESTION}
 IMAGE = {"type": "input_image", "image_url": "https://example.org/a.png"}
 PARAMETERS: Any = TOOL["parameters"]
 OFFERED = OfferedTool("get_weather", PARAMETERS)
 PROMPTS: list[tuple[dict[str, Any], Prompt]] = [
-    (body(), Prompt(text=ASKED)),
+    (body(), Prompt(text=QUESTION)),
     (body(input=[{"role": "system", "content": "a"}]), Prompt(text="")),
     (
         body(input=[{"role": "user", "content": [{"type": "input_text", "text": "look"}, IMAGE]}]),
         Prompt(text="look", media=1),
     ),
-    (body(tools=[TOOL], tool_choice="required"), Prompt(text=ASKED, tools=(OFFERED,), choice="required")),
+    (body(tools=[TOOL], tool_choice="required"), Prompt(text=QUESTION, tools=(OFFERED,), choice="required")),
     (
         body(tools=[TOOL, {"type": "custom", "name": "patch"}], tool_choice={"type": "custom", "name": "patch"}),
-        Prompt(text=ASKED, tools=(OfferedTool("patch", {}, "custom"),), choice="required"),
+        Prompt(text=QUESTION, tools=(OfferedTool("patch", {}, "custom"),), choice="required"),
     ),
     (
         body(tools=[TOOL], tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"name": "get_weather"}]}),
-        Prompt(text=ASKED, tools=(OFFERED,)),
+        Prompt(text=QUESTION, tools=(OFFERED,)),
     ),
-    (body(parallel_tool_calls=False), Prompt(text=ASKED, parallel=False)),
-    (body(input=[USER, CALL, RESULT]), Prompt(text=ASKED, results=(("get_weather", "sunny"),), calls_before=1)),
+    (body(parallel_tool_calls=False), Prompt(text=QUESTION, parallel=False)),
+    (body(input=[USER, CALL, RESULT]), Prompt(text=QUESTION, results=(("get_weather", "sunny"),), calls_before=1)),
     (
         body(input=[USER, CALL, RESULT, {"type": "reasoning", "summary": []}, CALL, {**RESULT, "output": "rain"}]),
-        Prompt(text=ASKED, results=(("get_weather", "rain"),), calls_before=2),
+        Prompt(text=QUESTION, results=(("get_weather", "rain"),), calls_before=2),
     ),
-    (body(text={"format": {"type": "json_object"}}), Prompt(text=ASKED, schema={})),
-    (body(text={"format": {"type": "json_schema", "schema": {"a": 1}}}), Prompt(text=ASKED, schema={"a": 1})),
-    (body(reasoning={"effort": "low"}, max_output_tokens=16), Prompt(text=ASKED, thinks=True, max_pieces=16)),
+    (body(text={"format": {"type": "json_object"}}), Prompt(text=QUESTION, schema={})),
+    (body(text={"format": {"type": "json_schema", "schema": {"a": 1}}}), Prompt(text=QUESTION, schema={"a": 1})),
+    (body(reasoning={"effort": "low"}, max_output_tokens=16), Prompt(text=QUESTION, thinks=True, max_pieces=16)),
 ]
 
 
-@pytest.mark.parametrize(("asked", "prompt"), PROMPTS)
-def test_a_request_is_understood(asked: dict[str, Any], prompt: Prompt) -> None:
-    assert make_prompt(asked) == prompt
+@pytest.mark.parametrize(("request_body", "prompt"), PROMPTS)
+def test_a_request_is_understood(request_body: dict[str, Any], prompt: Prompt) -> None:
+    assert make_prompt(request_body) == prompt
 
 
 @pytest.mark.io
@@ -213,14 +215,14 @@ def test_models_are_listed() -> None:
 @pytest.mark.io
 def test_reasoning_is_sealed_for_who_asks_for_that_and_taken_back() -> None:
     """RSN-2: each item for itself."""
-    said = turn(reasoning("h", "m"), text("a"), reasoning("so"))
-    with ResponsesServer([said, said]) as server:
-        asked = {"model": "mock-1", "input": "hi"}
-        plain = send_request(server, "/v1/responses", asked).json["output"]
-        thoughts = send_request(server, "/v1/responses", {**asked, "include": ["reasoning.encrypted_content"]}).json[
-            "output"
-        ]
+    scripted_turn = turn(reasoning("h", "m"), text("a"), reasoning("so"))
+    with ResponsesServer([scripted_turn, scripted_turn]) as server:
+        request_body = {"model": "mock-1", "input": "hi"}
+        plain = send_request(server, "/v1/responses", request_body).json["output"]
+        thoughts = send_request(
+            server, "/v1/responses", {**request_body, "include": ["reasoning.encrypted_content"]}
+        ).json["output"]
     assert not any("encrypted_content" in item for item in plain)
-    given = [(item["id"], item["encrypted_content"]) for item in thoughts if item["type"] == "reasoning"]
-    assert given == [(id, make_encrypted_content(id, "fake")) for id, _ in given]
-    assert len(given) == 2
+    issued = [(item["id"], item["encrypted_content"]) for item in thoughts if item["type"] == "reasoning"]
+    assert issued == [(id, make_encrypted_content(id, "fake")) for id, _ in issued]
+    assert len(issued) == 2
