@@ -27,14 +27,12 @@ from antiphon.dialects.chat.response_wire import (
     UsageOut,
 )
 from antiphon.dialects.common import freeform_tools
-from antiphon.dialects.common.placeholders import type_of
-from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.answer_losses import AnswerLosses
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef, tools_of_request
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Annotation,
-    Content,
     InputText,
     LogProb,
     OutputText,
@@ -83,11 +81,12 @@ class AnswerFromHub:
 
     def __init__(self, request: Request, losses: Losses) -> None:
         self._losses = losses
+        self._answer_losses = AnswerLosses(losses)
         self._names = ToolNames.for_request(request)
         self._custom = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
         self._calls: dict[int, _CallOut] = {}  # by output index
         self._streamed: set[int] = set()  # output indexes of items whose content was streamed
-        self._last_reasoning: Hashable = None
+        self._paragraphs = ReasoningParagraphs()
         self._sealed: list[str] = []  # encrypted reasoning that is sent with the next message or call
         self._details = 0
         #: Citations are sent together at the end, because clients read only one list of them.
@@ -116,7 +115,7 @@ class AnswerFromHub:
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
+                self._answer_losses.report_event(event)
         return None
 
     def flush(self) -> MessagePiece:
@@ -127,14 +126,8 @@ class AnswerFromHub:
     def finish_reason(self, response: Response) -> str:
         """REQ-3: return the finish reason."""
         report_unknown_fields(response, "response", self._losses)
-        if response.incomplete_details is None:
-            return "tool_calls" if self._calls else "stop"
-        reason = response.incomplete_details.reason
-        if reason not in FINISH_REASON:
-            self._losses.add(
-                "incomplete_details.reason", f"the reason {reason!r}", "the API has no equivalent; 'length' is sent"
-            )
-        return FINISH_REASON.get(reason, "length")
+        complete_reason = "tool_calls" if self._calls else "stop"
+        return self._answer_losses.incomplete_reason(response, FINISH_REASON, "length") or complete_reason
 
     def _begin(self, at: int, item: Item) -> ChoiceOut | None:
         match item:
@@ -155,25 +148,21 @@ class AnswerFromHub:
                     at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
                 )
             case _:
-                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
+                self._answer_losses.report_item(at, item)
                 return None
 
     def _end(self, at: int, item: Item) -> ChoiceOut | None:
         """End an item. Its content is sent now if it was not streamed."""
         was_streamed = at in self._streamed
-        if isinstance(item, Shape):
-            report_unknown_fields(item, f"output[{at}]", self._losses)
+        self._answer_losses.report_item_fields(at, item)
         match item:
             case FunctionCall() if not was_streamed:
                 return self._arguments(at, item.arguments)
             case CustomToolCall():
                 is_whole = item.status != ItemStatus.INCOMPLETE
                 return self._arguments(at, "" if was_streamed else item.input, is_last=is_whole)
-            case Message():
-                if item.phase:
-                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
-                if not was_streamed:
-                    return self._whole_message(at, item)
+            case Message() if not was_streamed:
+                return self._whole_message(at, item)
             case Reasoning():
                 if item.encrypted_content:
                     self._sealed.append(item.encrypted_content)
@@ -210,9 +199,7 @@ class AnswerFromHub:
 
     def _reasoning(self, text: str, part: Hashable) -> ChoiceOut:
         """Return reasoning text. Chat has one string for all of it; each summary part is a paragraph."""
-        last, self._last_reasoning = self._last_reasoning, part
-        gap = "\n\n" if last is not None and last != part else ""
-        return ChoiceOut(delta=MessagePiece(reasoning_content=gap + text))
+        return ChoiceOut(delta=MessagePiece(reasoning_content=self._paragraphs.separate(text, part)))
 
     def _sealed_reasoning(self, call_id: str | UnsetType = UNSET) -> list[DetailOut] | UnsetType:
         """RSN-2: return the encrypted reasoning as details, which clients send back unread."""
@@ -224,19 +211,17 @@ class AnswerFromHub:
         return [DetailOut(id=call_id, data=data, index=first + at) for at, data in enumerate(sealed)]
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> ChoiceOut | None:
-        pieces = [self._reasoning(text, part) for text, part in reasoning_texts(at, item, self._no_place_for)]
+        pieces = [
+            self._reasoning(text, part) for text, part in reasoning_texts(at, item, self._answer_losses.report_part)
+        ]
         return join_pieces(pieces) if pieces else None
 
     def _whole_message(self, at: int, item: Message) -> ChoiceOut | None:
-        if item.role != "assistant":
-            self._losses.add(
-                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
-            )
+        if self._answer_losses.report_other_role(at, item):
             return None
         pieces: list[ChoiceOut] = []
         for part in item.content:
-            if isinstance(part, Shape):
-                report_unknown_fields(part, f"output[{at}].content", self._losses)
+            self._answer_losses.report_part_fields(at, part)
             match part:
                 case OutputText():
                     pieces.append(_text(part.text, part.logprobs or []))
@@ -246,11 +231,8 @@ class AnswerFromHub:
                 case Refusal():
                     pieces.append(ChoiceOut(delta=MessagePiece(refusal=part.refusal)))
                 case _:
-                    self._no_place_for(at, part)
+                    self._answer_losses.report_part(at, part)
         return join_pieces(pieces) if pieces else None
-
-    def _no_place_for(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
 
 
 def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:

@@ -1,4 +1,4 @@
-"""The texts of a reasoning item that was not streamed, each with a key of its part.
+"""The texts of a reasoning item, each with a key of its part, and the paragraphs of the one text that clients show.
 
 Clients of other dialects show all reasoning as one text: reasoning texts are joined, each summary part is a new
 paragraph.
@@ -25,6 +25,18 @@ def reasoning_texts(index: int, item: Reasoning, lose: Callable[[int, Content], 
             case _:
                 lose(index, part)
     return texts
+
+
+class ReasoningParagraphs:
+    """Separates the texts of different parts by a blank line."""
+
+    def __init__(self) -> None:
+        self._last_part: Hashable = None
+
+    def separate(self, text: str, part: Hashable) -> str:
+        """Return `text`, after a blank line if another part was written before."""
+        last, self._last_part = self._last_part, part
+        return f"\n\n{text}" if last is not None and last != part else text
 
 
 TEXT_PART: Final = "text"  # the common part of all reasoning texts

@@ -15,8 +15,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common import freeform_tools
-from antiphon.dialects.common.placeholders import type_of
-from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.answer_losses import AnswerLosses
+from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
 from antiphon.dialects.common.tool_names import ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import native_part
@@ -33,7 +34,6 @@ from antiphon.dialects.gemini.response_wire import (
     UsageOut,
 )
 from antiphon.dialects.gemini.wire import PREFIX
-from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Content,
     InputText,
@@ -58,7 +58,6 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
@@ -73,10 +72,11 @@ class AnswerFromHub:
         #: Sealed reasoning that the next part will carry as its signature.
         self.pending_signature = ""
         self._losses = losses
+        self._answer_losses = AnswerLosses(losses)
         self._names = ToolNames.for_request(request)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
         self._streamed_indexes: set[int] = set()  # output indexes of items that were sent piece by piece
-        self._last_thought: Hashable = None
+        self._paragraphs = ReasoningParagraphs()
         self._citations: list[CitationSourceOut] = []
         self._text_length = 0  # bytes of complete text so far, because citations count bytes
         self._is_refusal = False
@@ -101,7 +101,7 @@ class AnswerFromHub:
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
+                self._answer_losses.report_event(event)
         return None
 
     def final_candidate(self, response: Response) -> CandidateOut:
@@ -115,32 +115,23 @@ class AnswerFromHub:
     def _finish_reason(self, response: Response) -> str:
         """REQ-3. A refusal becomes SAFETY: the API has no finish reason for it."""
         report_unknown_fields(response, "response", self._losses)
-        if response.incomplete_details is None:
-            return "SAFETY" if self._is_refusal else "STOP"
-        reason = response.incomplete_details.reason
-        if reason not in FINISH_REASON:
-            self._losses.add(
-                "incomplete_details.reason", f"the reason {reason!r}", "the API has no equivalent; 'OTHER' is sent"
-            )
-        return FINISH_REASON.get(reason, "OTHER")
+        complete_reason = "SAFETY" if self._is_refusal else "STOP"
+        return self._answer_losses.incomplete_reason(response, FINISH_REASON, "OTHER") or complete_reason
 
     # Items
 
     def _begin(self, at: int, item: Item) -> None:
         is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
         if not is_supported:
-            self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
+            self._answer_losses.report_item(at, item)
 
     def _end(self, at: int, item: Item) -> CandidateOut | None:
         """End an item. An item that was not streamed is sent now."""
-        if isinstance(item, Shape):
-            report_unknown_fields(item, f"output[{at}]", self._losses)
+        self._answer_losses.report_item_fields(at, item)
         match item:
             case FunctionCall() | CustomToolCall():
                 return self._call(at, item)
             case Message():
-                if item.phase:
-                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
                 return None if at in self._streamed_indexes else self._whole_message(at, item)
             case Reasoning():
                 thoughts = [] if at in self._streamed_indexes else self._whole_reasoning(at, item)
@@ -167,28 +158,20 @@ class AnswerFromHub:
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
             return None if was_cut else Raw(freeform_tools.wrap_input(call.input).encode())
-        text = call.arguments.strip(JSON_WHITESPACE) or ("" if was_cut else "{}")
-        try:
-            decode_json(text, type=dict[str, Raw])
-        except ValueError:
-            if was_cut:
-                return None
+        arguments = arguments_as_object(call.arguments) if call.arguments.strip() or not was_cut else None
+        if arguments is None and not was_cut:
             self._losses.add(
                 f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
             )
-            return Raw(msgspec.json.encode({"arguments": call.arguments}))
-        return Raw(text.encode())
+            return wrap_arguments(call.arguments)
+        return arguments
 
     def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
-        if item.role != "assistant":
-            self._losses.add(
-                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
-            )
+        if self._answer_losses.report_other_role(at, item):
             return None
         pieces: list[CandidateOut | None] = []
         for part in item.content:
-            if isinstance(part, Shape):
-                report_unknown_fields(part, f"output[{at}].content", self._losses)
+            self._answer_losses.report_part_fields(at, part)
             match part:
                 case OutputText():
                     pieces.append(self._text(part.text, part.logprobs or []))
@@ -198,11 +181,11 @@ class AnswerFromHub:
                 case Refusal():
                     pieces.append(self._refusal(part.refusal))
                 case _:
-                    self._report_unsupported_part(at, part)
+                    self._answer_losses.report_part(at, part)
         return join_candidates([piece for piece in pieces if piece is not None])
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[AnyAnswerPart]:
-        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
+        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
         return [answer_part for text, part in thoughts for answer_part in self._thought(text, part)]
 
     # Parts
@@ -222,9 +205,10 @@ class AnswerFromHub:
         """A thought part. Each part of a summary starts a new paragraph."""
         if not self._shows_thoughts or not text:
             return []
-        last, self._last_thought = self._last_thought, part
-        gap = "\n\n" if last is not None and last != part else ""
-        return [*self._pending_signature_part(), AnswerPartOut(text=gap + text, thought=True)]
+        return [
+            *self._pending_signature_part(),
+            AnswerPartOut(text=self._paragraphs.separate(text, part), thought=True),
+        ]
 
     def _keep_signature(self, sealed: str) -> list[AnyAnswerPart]:
         """Keep the seal of a reasoning item for the next part. Returns a part for an already pending signature."""
@@ -264,9 +248,6 @@ class AnswerFromHub:
                 CitationSourceOut(start_index=start, end_index=end, uri=annotation.url, title=annotation.title)
             )
         self._text_length += len(part.text.encode())
-
-    def _report_unsupported_part(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
 
 
 def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:

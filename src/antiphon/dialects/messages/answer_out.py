@@ -14,9 +14,11 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.answer_losses import AnswerLosses
+from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.placeholders import type_of
-from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
+from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import citation_from_hub
@@ -79,7 +81,6 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
@@ -100,6 +101,7 @@ class AnswerFromHub:
         #: The text whose deltas go directly into the open block.
         self.open_text: OpenTextBlock | None = None
         self._losses = losses
+        self._answer_losses = AnswerLosses(losses)
         self._names = ToolNames.for_request(request)
         self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
         self._parts = EventSequencer(
@@ -108,14 +110,14 @@ class AnswerFromHub:
         self._block = 0  # the index of the open block, or of the next one
         self._is_open = False
         self._is_streamed = False  # whether the item was sent piece by piece
-        self._thought: Hashable = None  # the part of the reasoning that was sent last
+        self._paragraphs = ReasoningParagraphs()
         self._calls = 0
         self._has_refused = False
 
     def feed(self, event: StreamEvent) -> list[BlockEvent]:
         """The block events for an event, and for events that waited for it."""
         if type(event) is UnknownEvent:
-            self._losses.add("events", f"an event of type {event.kind!r}", "the API has no equivalent")
+            self._answer_losses.report_event(event)
             return []
         if not hasattr(event, "output_index"):
             return []
@@ -133,15 +135,9 @@ class AnswerFromHub:
     def _reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
         if STOP_REASON_FIELD in extra:
             return str(msgspec.json.decode(extra[STOP_REASON_FIELD]))
-        if response.incomplete_details is not None:
-            reason = response.incomplete_details.reason
-            if reason not in REASONS:
-                self._losses.add(
-                    "incomplete_details.reason",
-                    f"the reason {reason!r}",
-                    "the API has no equivalent; 'max_tokens' is sent",
-                )
-            return REASONS.get(reason, "max_tokens")
+        incomplete_reason = self._answer_losses.incomplete_reason(response, REASONS, "max_tokens")
+        if incomplete_reason is not None:
+            return incomplete_reason
         if self._has_refused:
             return "refusal"
         if self._calls:
@@ -203,21 +199,20 @@ class AnswerFromHub:
                     self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
                 ]
             case Message() | Reasoning():
-                self._thought = None
+                self._paragraphs = ReasoningParagraphs()
             case UnknownItem() if block_from_item(item) is not None:
                 pass
             case _:
-                self._losses.add(f"output[{at}]", f"an item of type {type_of(item)!r}", "the API has no equivalent")
+                self._answer_losses.report_item(at, item)
         return []
 
     def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
         """End an item. An item that was not streamed is sent now."""
-        if isinstance(item, Shape):
-            report_unknown_fields(item, f"output[{at}]", self._losses)
+        self._answer_losses.report_item_fields(at, item)
         match item:
             case FunctionCall():
                 pieces = [] if self._is_streamed else self._arguments(item.arguments)
-                if item.arguments and not is_json_object(item.arguments):
+                if arguments_as_object(item.arguments) is None:
                     self._losses.add(
                         f"output[{at}].arguments",
                         "arguments that are not a JSON object",
@@ -229,8 +224,6 @@ class AnswerFromHub:
             case Reasoning():
                 return self._end_reasoning(item, at)
             case Message():
-                if item.phase:
-                    self._losses.add(f"output[{at}].phase", "the phase of a message", "the API has no equivalent")
                 return [] if self._is_streamed else self._whole_message(item, at)
             case UnknownItem():
                 block = block_from_item(item)
@@ -263,20 +256,16 @@ class AnswerFromHub:
         return pieces + self._close()
 
     def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        thoughts = reasoning_texts(at, item, self._report_unsupported_part)
+        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
         return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
     def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
-        if item.role != "assistant":
-            self._losses.add(
-                f"output[{at}]", f"a message of the role {item.role!r}", "an answer has only the assistant role"
-            )
+        if self._answer_losses.report_other_role(at, item):
             return []
         return [piece for part in item.content for piece in self._whole_part(part, at)]
 
     def _whole_part(self, part: Content, at: int) -> list[BlockEvent]:
-        if isinstance(part, Shape):
-            report_unknown_fields(part, f"output[{at}].content", self._losses)
+        self._answer_losses.report_part_fields(at, part)
         match part:
             case OutputText():
                 if part.logprobs:
@@ -290,7 +279,7 @@ class AnswerFromHub:
             case Refusal(refusal=refusal):
                 return self._refusal(refusal) + self._close()
             case _:
-                self._report_unsupported_part(at, part)
+                self._answer_losses.report_part(at, part)
                 return []
 
     # Blocks
@@ -317,11 +306,9 @@ class AnswerFromHub:
         """A thinking delta. An item's reasoning is one text, in which each part of a summary starts a new paragraph."""
         if not piece:
             return []
-        last, self._thought = self._thought, part
-        gap = "\n\n" if last is not None and last != part else ""
         return [
             *self._open_if_closed(AnswerThinkingBlock(thinking="", signature="")),
-            self._delta(ThinkingDeltaOut(thinking=gap + piece)),
+            self._delta(ThinkingDeltaOut(thinking=self._paragraphs.separate(piece, part))),
         ]
 
     def _open_if_closed(self, block: AnswerBlockOut) -> list[BlockEvent]:
@@ -353,9 +340,6 @@ class AnswerFromHub:
                     f"output[{at}].annotations", "the range of a citation", "it applies to the whole block"
                 )
 
-    def _report_unsupported_part(self, at: int, part: Content) -> None:
-        self._losses.add(f"output[{at}].content", f"a part of type {type_of(part)!r}", "the API has no equivalent")
-
 
 def usage_from_hub(usage: Usage | None) -> UsageOut:
     """The token counts. A message always has usage, so unknown usage is all zeros."""
@@ -371,14 +355,6 @@ def usage_from_hub(usage: Usage | None) -> UsageOut:
         output_tokens=usage.output_tokens,
         output_tokens_details=OutputDetailsOut(thinking_tokens=thoughts) if thoughts else UNSET,
     )
-
-
-def is_json_object(arguments: str) -> bool:
-    """Whether the arguments of a call are a JSON object."""
-    try:
-        return isinstance(decode_json(arguments), dict)
-    except ValueError:
-        return False
 
 
 def _item_key(event: Any) -> Hashable:

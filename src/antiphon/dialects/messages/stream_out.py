@@ -15,8 +15,9 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from antiphon import sse
+from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, raise_unless_ended
-from antiphon.dialects.messages.answer_out import AnswerFromHub, OpenTextBlock, is_json_object, usage_from_hub
+from antiphon.dialects.messages.answer_out import AnswerFromHub, OpenTextBlock, usage_from_hub
 from antiphon.dialects.messages.errors import error_event_data
 from antiphon.dialects.messages.response_wire import (
     AnswerBlockOut,
@@ -189,18 +190,11 @@ def _whole_block(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOu
             return AnswerThinkingBlock(thinking=thinking, signature=signature)
         case AnswerToolUseBlock():
             arguments = "".join(delta.partial_json for delta in deltas if isinstance(delta, InputJsonDeltaOut))
-            return replace(block, input=_tool_input(arguments))
+            return replace(block, input=arguments_as_object(arguments) or wrap_arguments(arguments))
         case AnswerRedactedThinkingBlock() | Raw():
             return block
         case _ as never:
             assert_never(never)
-
-
-def _tool_input(arguments: str) -> Any:
-    """Arguments as an object. A text that is not one is wrapped, so that no tool reads it as empty arguments."""
-    if not arguments:
-        return {}
-    return Raw(arguments.encode()) if is_json_object(arguments) else {"arguments": arguments}
 
 
 TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta

@@ -13,10 +13,11 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
+from antiphon.dialects.common.answer_losses import AnswerLosses
+from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.json_lines import escape_line_ends
-from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.response_errors import (
     STREAM_CUT_ERROR,
@@ -39,7 +40,6 @@ from antiphon.dialects.vscode.wire import (
     encode_line,
 )
 from antiphon.errors import ApiError
-from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     Content,
     InputFile,
@@ -69,7 +69,6 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import replay
 from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
 from antiphon.protocol.status import ItemStatus
@@ -129,6 +128,7 @@ class AnswerFromHub:
 
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
+        self._answer_losses = AnswerLosses(losses)
         self._streamed: set[int] = set()  # output indexes of items whose content was streamed
         self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
 
@@ -152,7 +152,7 @@ class AnswerFromHub:
             case ItemDone() if event.item is not None:
                 return self._end(event.output_index, event.item)
             case UnknownEvent():
-                self._report_loss("events", f"an event of type {event.kind!r}")
+                self._answer_losses.report_event(event)
         return []
 
     def done_line(self, response: Response) -> DoneLine:
@@ -171,14 +171,11 @@ class AnswerFromHub:
 
     def _end(self, at: int, item: Item) -> list[ResponsePart]:
         """End an item. Its content is sent now if it was not streamed."""
-        if isinstance(item, Shape):
-            report_unknown_fields(item, f"output[{at}]", self._losses)
+        self._answer_losses.report_item_fields(at, item)
         match item:
             case FunctionCall():
                 return self._call(at, item)
             case Message():
-                if item.phase:
-                    self._report_loss(f"output[{at}].phase", "the phase of a message")
                 return (
                     []
                     if at in self._streamed
@@ -189,27 +186,24 @@ class AnswerFromHub:
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
-                self._report_loss(f"output[{at}]", f"an item of type {type_of(item)!r}")
+                self._answer_losses.report_item(at, item)
                 return []
 
     def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
         was_cut = call.status == ItemStatus.INCOMPLETE
-        arguments = call.arguments.strip() or ("" if was_cut else "{}")
-        try:
-            decode_json(arguments, type=dict[str, Raw])
-        except ValueError:
-            if was_cut:
-                self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
-                return []
+        arguments = arguments_as_object(call.arguments) if call.arguments.strip() or not was_cut else None
+        if arguments is None and was_cut:
+            self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
+            return []
+        if arguments is None:
             self._losses.add(
                 f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
             )
-            arguments = msgspec.json.encode({"arguments": call.arguments}).decode()
-        return [ToolCallPart(call_id=call.call_id, name=call.name, input=Raw(arguments.encode()))]
+            arguments = wrap_arguments(call.arguments)
+        return [ToolCallPart(call_id=call.call_id, name=call.name, input=arguments)]
 
     def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
-        if isinstance(part, Shape):
-            report_unknown_fields(part, f"output[{at}].content", self._losses)
+        self._answer_losses.report_part_fields(at, part)
         self._report_annotations(part, at)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
@@ -219,11 +213,11 @@ class AnswerFromHub:
             ):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
-                self._report_part(at, part)
+                self._answer_losses.report_part(at, part)
                 return []
 
     def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
-        thoughts = reasoning_texts(at, item, self._report_part)
+        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
         return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
 
     def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
@@ -239,9 +233,6 @@ class AnswerFromHub:
     def _report_annotations(self, part: Content, at: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
             self._report_loss(f"output[{at}].annotations", "citations")
-
-    def _report_part(self, at: int, part: Content) -> None:
-        self._report_loss(f"output[{at}].content", f"a part of type {type_of(part)!r}")
 
     def _report_loss(self, path: str, what: str) -> None:
         self._losses.add(path, what, "the API has no equivalent")
