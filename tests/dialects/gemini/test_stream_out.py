@@ -15,10 +15,10 @@ from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, RecordingW
 from tests.dialects.gemini.reading import frames_of
 from tests.generate.events import counting_stamps, lives
 
+from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.freeform_tools import wrap_input
 from antiphon.dialects.gemini import EventsFromHub, EventsToHub
-from antiphon.dialects.gemini.history_out import arguments_as_json_object
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import (
     Content,
@@ -591,8 +591,8 @@ def test_missing_model_name_is_sent_as_empty() -> None:
 
 def test_arguments_of_white_space_that_is_not_json_are_a_loss() -> None:
     """F-4: U+2028 is white space for Python and text for JSON."""
-    assert arguments_as_json_object("\u2028") is None
-    assert arguments_as_json_object(" \t\r\n") == Raw(b"{}")
+    assert arguments_as_object("\u2028") is None
+    assert arguments_as_object(" \t\r\n") == Raw(b"{}")
 
 
 def test_citation_after_an_unknown_annotation_is_sent() -> None:

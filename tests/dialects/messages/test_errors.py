@@ -7,7 +7,7 @@ import json
 import pytest
 
 from antiphon.dialects.messages import error_to_hub
-from antiphon.dialects.messages.errors import error_event_data, error_from_hub
+from antiphon.dialects.messages.errors import error_frame_data, error_from_hub
 from antiphon.errors import ApiError, ClientFault, InvalidValue, StorageUnavailable, UnsupportedParameter, UpstreamFault
 from antiphon.protocol.errors import Error, ErrorPayload
 
@@ -151,6 +151,6 @@ def test_context_length_error_has_the_message_that_clients_recognize(message: st
 )
 def test_stream_error_has_the_same_form(error: Error | ErrorPayload | None, type: str) -> None:
     """STR-8."""
-    body = json.loads(error_event_data(error))
+    body = json.loads(error_frame_data(error))
     assert body["type"] == "error"
     assert body["error"]["type"] == type

@@ -137,13 +137,13 @@ class AnswerFromHub:
             case Reasoning():
                 return None
             case FunctionCall():
-                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef.from_call(item))
                 return self._call(at, item, FunctionPiece(name=name, arguments=""), "function")
             case CustomToolCall() if item.name in self._custom and not item.namespace:
                 return self._call(at, item, CustomPiece(name=item.name, input=""), "custom")
             case CustomToolCall():
                 # A tool that the client did not offer as custom is called as a function with one string.
-                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef.from_call(item))
                 return self._call(
                     at, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
                 )

@@ -6,7 +6,7 @@ have are removed and reported as losses (E-4).
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, assert_never
+from typing import Final, assert_never
 
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from antiphon.dialects.chat.wire import (
     TextIn,
     ToolCallIn,
 )
-from antiphon.dialects.common.history import call_from_block, output_from_block
+from antiphon.dialects.common.history import InstructionsAndItems, call_from_block, output_from_block
 from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import MissingField
@@ -52,11 +52,6 @@ from antiphon.protocol.items import (
     MessageRole,
 )
 from antiphon.protocol.losses import Losses
-
-
-class InstructionsAndItems(NamedTuple):
-    instructions: str | UnsetType
-    items: list[ItemParam]
 
 
 def messages_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:

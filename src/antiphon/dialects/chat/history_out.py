@@ -19,18 +19,19 @@ from antiphon.dialects.common.history import (
     AnsweredCall,
     AssistantTurn,
     HistoryTurn,
+    MessageLosses,
     PlacedItem,
     ToolCallParam,
     ToolOutputParam,
     build_history,
+    report_other_items,
 )
-from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history, plain_text
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.content import Refusal
-from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
@@ -62,8 +63,7 @@ def general_messages_from_hub(
             messages.add_assistant(turn, wants_reasoning=at >= wanted_from)
         else:
             messages.add(turn)
-    for other in history.others:
-        _report(other, losses)
+    report_other_items(history.others, losses)
     return messages.whole()
 
 
@@ -98,13 +98,6 @@ def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
     return of_user[-1] if of_user else 0
 
 
-def _report(other: PlacedItem[ItemParam], losses: Losses) -> None:
-    if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-        report_unknown_fields(other.item, other.path, losses)
-    else:
-        losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
-
-
 class _Messages:
     """Writes messages, turn by turn."""
 
@@ -115,7 +108,7 @@ class _Messages:
         self._content = ContentFromHub(wire, losses)
         self._first = list(leading_system_texts)
         self._done: list[MessageOut] = []
-        self._phase_reported = False
+        self._message_losses = MessageLosses(losses)
 
     def whole(self) -> list[MessageOut]:
         if not self._first:
@@ -124,7 +117,7 @@ class _Messages:
 
     def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
-        self._report_fields(turn)
+        self._message_losses.report_fields(turn)
         if message.role == "user":
             self._done.append(MessageOut(role="user", content=self._user_content(turn)))
             return
@@ -178,7 +171,7 @@ class _Messages:
         texts: list[str] = []
         refusals: list[str] = []
         for message in messages:
-            self._report_fields(message)
+            self._message_losses.report_fields(message)
             content = message.item.content
             text = plain_text(content)
             if text is not None:
@@ -225,11 +218,10 @@ class _Messages:
         )
 
     def _call(self, call: ToolCallParam) -> ToolCallOut:
+        name = self._names.wire_name(ToolRef.from_call(call))
         if isinstance(call, FunctionCallParam):
-            name = self._names.wire_name(("function", call.name, call.namespace or None))
             # Models that call a function without parameters may write nothing at all; servers want JSON.
             return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
-        name = self._names.wire_name(("custom", call.name, call.namespace or None))
         if self._wire.custom_tools == "native":
             return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
         return ToolCallOut(
@@ -253,14 +245,6 @@ class _Messages:
             return item.output
         parts = self._content.parts(item.output, output.path, "output")
         return text_or_parts(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
-
-    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
-        if message.item.extra:
-            report_unknown_fields(message.item, message.path, self._losses)
-        if message.item.phase and not self._phase_reported:  # once, because a history may have hundreds
-            self._phase_reported = True
-            what = "the phase of a message"
-            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:

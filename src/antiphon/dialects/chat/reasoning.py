@@ -55,7 +55,7 @@ def has_content(detail: dict[str, Any]) -> bool:
 
 def own_envelope(item: ReasoningParam, maker: str) -> Envelope | None:
     """Return the envelope of an item that `maker` made. None for another maker, or without an envelope."""
-    envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+    envelope = unseal_reasoning(item.encrypted_content)
     return envelope if envelope is not None and envelope.maker == maker else None
 
 

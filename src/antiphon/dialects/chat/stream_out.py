@@ -18,16 +18,13 @@ from antiphon.dialects.chat.errors import error_frame_data
 from antiphon.dialects.chat.response_wire import ChoiceOut, CompletionOut, MessagePiece
 from antiphon.dialects.chat.wire import STREAM_OPTIONS
 from antiphon.dialects.common.event_ordering import EventSequencer
-from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, raise_unless_ended
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.common.stream_from_hub import StreamFromHub
+from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.events import (
-    ErrorEvent,
     ItemAdded,
     ItemDone,
     OutputTextDelta,
-    ResponseCompleted,
-    ResponseCreated,
-    ResponseFailed,
-    ResponseIncomplete,
     StreamEvent,
 )
 from antiphon.protocol.fold import replay
@@ -39,18 +36,17 @@ from antiphon.protocol.response import Response
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class EventsFromHub:
+class EventsFromHub(StreamFromHub):
     """Writes one stream."""
 
     def __init__(self, request: Request) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._answer = AnswerFromHub(request, self.losses)
         self._wants_usage = _wants_usage(request)
         self._chunk = CompletionOut(
             id="", object="chat.completion.chunk", created=0, model=request.model or "", choices=[]
         )
         self._head, self._tail = self._around_delta()
-        self._has_sent_end = False  # a finish reason or an error was sent
         self._is_finished = False
         self._calls: set[int | None] = set()  # by output index
         self._in_order = EventSequencer(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
@@ -59,25 +55,18 @@ class EventsFromHub:
         """Return the chunks for an event."""
         if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
             return b'%b{"content":%b}%b' % (self._head, _encode(event.delta), self._tail)
-        match event:
-            case ResponseCreated():
-                return self._begin(event.response)
-            case ResponseCompleted() | ResponseIncomplete():
-                return self._end(event.response)
-            case ErrorEvent():
-                return self._error(error_frame_data(event.error))
-            case ResponseFailed():
-                return b"" if self._has_sent_end else self._error(error_frame_data(event.response.error))
-            case _:
-                choices = [self._answer.feed(ordered) for ordered in self._ordered_events(event)]
-                return b"".join([self._frame(choices=[choice]) for choice in choices if choice])
+        return self._feed_event(event)
 
     def finish(self) -> bytes:
         """Return the end of the stream."""
         if self._is_finished:
             return b""
         self._is_finished = True
-        return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + sse.DONE_FRAME
+        return super().finish() + sse.DONE_FRAME
+
+    def _content(self, event: StreamEvent) -> bytes:
+        choices = [self._answer.feed(ordered) for ordered in self._ordered_events(event)]
+        return b"".join([self._frame(choices=[choice]) for choice in choices if choice])
 
     def _ordered_events(self, event: StreamEvent) -> list[StreamEvent]:
         """Return the events to send now. Interleaved calls are sent one by one, because clients expect that."""
@@ -94,7 +83,6 @@ class EventsFromHub:
         return self._frame(choices=[ChoiceOut(delta=MessagePiece(role="assistant", content=""))])
 
     def _end(self, response: Response) -> bytes:
-        self._has_sent_end = True
         rest, frames = self._answer.flush(), b""
         if rest.annotations:  # before the last chunk, of which some clients read only the finish reason
             frames = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
@@ -110,9 +98,8 @@ class EventsFromHub:
         head, _, tail = self._frame(choices=[ChoiceOut(delta=MessagePiece())]).rpartition(b"{}")
         return head, tail
 
-    def _error(self, data: bytes) -> bytes:
-        self._has_sent_end = True
-        return sse.encode_data(data)
+    def _error_frame(self, error: Error | ErrorPayload | None) -> bytes:
+        return sse.encode_data(error_frame_data(error))
 
     def _frame(self, **members: Any) -> bytes:
         return sse.encode_data(_encode(msgspec.structs.replace(self._chunk, **members)))

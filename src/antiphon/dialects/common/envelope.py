@@ -12,7 +12,7 @@ import binascii
 import re
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from antiphon.protocol import codec
 from antiphon.protocol.nesting import decode_json
@@ -30,9 +30,9 @@ def seal_reasoning(maker: str, content: dict[str, Any]) -> str:
     return f"{ENVELOPE_PREFIX}{maker}.{base64.urlsafe_b64encode(codec.encode(content)).decode()}"
 
 
-def unseal_reasoning(text: str) -> Envelope | None:
-    """The envelope in `text`; None if `text` was not made by `seal_reasoning`."""
-    form = FORM.fullmatch(text)
+def unseal_reasoning(text: str | None | UnsetType) -> Envelope | None:
+    """The envelope in `text`; None if `text` is absent or was not made by `seal_reasoning`."""
+    form = FORM.fullmatch(text) if text else None
     if form is None:
         return None
     try:

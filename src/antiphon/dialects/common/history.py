@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, assert_never, final
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_errors import ERROR_MARK, is_failed, mark_failure_in_text
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import InvalidValue, OrphanToolOutput
@@ -26,6 +27,7 @@ from antiphon.protocol.content import (
     UnknownContent,
 )
 from antiphon.protocol.items import (
+    AdditionalTools,
     CustomToolCallOutputParam,
     CustomToolCallParam,
     FunctionCallOutputParam,
@@ -46,6 +48,13 @@ NO_RESULT: Final = "[no result for this call]"
 UNKNOWN_TOOL: Final = "unknown_tool"
 
 T = TypeVar("T")
+
+
+class InstructionsAndItems(NamedTuple):
+    """The conversation of a client's request."""
+
+    instructions: str | UnsetType
+    items: list[ItemParam]
 
 
 class PlacedItem(Struct, Generic[T], frozen=True, gc=False):
@@ -90,6 +99,30 @@ def build_history(items: list[ItemParam], losses: Losses, orphans: OrphanPolicy 
     turns = _Turns(_pair(entries), losses, orphans)
     turns.take(entries)
     return History(turns.done, turns.others)
+
+
+class MessageLosses:
+    """Reports the fields of messages in the history that a server does not get."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._has_reported_phase = False
+
+    def report_fields(self, message: PlacedItem[MessageParam]) -> None:
+        if message.item.extra:
+            report_unknown_fields(message.item, message.path, self._losses)
+        if message.item.phase and not self._has_reported_phase:  # once: the history of an agent has hundreds
+            self._has_reported_phase = True
+            self._losses.add(f"{message.path}.phase", "the phase of a message", "the API has no equivalent")
+
+
+def report_other_items(others: list[PlacedItem[ItemParam]], losses: Losses) -> None:
+    """Report the items of a history that belong to no turn."""
+    for other in others:
+        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
+            report_unknown_fields(other.item, other.path, losses)
+        else:
+            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
 
 
 def call_from_block(block: ToolUse) -> FunctionCallParam:

@@ -35,6 +35,11 @@ def error_of_event(error: ErrorPayload) -> ApiError:
     return ApiError(error.message, code=error.code, param=error.param, type=kind)
 
 
+def error_in_stream(error: Error | ErrorPayload | None) -> ApiError:
+    """The exception for the error of an `error` event or of a failed response."""
+    return error_of_event(error) if isinstance(error, ErrorPayload) else error_of_response(error)
+
+
 #: The error of a stream without a terminal event.
 STREAM_CUT_ERROR: Final = Error(
     code="upstream_disconnected", message="the stream ended before the response was complete"

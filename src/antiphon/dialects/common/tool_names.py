@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Final, Literal, NamedTuple
 
-from antiphon.protocol.items import AdditionalTools
+from antiphon.protocol.items import AdditionalTools, CustomToolCallParam, FunctionCallParam
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.tools import (
     CustomTool,
@@ -44,6 +44,11 @@ class ToolRef(NamedTuple):
     def from_choice(cls, choice: SpecificFunction | SpecificCustom) -> ToolRef:
         """The tool that a choice names."""
         return cls("custom" if type(choice) is SpecificCustom else "function", choice.name, choice.namespace or None)
+
+    @classmethod
+    def from_call(cls, call: FunctionCallParam | CustomToolCallParam) -> ToolRef:
+        """The tool that a call names."""
+        return cls("custom" if isinstance(call, CustomToolCallParam) else "function", call.name, call.namespace or None)
 
 
 class ToolNames:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.dialects.common.response_errors import error_of_event, error_of_response
+from antiphon.dialects.common.response_errors import error_in_stream
 from antiphon.dialects.common.upstream_errors import error_text, upstream_error
 from antiphon.dialects.gemini.response_wire import ErrorBodyOut, ErrorOut
 from antiphon.errors import ApiError, UpstreamFault
@@ -45,8 +45,7 @@ def error_from_hub(error: ApiError) -> tuple[int, bytes]:
 
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
     """The data of an error frame in a stream."""
-    meant = error_of_event(error) if isinstance(error, ErrorPayload) else error_of_response(error)
-    return error_from_hub(meant)[1]
+    return error_from_hub(error_in_stream(error))[1]
 
 
 class _ErrorBody(NamedTuple):

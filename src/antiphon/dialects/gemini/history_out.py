@@ -15,19 +15,22 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     NO_RESULT,
     AnsweredCall,
     AssistantTurn,
     HistoryTurn,
+    MessageLosses,
     PlacedItem,
     ToolCallParam,
     build_history,
+    report_other_items,
 )
-from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, without_error_mark
+from antiphon.dialects.common.tool_names import ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
 from antiphon.dialects.gemini.tools_out import GeminiToolNames
@@ -43,16 +46,13 @@ from antiphon.dialects.gemini.wire import (
 )
 from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
 from antiphon.protocol.items import (
-    AdditionalTools,
     CustomToolCallParam,
-    FunctionCallParam,
     ItemParam,
     MessageParam,
     ReasoningParam,
     UnknownItem,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import Request, input_items
 
 
@@ -79,11 +79,7 @@ def general_history_from_hub(
     ]
     for at, turn in enumerate(history.turns):
         contents.add(turn, is_current=not of_user or at > of_user[-1])
-    for other in history.others:
-        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-            report_unknown_fields(other.item, other.path, losses)
-        else:
-            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
+    report_other_items(history.others, losses)
     return contents.whole()
 
 
@@ -98,7 +94,7 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
             model_parts: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
             results: list[AnyPartOut] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
-                arguments = arguments_as_json_object(call.arguments)
+                arguments = arguments_as_object(call.arguments)
                 if arguments is None:
                     return None
                 name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
@@ -114,16 +110,6 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
         else:
             done.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
     return done
-
-
-def arguments_as_json_object(arguments: str) -> Raw | None:
-    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
-    arguments = arguments.strip(JSON_WHITESPACE) or "{}"
-    try:
-        decode_json(arguments, type=dict[str, Raw])
-    except ValueError:
-        return None
-    return Raw(arguments.encode())
 
 
 def _stand_in(request: Request, wire: GeminiWire) -> str:
@@ -173,7 +159,7 @@ class _Contents:
         self._stand_in = stand_in
         self._system: list[str] = []
         self._done: list[ContentOut] = []
-        self._phase_reported = False
+        self._message_losses = MessageLosses(losses)
 
     def whole(self) -> SystemAndContents:
         first = self._done[0] if self._done else None
@@ -197,13 +183,13 @@ class _Contents:
         if type(turn) is AssistantTurn:
             self._add_model(turn, is_current)
         elif turn.item.role == "user":
-            self._report_fields(turn)
+            self._message_losses.report_fields(turn)
             self._add_parts("user", self._content.parts(turn.item.content, turn.path, "content", turn.first_part))
         else:
             self._add_system(turn)
 
     def _add_system(self, turn: PlacedItem[MessageParam]) -> None:
-        self._report_fields(turn)
+        self._message_losses.report_fields(turn)
         text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first_part))
         if not text:
             return
@@ -237,7 +223,7 @@ class _Contents:
             self._add_results(turn.calls)
 
     def _message(self, message: PlacedItem[MessageParam], waiting: _Signatures) -> None:
-        self._report_fields(message)
+        self._message_losses.report_fields(message)
         parts = self._content.parts(message.item.content, message.path, "content", message.first_part)
         for part in parts:
             self._add_parts("model", [_signed(part, waiting)])
@@ -245,7 +231,7 @@ class _Contents:
     def _reasoning(self, reasoning: PlacedItem[ReasoningParam], waiting: _Signatures) -> None:
         path, item = reasoning.path, reasoning.item
         report_unknown_fields(item, path, self._losses)
-        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        envelope = unseal_reasoning(item.encrypted_content)
         if envelope is None or envelope.maker != self._wire.maker:
             if item.encrypted_content or item.content or item.summary:
                 self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
@@ -283,12 +269,10 @@ class _Contents:
                 "this server did not sign the call; its value for a missing signature is sent",
             )
             signature = self._stand_in
-        sent = FunctionCallOut(name=self._name(call), args=self._arguments(call, path), id=self._id(call))
+        sent = FunctionCallOut(
+            name=self._names.wire_name(ToolRef.from_call(call)), args=self._arguments(call, path), id=self._id(call)
+        )
         return PartOut(function_call=sent, thought_signature=signature or UNSET)
-
-    def _name(self, call: ToolCallParam) -> str:
-        kind = "function" if isinstance(call, FunctionCallParam) else "custom"
-        return self._names.wire_name((kind, call.name, call.namespace or None))
 
     def _id(self, call: ToolCallParam) -> str | msgspec.UnsetType:
         return call.call_id if self._wire.call_ids else UNSET
@@ -296,11 +280,7 @@ class _Contents:
     def _arguments(self, call: ToolCallParam, path: str) -> Raw:
         if isinstance(call, CustomToolCallParam):
             return Raw(freeform_tools.wrap_input(call.input).encode())
-        own = arguments_as_json_object(call.arguments)
-        if own is None:
-            self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
-            return Raw(msgspec.json.encode({"arguments": call.arguments}))
-        return own
+        return arguments_or_wrapper(call.arguments, path, self._losses)
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted: list[AnyPartOut] = []
@@ -328,7 +308,7 @@ class _Contents:
         failed = is_failed(output.item)
         given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
         return FunctionResponseOut(
-            name=self._name(call),
+            name=self._names.wire_name(ToolRef.from_call(call)),
             response=own if own is not None else given,
             id=self._id(call),
             parts=result_media or UNSET,
@@ -355,14 +335,6 @@ class _Contents:
             self._done[-1].parts.extend(parts)
         else:
             self._done.append(ContentOut(role=role, parts=list(parts)))
-
-    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
-        if message.item.extra:
-            report_unknown_fields(message.item, message.path, self._losses)
-        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
-            self._phase_reported = True
-            what = "the phase of a message"
-            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]

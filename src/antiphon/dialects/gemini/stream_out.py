@@ -12,17 +12,14 @@ import msgspec
 from msgspec import UNSET
 
 from antiphon.dialects.common.json_lines import escape_line_ends
-from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, raise_unless_ended
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.common.stream_from_hub import StreamFromHub
 from antiphon.dialects.gemini.answer_out import AnswerFromHub, join_candidates, usage_from_hub
 from antiphon.dialects.gemini.errors import error_frame_data
 from antiphon.dialects.gemini.response_wire import AnswerContentOut, AnswerOut, AnswerPartOut, CandidateOut
+from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.events import (
-    ErrorEvent,
     OutputTextDelta,
-    ResponseCompleted,
-    ResponseCreated,
-    ResponseFailed,
-    ResponseIncomplete,
     StreamEvent,
     TextRun,
 )
@@ -34,17 +31,16 @@ from antiphon.protocol.response import Response
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class EventsFromHub:
+class EventsFromHub(StreamFromHub):
     """Writes one stream: server-sent events or, with `as_json_array`, one JSON array."""
 
     def __init__(self, request: Request, *, as_json_array: bool = False) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._answer = AnswerFromHub(request, self.losses)
         self._array = as_json_array
         self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
         self._answer_template = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
-        self._has_sent_end = False  # a finish reason or an error was sent
         self._is_finished = False
 
     def feed(self, event: StreamEvent) -> bytes:
@@ -57,19 +53,7 @@ class EventsFromHub:
             and not self._answer.pending_signature
         ):
             return self._text(event.delta)
-        match event:
-            case ResponseCreated():
-                self._begin(event.response)
-                return b""
-            case ResponseCompleted() | ResponseIncomplete():
-                return self._end(event.response)
-            case ErrorEvent():
-                return self._error(error_frame_data(event.error))
-            case ResponseFailed():
-                return b"" if self._has_sent_end else self._error(error_frame_data(event.response.error))
-            case _:
-                piece = self._answer.feed(event)
-                return self._answer_frame(candidates=[piece]) if piece else b""
+        return self._feed_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """The frames of a run of text deltas, equal to those of its single events."""
@@ -82,9 +66,7 @@ class EventsFromHub:
         if self._is_finished:
             return b""
         self._is_finished = True
-        return (b"" if self._has_sent_end else self._error(error_frame_data(STREAM_CUT_ERROR))) + (
-            b"]" if self._array else b""
-        )
+        return super().finish() + (b"]" if self._array else b"")
 
     def _text(self, text: str) -> bytes:
         """A frame with text only. No signature is pending, so every such frame has the same head and tail."""
@@ -96,12 +78,16 @@ class EventsFromHub:
             self._tail,
         )
 
-    def _begin(self, response: Response) -> None:
+    def _begin(self, response: Response) -> bytes:
         self._answer_template = initial_answer(response)
         self._head, self._tail = self._around_text()
+        return b""
+
+    def _content(self, event: StreamEvent) -> bytes:
+        piece = self._answer.feed(event)
+        return self._answer_frame(candidates=[piece]) if piece else b""
 
     def _end(self, response: Response) -> bytes:
-        self._has_sent_end = True
         usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
         return self._answer_frame(candidates=[self._answer.final_candidate(response)], **usage)
 
@@ -112,9 +98,8 @@ class EventsFromHub:
         head, _, tail = data.partition(b'""')
         return self._before + head, tail + self._after
 
-    def _error(self, data: bytes) -> bytes:
-        self._has_sent_end = True
-        return self._write_frame(data)
+    def _error_frame(self, error: Error | ErrorPayload | None) -> bytes:
+        return self._write_frame(error_frame_data(error))
 
     def _answer_frame(self, **members: Any) -> bytes:
         return self._write_frame(_encode(msgspec.structs.replace(self._answer_template, **members)))

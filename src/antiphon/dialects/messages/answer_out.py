@@ -191,9 +191,9 @@ class AnswerFromHub:
         self._is_streamed = False
         match item:
             case FunctionCall():
-                return self._call(item, self._names.wire_name(ToolRef("function", item.name, item.namespace or None)))
+                return self._call(item, self._names.wire_name(ToolRef.from_call(item)))
             case CustomToolCall():
-                name = self._names.wire_name(ToolRef("custom", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef.from_call(item))
                 return [
                     *self._call(item, name),
                     self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),

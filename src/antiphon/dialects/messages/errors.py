@@ -44,7 +44,7 @@ def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     return status, _encode_error(_type_of(status), error.message, error.code, error.param)
 
 
-def error_event_data(error: Error | ErrorPayload | None) -> bytes:
+def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
     """The data of an error event in a stream."""
     if isinstance(error, ErrorPayload):
         return _encode_error(_type_of(_status_of(error_of_event(error))), error.message, error.code, error.param)

@@ -5,10 +5,11 @@ The signature of a thinking block is the sealed reasoning of any maker; it is no
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from msgspec import UNSET, UnsetType
 
+from antiphon.dialects.common.history import InstructionsAndItems
 from antiphon.dialects.common.tool_errors import IS_ERROR
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_in import block_to_hub, extra_fields_of, output_text_to_hub
@@ -33,11 +34,6 @@ from antiphon.protocol.items import (
     ReasoningParam,
 )
 from antiphon.protocol.losses import Losses
-
-
-class InstructionsAndItems(NamedTuple):
-    instructions: str | UnsetType
-    items: list[ItemParam]
 
 
 def history_to_hub(

@@ -15,14 +15,23 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
 from antiphon.dialects.common.envelope import unseal_reasoning
-from antiphon.dialects.common.history import AnsweredCall, AssistantTurn, PlacedItem, ToolCallParam, build_history
+from antiphon.dialects.common.history import (
+    AnsweredCall,
+    AssistantTurn,
+    MessageLosses,
+    PlacedItem,
+    ToolCallParam,
+    build_history,
+    report_other_items,
+)
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, without_error_mark
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, encode_raw, replace_text
+from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, replace_text
 from antiphon.dialects.messages.wire import (
     Block,
     MessageOut,
@@ -38,7 +47,6 @@ from antiphon.dialects.messages.wire import (
 from antiphon.errors import InvalidValue
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.items import (
-    AdditionalTools,
     FunctionCallParam,
     ItemParam,
     MessageParam,
@@ -46,7 +54,6 @@ from antiphon.protocol.items import (
     UnknownItem,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import Request, input_items
 
 
@@ -91,11 +98,7 @@ def general_history_from_hub(
             messages.add_assistant(turn)
         else:
             messages.add(turn)
-    for other in history.others:
-        if isinstance(other.item, AdditionalTools):  # its tools are offered with the others
-            report_unknown_fields(other.item, other.path, losses)
-        else:
-            losses.add(other.path, f"an item of type {type_of(other.item)!r}", "the API has no equivalent")
+    report_other_items(history.others, losses)
     return messages.whole()
 
 
@@ -110,7 +113,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
             assistant_blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
             results: list[Block] = []
             for call, output in zip(turn.calls, turn.outputs, strict=True):
-                arguments = arguments_as_json_object(call.arguments)
+                arguments = arguments_as_object(call.arguments)
                 if arguments is None or VALID_CALL_ID.fullmatch(call.call_id) is None:
                     return None
                 assistant_blocks.append(
@@ -131,16 +134,6 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
 def outgoing_call_id(call_id: str) -> str:
     """The wire id of a call: servers accept letters, digits, `_` and `-`."""
     return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
-
-
-def arguments_as_json_object(arguments: str) -> Raw | None:
-    """Arguments as a JSON object; None if they are not one. Empty arguments count as `{}`."""
-    if not arguments.strip(JSON_WHITESPACE):
-        return Raw(b"{}")
-    try:
-        return Raw(arguments.encode()) if isinstance(decode_json(arguments), dict) else None
-    except ValueError:
-        return None
 
 
 def _as_message_item(item: ItemParam) -> ItemParam:
@@ -167,7 +160,7 @@ class _Messages:
         self._thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
         self._call_ids: set[str] = set()
         self._id_of: dict[str, str] = {}  # the last wire id of each call id
-        self._phase_reported = False
+        self._message_losses = MessageLosses(losses)
 
     def whole(self) -> SystemAndMessages:
         self._drop_thoughts()
@@ -188,7 +181,7 @@ class _Messages:
 
     def add(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
-        self._report_fields(turn)
+        self._message_losses.report_fields(turn)
         self._drop_thoughts()
         if message.role == "user":
             self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
@@ -259,7 +252,7 @@ class _Messages:
             if block is not None:
                 placed_blocks.append((_place(thought), thought.path, block))
         for message in turn.messages:
-            self._report_fields(message)
+            self._message_losses.report_fields(message)
             texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
             placed_blocks += [
                 (_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)
@@ -273,7 +266,7 @@ class _Messages:
         """RSN-2, RSN-3: unseal reasoning that this server made. Other reasoning is a loss."""
         path, item = placed.path, placed.item
         report_unknown_fields(item, path, self._losses)
-        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        envelope = unseal_reasoning(item.encrypted_content)
         if envelope is None:
             why = (
                 "the server accepts only reasoning that it signed itself"
@@ -304,21 +297,12 @@ class _Messages:
     def _call(self, placed: PlacedItem[ToolCallParam]) -> Block:
         call = placed.item
         if isinstance(call, FunctionCallParam):
-            name = self._names.wire_name(("function", call.name, call.namespace or None))
-            arguments = self._arguments(call.arguments, placed.path)
+            arguments = arguments_or_wrapper(call.arguments, placed.path, self._losses)
         else:
-            name = self._names.wire_name(("custom", call.name, call.namespace or None))
             arguments = Raw(freeform_tools.wrap_input(call.input).encode())
+        name = self._names.wire_name(ToolRef.from_call(call))
         block = ToolUseBlock(id=self._new_id(call.call_id), name=name, input=arguments)
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
-
-    def _arguments(self, arguments: str, path: str) -> Raw:
-        """Arguments as a JSON object; a text that is not one is wrapped in one."""
-        own = arguments_as_json_object(arguments)
-        if own is not None:
-            return own
-        self._losses.add(f"{path}.arguments", "arguments that are not a JSON object", "they are wrapped in one")
-        return encode_raw({"arguments": arguments})
 
     def _new_id(self, call_id: str) -> str:
         """A new wire id for a call: its own if possible. Ids are unique in the conversation."""
@@ -341,13 +325,6 @@ class _Messages:
                 output, content = without_error_mark(output), _marked(content)
         block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
-
-    def _report_fields(self, message: PlacedItem[MessageParam]) -> None:
-        report_unknown_fields(message.item, message.path, self._losses)
-        if message.item.phase and not self._phase_reported:  # once: an agent's history has hundreds
-            self._phase_reported = True
-            what = "the phase of a message"
-            self._losses.add(f"{message.path}.phase", what, "the API has no equivalent")
 
 
 def _shortened(id: str, mark: str) -> str:

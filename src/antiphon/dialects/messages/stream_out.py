@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
-from antiphon.dialects.common.response_errors import STREAM_CUT_ERROR, raise_unless_ended
+from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.common.stream_from_hub import StreamFromHub
 from antiphon.dialects.messages.answer_out import AnswerFromHub, OpenTextBlock, usage_from_hub
-from antiphon.dialects.messages.errors import error_event_data
+from antiphon.dialects.messages.errors import error_frame_data
 from antiphon.dialects.messages.response_wire import (
     AnswerBlockOut,
     AnswerOut,
@@ -40,13 +41,9 @@ from antiphon.dialects.messages.response_wire import (
     TextDeltaOut,
     ThinkingDeltaOut,
 )
+from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.events import (
-    ErrorEvent,
     OutputTextDelta,
-    ResponseCompleted,
-    ResponseCreated,
-    ResponseFailed,
-    ResponseIncomplete,
     StreamEvent,
     TextRun,
 )
@@ -58,17 +55,16 @@ from antiphon.protocol.response import Response
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class EventsFromHub:
+class EventsFromHub(StreamFromHub):
     """Writes one stream."""
 
     def __init__(self, request: Request) -> None:
-        self.losses = Losses()
+        super().__init__()
         self._model = request.model
         self._answer = AnswerFromHub(request, self.losses)
         self._text: OpenTextBlock | None = None  # the text that `_head` is for
         self._output_index = self._content_index = -1
         self._head = b""
-        self._has_sent_end = False  # the end of the message or an error was sent
 
     def feed(self, event: StreamEvent) -> bytes:
         """The client's stream events for an event."""
@@ -80,17 +76,7 @@ class EventsFromHub:
             and not event.logprobs
         ):
             return b"%b%b}}\n\n" % (self._head, _encode(event.delta))
-        match event:
-            case ResponseCreated():
-                return self._begin(event.response)
-            case ResponseCompleted() | ResponseIncomplete():
-                return self._end(event.response)
-            case ErrorEvent():
-                return self._error(error_event_data(event.error))
-            case ResponseFailed():
-                return b"" if self._has_sent_end else self._error(error_event_data(event.response.error))
-            case _:
-                return self._blocks(event)
+        return self._feed_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """The bytes of a run of text deltas, equal to those of its single events."""
@@ -99,15 +85,11 @@ class EventsFromHub:
         between = TAIL + self._head
         return self._head + between.join(map(_encode, run.deltas)) + TAIL
 
-    def finish(self) -> bytes:
-        """The error event that ends a cut stream; nothing for a complete stream."""
-        return b"" if self._has_sent_end else self._error(error_event_data(STREAM_CUT_ERROR))
-
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
         return _frame(MessageStart(message=message)) + _frame(Ping())
 
-    def _blocks(self, event: StreamEvent) -> bytes:
+    def _content(self, event: StreamEvent) -> bytes:
         out = b"".join(map(_frame, self._answer.feed(event)))
         if self._answer.open_text is not self._text:
             self._open_text(self._answer.open_text)
@@ -123,13 +105,11 @@ class EventsFromHub:
             )
 
     def _end(self, response: Response) -> bytes:
-        self._has_sent_end = True
         message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
         return _frame(message_delta) + _frame(MessageStop())
 
-    def _error(self, data: bytes) -> bytes:
-        self._has_sent_end = True
-        return sse.encode_frame("error", data)
+    def _error_frame(self, error: Error | ErrorPayload | None) -> bytes:
+        return sse.encode_frame("error", error_frame_data(error))
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

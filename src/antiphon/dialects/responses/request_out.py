@@ -201,7 +201,7 @@ class _Input:
 
     def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
         """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
-        envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
+        envelope = unseal_reasoning(item.encrypted_content)
         if envelope is None:
             return item
         match envelope.content:

@@ -65,12 +65,12 @@ class FlatTools:
                 self._offer(item.tools, f"{path}.tools")
                 return None
             case FunctionCallParam():
-                name = self._names.wire_name(ToolRef("function", item.name, item.namespace or None))
+                name = self._names.wire_name(ToolRef.from_call(item))
                 return replace(item, name=name, namespace=UNSET)
             case CustomToolCallParam():
                 return FunctionCallParam(
                     call_id=item.call_id,
-                    name=self._names.wire_name(ToolRef("custom", item.name, item.namespace or None)),
+                    name=self._names.wire_name(ToolRef.from_call(item)),
                     arguments=freeform_tools.wrap_input(item.input),
                     id=item.id,
                     status=item.status,

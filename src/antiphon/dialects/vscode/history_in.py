@@ -10,11 +10,12 @@ has the system role, it has only text, a user turn follows, and it starts like a
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from antiphon.dialects.common.history import InstructionsAndItems
 from antiphon.dialects.common.unknown_fields import LOSS_REASONS, report_unknown_fields
 from antiphon.dialects.vscode.content_in import (
     assistant_data_to_text,
@@ -30,11 +31,6 @@ from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ReasoningText
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, MessageRole, ReasoningParam
 from antiphon.protocol.losses import Losses
-
-
-class InstructionsAndItems(NamedTuple):
-    instructions: str | UnsetType
-    items: list[ItemParam]
 
 
 def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:

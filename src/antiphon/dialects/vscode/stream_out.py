@@ -20,11 +20,10 @@ from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_ar
 from antiphon.dialects.common.json_lines import escape_line_ends
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.response_errors import (
-    STREAM_CUT_ERROR,
-    error_of_event,
-    error_of_response,
+    error_in_stream,
     raise_unless_ended,
 )
+from antiphon.dialects.common.stream_from_hub import StreamFromHub
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.vscode.errors import error_out
 from antiphon.dialects.vscode.wire import (
@@ -39,7 +38,6 @@ from antiphon.dialects.vscode.wire import (
     UsageOut,
     encode_line,
 )
-from antiphon.errors import ApiError
 from antiphon.protocol.content import (
     Content,
     InputFile,
@@ -49,17 +47,14 @@ from antiphon.protocol.content import (
     Refusal,
     Text,
 )
+from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.events import (
     ContentPartAdded,
     ContentPartDone,
-    ErrorEvent,
     ItemDone,
     OutputTextDelta,
     ReasoningDelta,
     RefusalDelta,
-    ResponseCompleted,
-    ResponseFailed,
-    ResponseIncomplete,
     StreamEvent,
     SummaryPartAdded,
     SummaryTextDelta,
@@ -76,41 +71,36 @@ from antiphon.protocol.status import ItemStatus
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class EventsFromHub:
+class EventsFromHub(StreamFromHub):
     """Writes one stream."""
 
     def __init__(self, request: Request) -> None:
         del request  # tools keep the editor's names, so nothing of the request is needed
-        self.losses = Losses()
+        super().__init__()
         self._answer = AnswerFromHub(self.losses)
-        self._has_sent_end = False  # the last line was sent
 
     def feed(self, event: StreamEvent) -> bytes:
         """Return the lines for an event."""
         if type(event) is OutputTextDelta and not event.logprobs:  # the hot path
             return _text_line(event.delta)
-        match event:
-            case ResponseCompleted() | ResponseIncomplete():
-                self._has_sent_end = True
-                return encode_line(self._answer.done_line(event.response))
-            case ErrorEvent():
-                return self._error(error_of_event(event.error))
-            case ResponseFailed():
-                return b"" if self._has_sent_end else self._error(error_of_response(event.response.error))
-            case _:
-                return b"".join(map(encode_line, self._answer.feed(event)))
+        return self._feed_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """Return the bytes of a run of deltas."""
         return b"".join(map(_text_line, run.deltas))
 
-    def finish(self) -> bytes:
-        """Return an error line if the response did not end."""
-        return b"" if self._has_sent_end else self._error(error_of_response(STREAM_CUT_ERROR))
+    def _begin(self, response: Response) -> bytes:
+        del response  # an editor's stream starts with the first part
+        return b""
 
-    def _error(self, error: ApiError) -> bytes:
-        self._has_sent_end = True
-        return encode_line(ErrorLine(error=error_out(error)))
+    def _content(self, event: StreamEvent) -> bytes:
+        return b"".join(map(encode_line, self._answer.feed(event)))
+
+    def _end(self, response: Response) -> bytes:
+        return encode_line(self._answer.done_line(response))
+
+    def _error_frame(self, error: Error | ErrorPayload | None) -> bytes:
+        return encode_line(ErrorLine(error=error_out(error_in_stream(error))))
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
