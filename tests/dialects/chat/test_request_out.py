@@ -122,7 +122,7 @@ def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
     }
     assert sent(**fields) == (
         {},
-        ["reasoning.x", "reasoning.summary", "text.x", "client_metadata", "prompt_cache_retention"],
+        ["client_metadata", "prompt_cache_retention", "reasoning.x", "text.x", "reasoning.summary"],
     )
 
 

@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, effort_of, nearest_effort
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, effort_of, nearest_effort, supported_effort
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningEffort
 
 WORDS: tuple[ReasoningEffort, ...] = get_args(ReasoningEffort)
@@ -47,3 +48,13 @@ def test_nearest_effort_returns_the_nearest_level(
 ) -> None:
     """RSN-4."""
     assert nearest_effort(asked, supported) == expected
+
+
+def test_unsupported_effort_becomes_the_nearest_one_and_is_a_loss() -> None:
+    """RSN-4."""
+    losses = Losses()
+    assert supported_effort("low", ("low", "high"), losses) == "low"
+    assert not losses
+    assert supported_effort("max", ("low", "high"), losses) == "high"
+    assert supported_effort("none", ("low", "high"), losses, "output_config.effort") == "low"
+    assert [loss.path for loss in losses] == ["reasoning.effort", "output_config.effort"]

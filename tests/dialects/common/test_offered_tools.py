@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from antiphon.dialects.common.offered_tools import tools_with_paths, translate_tools_once
+from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths, translate_tools_once
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -74,3 +74,12 @@ def test_tools_with_additional_tools_are_translated_each_time() -> None:
         2,
         3,
     ]
+
+
+def test_last_definition_of_a_tool_is_used_and_the_earlier_one_is_a_loss() -> None:
+    losses = Losses()
+    tools: ToolsByName[str] = ToolsByName(losses)
+    for name, tool, path in (("a", "one", "tools[0]"), ("a", "one", "tools[1]"), ("a", "two", "input[0].tools[0]")):
+        tools.add(name, tool, path)
+    assert tools.by_name == {"a": "two"}
+    assert [loss.path for loss in losses] == ["tools[1]"]

@@ -180,7 +180,6 @@ def test_unsupported_settings_are_losses() -> None:
         "chat:seed",
         "top_logprobs",
         "temperature",
-        "text.verbosity",
         "metadata",
         "service_tier",
         "safety_identifier",
@@ -189,6 +188,7 @@ def test_unsupported_settings_are_losses() -> None:
         "client_metadata",
         "user",
         "include[0]",
+        "text.verbosity",
     ]
 
 

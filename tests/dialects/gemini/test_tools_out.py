@@ -138,7 +138,7 @@ def test_additional_tools_are_offered_and_the_last_counts() -> None:
     ]
     request = Request(model="m", input=items, tools=[ONE])
     assert judged(send(request)[0])["tools"] == [{"functionDeclarations": [{"name": "one"}]}]
-    assert lost(request) == ["input[1].tools[0]"]
+    assert lost(request) == ["tools[0]"]
 
 
 def test_native_tools_pass_and_others_are_losses() -> None:

@@ -14,13 +14,14 @@ from msgspec import UNSET, Raw, UnsetType
 from antiphon.dialects.chat.history_in import messages_to_hub
 from antiphon.dialects.chat.tools_in import tool_choice_to_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
-    LOGPROBS,
     PREFIX,
     STREAM_OPTIONS,
     JsonSchemaFormatIn,
     RequestIn,
     UnknownFormat,
 )
+from antiphon.dialects.common.effort import EFFORT_OF_WORD
+from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
@@ -29,7 +30,6 @@ from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
-    ReasoningEffort,
     Request,
     ServiceTier,
     StreamOptions,
@@ -49,7 +49,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     losses = Losses()
     conversation = messages_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
-    effort = _word(chat.reasoning_effort, EFFORTS, "reasoning_effort", extra)
+    effort = _word(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
     verbosity = _word(chat.verbosity, VERBOSITIES, "verbosity", extra)
     format = _format_to_hub(chat, losses, extra)
     request = Request(
@@ -125,6 +125,5 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
     return words.get(value, UNSET)
 
 
-EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
 TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

@@ -16,7 +16,6 @@ from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.history_out import messages_from_hub
 from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.chat.wire import (
-    LOGPROBS,
     PREFIX,
     STREAM_OPTIONS,
     ChatWire,
@@ -24,12 +23,19 @@ from antiphon.dialects.chat.wire import (
     RequestOut,
     ResponseFormatOut,
 )
-from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.request_fields import (
+    LOGPROBS,
+    SupportedFields,
+    append_members,
+    report_unsupported_fields,
+    requested_format,
+    schema_rule,
+)
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.errors import InvalidValue, UnsupportedParameter
-from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
@@ -58,8 +64,10 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     messages = messages_from_hub(request, names, wire, losses, first)
     if not messages:
         raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
-    _report_fields(request, losses)
-    if_supported = _Fields(wire, losses)
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, INCLUDES, losses)
+    if request.reasoning and request.reasoning.summary:
+        losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
+    if_supported = SupportedFields(wire.fields, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
     logprobs = if_supported("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
     limit = request.max_output_tokens or UNSET
@@ -88,34 +96,16 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
     )
-    return _written(body, _extra_from_hub(request, body, wire, losses)), losses
-
-
-class _Fields:
-    """Filters optional fields. Fields that the server does not support are losses (REQ-5, REQ-6)."""
-
-    def __init__(self, wire: ChatWire, losses: Losses) -> None:
-        self._supported = wire.fields
-        self._losses = losses
-
-    def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
-        if value is None or value is UNSET:
-            return UNSET
-        if name not in self._supported:
-            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
-            return UNSET
-        return value
+    extra = _extra_from_hub(request, body, wire, losses)
+    return append_members(ENCODER.encode(body), extra), losses
 
 
 def _format_from_hub(
     request: Request, wire: ChatWire, losses: Losses, first: list[str]
 ) -> ResponseFormatOut | UnsetType:
     """REQ-1: translate the output format. A schema that the server cannot enforce goes into the system text."""
-    format = request.text.format if request.text else UNSET
-    if not format:
-        return UNSET
-    report_unknown_fields(format, "text.format", losses)
-    if isinstance(format, TextFormat):
+    format = requested_format(request, losses)
+    if format is None:
         return UNSET
     if wire.json_output == "none":
         raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
@@ -127,8 +117,7 @@ def _format_from_hub(
             "the enforcement of the schema",
             "the schema is only described in the system text; the server enforces JSON",
         )
-        schema = codec.encode(format.schema or {}).decode()
-        first.append(f"{SCHEMA_RULE}\n{schema}\n{format.description or ''}".rstrip())
+        first.append(f"{schema_rule(format.schema or {})}\n{format.description or ''}".rstrip())
         return ResponseFormatOut(type="json_object")
     return ResponseFormatOut(
         type="json_schema",
@@ -194,32 +183,9 @@ def _requested_stream_options(request: Request) -> dict[str, Any]:
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
     """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else UNSET
-    if not effort or not wire.efforts or effort in wire.efforts:
+    if not effort or not wire.efforts:
         return effort
-    supported_effort = nearest_effort(effort, wire.efforts)
-    losses.add(
-        "reasoning.effort",
-        f"the effort {effort!r}",
-        f"{supported_effort!r} is the nearest value that the server accepts",
-    )
-    return supported_effort
-
-
-def _report_fields(request: Request, losses: Losses) -> None:
-    """Report fields that Chat does not have. Fields that the gateway serves (`store`, `truncation` …) are no losses."""
-    if request.reasoning:
-        report_unknown_fields(request.reasoning, "reasoning", losses)
-        if request.reasoning.summary:
-            losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
-    if request.text:
-        report_unknown_fields(request.text, "text", losses)
-    if request.client_metadata:
-        losses.add("client_metadata", "the field 'client_metadata'", "the API has no equivalent")
-    if request.prompt_cache_retention:
-        losses.add("prompt_cache_retention", "the field 'prompt_cache_retention'", "the API has no equivalent")
-    for at, name in enumerate(request.include or ()):
-        if name not in INCLUDES:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
+    return supported_effort(effort, wire.efforts, losses)
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
@@ -239,14 +205,10 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     return sent
 
 
-def _written(body: RequestOut, extra: dict[str, Raw]) -> bytes:
-    encoded = ENCODER.encode(body)
-    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded
-
-
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _Offered((), UNSET, Losses())
-SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
+#: Fields of the hub that Chat does not have.
+UNSUPPORTED_FIELDS: Final = ("client_metadata", "prompt_cache_retention")
 #: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
 INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)

@@ -20,7 +20,7 @@ from antiphon.dialects.chat.wire import (
     ToolOut,
 )
 from antiphon.dialects.common import freeform_tools
-from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -43,8 +43,7 @@ from antiphon.protocol.tools import (
 
 def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut]:
     """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
-    sent: dict[str, ToolOut] = {}
-    places: dict[str, str] = {}
+    sent: ToolsByName[ToolOut] = ToolsByName(losses)
     for path, tool, namespace in tools_with_paths(request, losses, "the API has no namespaces of tools"):
         match tool:
             case FunctionToolParam():
@@ -59,14 +58,8 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
         report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
-        if sent.get(name, offered) != offered:
-            losses.add(
-                places[name],
-                f"an earlier definition of {name!r}",
-                "each tool is offered once; the last definition is used",
-            )
-        sent[name], places[name] = offered, path
-    return sent
+        sent.add(name, offered, path)
+    return sent.by_name
 
 
 def tool_choice_from_hub(

@@ -49,8 +49,6 @@ from antiphon.protocol.tools import (
 PREFIX: Final = "chat:"
 #: In the `extra` of a hub request: the stream options of a Chat client, except obfuscation.
 STREAM_OPTIONS: Final = "chat:stream_options"
-#: The value of the hub's `include` that asks for log probabilities.
-LOGPROBS: Final = "message.output_text.logprobs"
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

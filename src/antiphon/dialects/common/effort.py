@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningEffort
 
 #: The budgets are those of servers that have both forms; `none` is a budget of zero.
@@ -29,4 +30,16 @@ def nearest_effort(effort: ReasoningEffort, supported: tuple[ReasoningEffort, ..
     return min(supported, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
 
 
+def supported_effort(
+    effort: ReasoningEffort, supported: tuple[ReasoningEffort, ...], losses: Losses, path: str = "reasoning.effort"
+) -> ReasoningEffort:
+    """The effort itself if it is supported, else the nearest supported one, which is a loss."""
+    nearest = nearest_effort(effort, supported)
+    if nearest != effort:
+        losses.add(path, f"the effort {effort!r}", f"{nearest!r} is the nearest supported value")
+    return nearest
+
+
+#: The efforts by the words that clients send, which are the hub's.
+EFFORT_OF_WORD: Final[dict[str, ReasoningEffort]] = {word: word for word in EFFORT_BUDGETS}
 EFFORT_ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(EFFORT_BUDGETS)

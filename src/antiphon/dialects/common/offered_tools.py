@@ -6,7 +6,7 @@ Each dialect translates the tools itself. Tools that many requests share are tra
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from antiphon.dialects.common.tool_names import has_additional_tools
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -20,6 +20,25 @@ PlacedTool = tuple[str, ToolParam, str | None]  # path, tool, namespace
 Names = TypeVar("Names")
 Wire = TypeVar("Wire")
 Translated = TypeVar("Translated")
+
+
+class ToolsByName(Generic[Translated]):
+    """Translated tools by the names that the server gets. The last definition of a name is used."""
+
+    def __init__(self, losses: Losses) -> None:
+        self.by_name: dict[str, Translated] = {}
+        self._losses = losses
+        self._paths: dict[str, str] = {}
+
+    def add(self, name: str, tool: Translated, path: str) -> None:
+        """Add a tool. Another definition of the same name before it is a loss."""
+        if self.by_name.get(name, tool) != tool:
+            self._losses.add(
+                self._paths[name],
+                f"an earlier definition of {name!r}",
+                "each tool is offered once; the last definition is used",
+            )
+        self.by_name[name], self._paths[name] = tool, path
 
 
 def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:

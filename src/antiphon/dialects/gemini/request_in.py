@@ -9,12 +9,13 @@ decoding. It does not change the user's own JSON (arguments, results, schemas, l
 from __future__ import annotations
 
 import re
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, effort_of
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_OF_WORD, effort_of
+from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.gemini.history_in import contents_to_hub, instructions_to_hub
 from antiphon.dialects.gemini.schemas import schema_to_hub
 from antiphon.dialects.gemini.tools_in import native_tool_config, tool_choice_to_hub, tools_to_hub
@@ -138,7 +139,7 @@ def _reasoning(
         return UNSET
     level = (thinking.thinking_level or "").lower()
     budget = thinking.thinking_budget
-    effort: ReasoningEffort | UnsetType = EFFORTS.get(level, UNSET)
+    effort: ReasoningEffort | UnsetType = EFFORT_OF_WORD.get(level, UNSET)
     if effort is UNSET and isinstance(budget, int) and budget >= 0:
         effort = effort_of(budget)
     is_exact = not isinstance(budget, int) or budget == EFFORT_BUDGETS.get(effort or "none")
@@ -160,8 +161,6 @@ def _normalize(value: Any) -> Any:
             return value
 
 
-LOGPROBS: Final = "message.output_text.logprobs"
-EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 UNDERSCORE: Final = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
 SNAKE_CASE_MEMBER: Final = re.compile(rb'"[a-z]+(?:_[a-z]+)+"\s*:')
 LIST_MEMBERS: Final = ("contents", "parts", "tools", "functionDeclarations")

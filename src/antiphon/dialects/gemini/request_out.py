@@ -11,10 +11,18 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, nearest_effort
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
-from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.common.request_fields import (
+    LOGPROBS,
+    SupportedFields,
+    append_members,
+    report_unsupported_fields,
+    requested_format,
+    schema_rule,
+)
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
 from antiphon.dialects.gemini.history_out import history_from_hub
 from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, GeminiToolNames, ToolsFromHub
 from antiphon.dialects.gemini.wire import (
@@ -36,12 +44,10 @@ from antiphon.protocol.request import (
     JsonSchemaFormatParam,
     ReasoningConfigParam,
     Request,
-    TextFormat,
 )
 from antiphon.protocol.tools import JsonSchema
 
 T = TypeVar("T")
-LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
@@ -57,7 +63,9 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     extra = _native_fields(request, wire, losses)
     generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
     generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
-    _report_fields(request, losses)
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
+    if request.text and request.text.verbosity:
+        losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     body = RequestOut(
         contents=history.contents,
         system_instruction=_system([*leading_system_texts, *history.system]),
@@ -76,35 +84,19 @@ def _system(texts: list[str]) -> ContentOut | UnsetType:
 
 
 def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationConfigOut:
-    given = _Fields(wire, losses)
+    if_supported = SupportedFields(wire.fields, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
-    logprobs = given("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
+    logprobs = if_supported("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
     return GenerationConfigOut(
-        temperature=given("temperature", request.temperature, "temperature"),
-        top_p=given("topP", request.top_p, "top_p"),
-        max_output_tokens=given("maxOutputTokens", request.max_output_tokens, "max_output_tokens"),
-        presence_penalty=given("presencePenalty", request.presence_penalty, "presence_penalty"),
-        frequency_penalty=given("frequencyPenalty", request.frequency_penalty, "frequency_penalty"),
+        temperature=if_supported("temperature", request.temperature, "temperature"),
+        top_p=if_supported("topP", request.top_p, "top_p"),
+        max_output_tokens=if_supported("maxOutputTokens", request.max_output_tokens, "max_output_tokens"),
+        presence_penalty=if_supported("presencePenalty", request.presence_penalty, "presence_penalty"),
+        frequency_penalty=if_supported("frequencyPenalty", request.frequency_penalty, "frequency_penalty"),
         response_logprobs=logprobs,
-        logprobs=given("logprobs", request.top_logprobs or UNSET, "top_logprobs") if logprobs else UNSET,
+        logprobs=if_supported("logprobs", request.top_logprobs or UNSET, "top_logprobs") if logprobs else UNSET,
         thinking_config=_thinking(request, wire, losses) if request.reasoning and not has_own_thinking else UNSET,
     )
-
-
-class _Fields:
-    """Optional fields: those that the server accepts are sent, others are losses (REQ-5, REQ-6)."""
-
-    def __init__(self, wire: GeminiWire, losses: Losses) -> None:
-        self._accepted = wire.fields
-        self._losses = losses
-
-    def __call__(self, name: str, value: T | None | UnsetType, path: str) -> T | UnsetType:
-        if value is None or value is UNSET:
-            return UNSET
-        if name not in self._accepted:
-            self._losses.add(path, f"the field {path!r}", "the server does not support it")
-            return UNSET
-        return value
 
 
 def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
@@ -119,11 +111,7 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
     if effort is None:
         return ThinkingConfigOut(include_thoughts=True) if shows_thoughts else UNSET
     if wire.thinking == "level" or model.startswith(wire.level_models):
-        level = nearest_effort(effort, wire.levels)
-        if level != effort:
-            losses.add(
-                "reasoning.effort", f"the effort {effort!r}", f"{level!r} is the nearest value that the model accepts"
-            )
+        level = supported_effort(effort, wire.levels, losses)
         return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
@@ -148,11 +136,8 @@ def _with_format(
     beside_tools: bool,
 ) -> GenerationConfigOut:
     """REQ-1: the output format in the server's form. A schema that it cannot enforce goes into the system text."""
-    format = request.text.format if request.text else UNSET
-    if not format:
-        return settings
-    report_unknown_fields(format, "text.format", losses)
-    if isinstance(format, TextFormat):
+    format = requested_format(request, losses)
+    if format is None:
         return settings
     if wire.json_output == "none":
         raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
@@ -196,7 +181,7 @@ def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
 
 
 def _rule(schema: JsonSchema | None) -> str:
-    return JSON_RULE if schema is None else f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}"
+    return JSON_RULE if schema is None else schema_rule(schema)
 
 
 def _model(request: Request) -> str:
@@ -235,33 +220,13 @@ def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses)
     return members
 
 
-def _report_fields(request: Request, losses: Losses) -> None:
-    """Report the fields that this API does not have. Fields that the gateway serves itself (`store`, `truncation` …)
-    are no losses.
-    """
-    if request.reasoning:
-        report_unknown_fields(request.reasoning, "reasoning", losses)
-    if request.text:
-        report_unknown_fields(request.text, "text", losses)
-        if request.text.verbosity:
-            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
-    for name in UNSUPPORTED_FIELDS:
-        if getattr(request, name):
-            losses.add(name, f"the field {name!r}", "the API has no equivalent")
-    for at, name in enumerate(request.include or ()):
-        if name not in KNOWN_INCLUDES:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
-
-
 def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
     if "toolConfig" in extra:  # the client's own `toolConfig`, which may hold more than the hub can express
         body = msgspec.structs.replace(body, tool_config=UNSET)
-    encoded = codec.encode(body)
-    return encoded[:-1] + b"," + codec.encode(extra)[1:] if extra else encoded
+    return append_members(codec.encode(body), extra)
 
 
 JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
-SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
 KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
-from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget
 from antiphon.dialects.common.tool_names import MAX_NAME_LENGTH, ToolNames, ToolRef
@@ -52,7 +52,8 @@ class ToolsFromHub:
         self._names = names
         self._wire = wire
         self._budget = SchemaBudget()
-        self._functions: dict[str, FunctionDeclarationOut] = {}
+        self._offered: ToolsByName[FunctionDeclarationOut] = ToolsByName(self.losses)
+        self._functions = self._offered.by_name
         self._own: list[dict[str, Raw]] = []
         for path, tool, namespace in tools_with_paths(request, self.losses, "the API has no namespaces of tools"):
             self._take(path, tool, namespace)
@@ -113,11 +114,7 @@ class ToolsFromHub:
             report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
-        if self._functions.get(name, offered) != offered:
-            losses.add(
-                path, f"an earlier definition of {name!r}", "each tool is offered once; the last definition is used"
-            )
-        self._functions[name] = offered
+        self._offered.add(name, offered, path)
 
     def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:

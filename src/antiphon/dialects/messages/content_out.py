@@ -26,7 +26,6 @@ from antiphon.dialects.messages.wire import (
     SourceOut,
     TextBlock,
 )
-from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
@@ -179,11 +178,6 @@ def block_text(block: Block) -> str:
 def replace_text(block: Block, text: str) -> Block:
     """The text block with another text."""
     return {**block, "text": text} if isinstance(block, dict) else TextBlock(text=text)
-
-
-def encode_raw(value: Any) -> Raw:
-    """Encode any value as JSON."""
-    return Raw(codec.encode(value))
 
 
 def citation_from_hub(annotation: UrlCitationParam | UnknownAnnotation) -> dict[str, Any] | None:

@@ -6,11 +6,11 @@ only this dialect has travel as `extra["messages:name"]` and reach its servers u
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import effort_of
+from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.history_in import history_to_hub
 from antiphon.dialects.messages.tools_in import parallel_tool_calls_to_hub, tool_choice_to_hub, tools_to_hub
@@ -77,7 +77,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
     """RSN-4: the effort as one word. A server of this dialect also gets the original `thinking`."""
     effort_name = client_request.output_config.effort if client_request.output_config else UNSET
-    effort = EFFORTS.get(effort_name or "", UNSET)
+    effort = EFFORT_OF_WORD.get(effort_name or "", UNSET)
     match client_request.thinking:
         case ThinkingDisabledIn():
             return "none"
@@ -132,5 +132,4 @@ def _extra(
     return {**carried, **{PREFIX + name: raw for name, raw in (client_request.extra or {}).items()}} or UNSET
 
 
-EFFORTS: Final[dict[str, ReasoningEffort]] = {word: word for word in get_args(ReasoningEffort)}
 TIERS: Final[dict[str, ServiceTier]] = {"auto": "auto", "standard_only": "default"}

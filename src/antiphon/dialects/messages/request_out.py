@@ -12,14 +12,20 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.request_fields import (
+    SupportedFields,
+    append_members,
+    report_unsupported_fields,
+    requested_format,
+    schema_rule,
+)
 from antiphon.dialects.common.tool_names import ToolNames
-from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
 from antiphon.dialects.messages.history_out import history_from_hub
 from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.thinking_out import THINKING_FIELD, ThinkingFromHub
 from antiphon.dialects.messages.tools_out import tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.messages.wire import PREFIX, MessagesWire, RequestOut
-from antiphon.protocol import codec
 from antiphon.protocol.content import Number
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
@@ -28,7 +34,6 @@ from antiphon.protocol.request import (
     JsonSchemaFormatParam,
     Request,
     ServiceTier,
-    TextFormat,
 )
 
 T = TypeVar("T")
@@ -70,10 +75,10 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
         cache_control=settings.cache_control(),
         stream=UNSET if request.stream is None else request.stream,
     )
-    _report_fields(request, losses)
-    extra = settings.extra()
-    encoded = ENCODER.encode(body)
-    return encoded[:-1] + b"," + ENCODER.encode(extra)[1:] if extra else encoded, losses
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, SEALED, losses)
+    if request.text and request.text.verbosity:
+        losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
+    return append_members(ENCODER.encode(body), settings.extra()), losses
 
 
 class _Settings:
@@ -84,6 +89,7 @@ class _Settings:
         self._wire = wire
         self._losses = losses
         self._thinking = thinking
+        self._if_supported = SupportedFields(wire.fields, losses)
         self._extra: dict[str, Raw] = dict(request.extra or {})
         self._extra.pop(THINKING_FIELD, None)
 
@@ -103,7 +109,7 @@ class _Settings:
         return {**config, **written}
 
     def temperature(self) -> Number | UnsetType:
-        temperature = self._given("temperature", self._request.temperature)
+        temperature = self._if_supported("temperature", self._request.temperature)
         temperature = self._thinking.drop_beside_thinking("temperature", temperature, allowed=temperature == 1)
         if temperature and temperature > 1:
             self._losses.add("temperature", f"a temperature of {temperature}", "the maximum is 1")
@@ -111,7 +117,7 @@ class _Settings:
         return temperature
 
     def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
-        top_p = self._given("top_p", self._request.top_p)
+        top_p = self._if_supported("top_p", self._request.top_p)
         top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
         if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
             self._losses.add("top_p", "the field 'top_p'", "the server does not accept it together with a temperature")
@@ -123,11 +129,11 @@ class _Settings:
         if top_k is not None and not isinstance(top_k, int):
             self._losses.add(name, f"the field {name!r}", "it is not an integer")
             return UNSET
-        return self._thinking.drop_beside_thinking(name, self._given("top_k", top_k, name))
+        return self._thinking.drop_beside_thinking(name, self._if_supported("top_k", top_k, name))
 
     def stop_sequences(self) -> list[str] | UnsetType:
         name, value = self._from_extra("stop_sequences")
-        given = self._given("stop_sequences", value, name)
+        given = self._if_supported("stop_sequences", value, name)
         texts = [] if given is UNSET else given if isinstance(given, list) else [given]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
@@ -141,7 +147,7 @@ class _Settings:
             self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
         if request.metadata:
             self._losses.add("metadata", "the field 'metadata'", "the API has no equivalent")
-        given = self._given("metadata", user, "safety_identifier" if request.safety_identifier else "user")
+        given = self._if_supported("metadata", user, "safety_identifier" if request.safety_identifier else "user")
         return {"user_id": given} if given else UNSET
 
     def service_tier(self) -> str | UnsetType:
@@ -151,7 +157,7 @@ class _Settings:
         tier = TIERS.get(requested)
         if tier is None or requested == "priority":
             self._losses.add("service_tier", f"the service tier {requested!r}", "the server does not support it")
-        return UNSET if tier is None else self._given("service_tier", tier)
+        return UNSET if tier is None else self._if_supported("service_tier", tier)
 
     def cache_control(self) -> dict[str, str] | UnsetType:
         """A hint that the prompt will be repeated. The server does not use the client's cache key."""
@@ -181,14 +187,6 @@ class _Settings:
                 self._losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
         return sent
 
-    def _given(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
-        if value is None or value is UNSET:
-            return UNSET
-        if name not in self._wire.fields:
-            self._losses.add(path or name, f"the field {path or name!r}", "the server does not support it")
-            return UNSET
-        return value
-
     def _from_extra(self, name: str) -> tuple[str, Any]:
         """A field that several dialects have and the hub does not: its name in `extra`, and its value."""
         spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
@@ -197,11 +195,8 @@ class _Settings:
 
 def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
     """REQ-1: the output format in the server's form. A format that it cannot enforce goes into the system text."""
-    format = request.text.format if request.text else UNSET
-    if not format:
-        return UNSET
-    report_unknown_fields(format, "text.format", losses)
-    if isinstance(format, TextFormat):
+    format = requested_format(request, losses)
+    if format is None:
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
         losses.add("text.format", "the enforcement of JSON output", "the format is only described in the system text")
@@ -213,31 +208,14 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
     if enforced is None:
         losses.add("text.format", "the enforcement of the schema", "the schema is only described in the system text")
-        first.append(f"{SCHEMA_RULE}\n{codec.encode(schema).decode()}")
+        first.append(schema_rule(schema))
         return UNSET
     return {"type": "json_schema", "schema": enforced}
 
 
-def _report_fields(request: Request, losses: Losses) -> None:
-    """Report the fields that messages do not have. Fields that the gateway serves itself (`store`, `truncation` …) are
-    no losses.
-    """
-    for name in ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata"):
-        if getattr(request, name):
-            losses.add(name, f"the field {name!r}", "the API has no equivalent")
-    if request.reasoning:
-        report_unknown_fields(request.reasoning, "reasoning", losses)
-    if request.text:
-        report_unknown_fields(request.text, "text", losses)
-        if request.text.verbosity:
-            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
-    for at, name in enumerate(request.include or ()):
-        if name not in SEALED:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
-
-
 ENCODER: Final = msgspec.json.Encoder()
 SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
+UNSUPPORTED_FIELDS: Final = ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata")
 LEAST_TOP_P: Final = 0.95  # with thinking
 NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
@@ -254,4 +232,3 @@ SPELLINGS: Final = {
 #: `auto` may use reserved capacity, as `priority` requests.
 TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 OBJECT_RULE: Final = "Answer with one JSON object and with nothing else."
-SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, nearest_effort
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, supported_effort
 from antiphon.dialects.messages.history_out import SystemAndMessages
 from antiphon.dialects.messages.wire import MessagesWire, ThinkingConfigOut, ThinkingType, ToolChoiceOut, model_thinking
 from antiphon.protocol.losses import Losses
@@ -136,10 +136,7 @@ class ThinkingFromHub:
         if not self._accepted.efforts:
             self._losses.add(path, f"the effort {effort!r}", "the model does not accept an effort")
             return UNSET
-        word = nearest_effort(effort, self._accepted.efforts)
-        if word != effort:
-            self._losses.add(path, f"the effort {effort!r}", f"{word!r} is the nearest value that the model accepts")
-        return word
+        return supported_effort(effort, self._accepted.efforts, self._losses, path)
 
     def _budget(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
         """Thoughts count towards the token limit, so part of it is left for the answer."""

@@ -14,12 +14,11 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
-from antiphon.dialects.common.offered_tools import tools_with_paths
+from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.messages.content_out import encode_raw
 from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
 from antiphon.protocol.base import Shape
@@ -55,8 +54,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
     """Translate every tool that can be offered."""
     losses = Losses()
     budget = SchemaBudget()
-    sent: dict[str, Any] = {}
-    places: dict[str, str] = {}
+    sent: ToolsByName[Any] = ToolsByName(losses)
     offered = list(tools_with_paths(request, losses, "the API has no namespaces of tools"))
     has_tool_search = any(
         isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
@@ -70,8 +68,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
                 name = names.wire_name(("custom", tool.name, namespace))
                 shown = _custom(tool, name, path, losses)
             case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
-                name = tool.string_member("name") or tool.kind
-                sent[name], places[name] = tool.raw, path
+                sent.add(tool.string_member("name") or tool.kind, tool.raw, path)
                 continue
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
@@ -80,15 +77,8 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
             shown = replace(shown, defer_loading=True)
         elif tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
-        final = _with_fields(shown, tool, path, losses)
-        if name in sent and encode_raw(sent[name]) != encode_raw(final):
-            losses.add(
-                places[name],
-                f"an earlier definition of {name!r}",
-                "each tool is offered once; the last definition is used",
-            )
-        sent[name], places[name] = final, path
-    return OfferedTools(sent, losses)
+        sent.add(name, _with_fields(shown, tool, path, losses), path)
+    return OfferedTools(sent.by_name, losses)
 
 
 def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:

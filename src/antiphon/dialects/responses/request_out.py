@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.placeholders import type_of
@@ -240,13 +240,8 @@ def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses
     effort = request.reasoning.effort if request.reasoning else None
     if not request.reasoning or not effort or not wire.efforts or effort in wire.efforts:
         return request
-    supported_effort = nearest_effort(effort, wire.efforts)
-    losses.add(
-        "reasoning.effort",
-        f"the effort {effort!r}",
-        f"{supported_effort!r} is the nearest value that the server accepts",
-    )
-    return replace(request, reasoning=replace(request.reasoning, effort=supported_effort))
+    supported = supported_effort(effort, wire.efforts, losses)
+    return replace(request, reasoning=replace(request.reasoning, effort=supported))
 
 
 def _text_in(part: AnyText) -> str:

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
-from antiphon.dialects.common.offered_tools import flatten_tools
+from antiphon.dialects.common.offered_tools import ToolsByName, flatten_tools
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -49,13 +49,12 @@ class FlatTools:
     def __init__(self, request: Request, losses: Losses) -> None:
         self._names = ToolNames.for_request(request)
         self._losses = losses
-        self._offered: dict[str, ToolParam] = {}
-        self._places: dict[str, str] = {}
+        self._offered: ToolsByName[ToolParam] = ToolsByName(losses)
         self._offer(request.tools or (), "tools")
 
     @property
     def tools(self) -> list[ToolParam] | UnsetType:
-        return list(self._offered.values()) or UNSET
+        return list(self._offered.by_name.values()) or UNSET
 
     def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
         """Rewrite an item of the history for the server. None if the server cannot take it."""
@@ -116,19 +115,12 @@ class FlatTools:
                 case _:
                     self._losses.add(place, f"a tool of type {type_of(tool)!r}", "the server supports only functions")
                     continue
-            if self._offered.get(name, sent) != sent:
-                self._losses.add(
-                    self._places[name],
-                    f"an earlier definition of {name!r}",
-                    "each tool is offered once; the last definition is used",
-                )
-            self._offered[name] = sent
-            self._places[name] = place
+            self._offered.add(name, sent, place)
 
     def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """Return the choice of a tool by its wire name. None if the tool is not offered."""
         name = self._names.wire_name(ToolRef.from_choice(choice))
-        return SpecificFunction(name=name) if name in self._offered else None
+        return SpecificFunction(name=name) if name in self._offered.by_name else None
 
     def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
         """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
