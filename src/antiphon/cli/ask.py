@@ -25,10 +25,10 @@ from antiphon.upstream.transport import Transport
 PREFERRED_MODEL: Final = "local"  # the free model, if the gateway has it
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "ask",
-        help="ask a model through a running gateway",
+        help=summary,
         description="Sends a prompt to a model through a running gateway and streams the answer. The text of the "
         "answer goes to standard output. Reasoning (on a terminal only), tool calls, losses and usage go "
         "to standard error.",

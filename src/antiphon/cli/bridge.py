@@ -25,10 +25,10 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "bridge",
-        help="turn an agent's JSON lines into a stream of events",
+        help=summary,
         description="Reads the JSON lines that a command-line agent prints while it works, and translates them into a "
         "stream of Open Responses or another API as they arrive. Losses are listed on standard error at "
         "the end.",

@@ -29,10 +29,10 @@ from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "check",
-        help="test whether a server conforms to Open Responses",
+        help=summary,
         description="Sends a server the requests that Open Responses clients send, and reports which requirements it "
         "violates: what was sent, what was received and what was expected. The check needs only the "
         "address of the server.",

@@ -14,9 +14,9 @@ from antiphon.cli.store import describe_retention
 from antiphon.config import default_config, describe_config, find_config, load_config
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
-        "config", help="check a configuration", description="Checks configurations.", epilog=EXIT_CODES, **HELP_FORMAT
+        "config", help=summary, description="Checks configurations.", epilog=EXIT_CODES, **HELP_FORMAT
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(

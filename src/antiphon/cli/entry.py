@@ -1,6 +1,7 @@
 """The entry point: parse the command line, run the command, print its error and return the exit code.
 
-Unexpected exceptions are not caught: the traceback helps to fix them, and Python exits with 1 as well.
+Only the module of the command that runs is imported. Unexpected exceptions are not caught: the traceback helps to fix
+them, and Python exits with 1 as well.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, Final, Protocol, TextIO
+from collections.abc import Collection, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol, TextIO, cast
 
 from antiphon import __version__
-from antiphon.cli import ask, bridge, check, config, explain, models, probe, serve, store, trace, translate, usage
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, INVALID_USAGE, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, printable
@@ -23,8 +24,8 @@ from antiphon.errors import AntiphonError, ConfigError, ProfileError
 class Command(Protocol):
     """The interface of every command's module."""
 
-    def add(self, subparsers: Any) -> None:
-        """Add the command's parser."""
+    def add_parser(self, subparsers: Any, summary: str) -> None:
+        """Add the command's parser. `summary` is its line in the list of commands."""
         ...
 
     def run(self, args: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -38,15 +39,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (out, err):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # characters that the terminal's encoding lacks are replaced
+    arguments = sys.argv[1:] if argv is None else argv
+    parser = make_parser([name for name in arguments if name in COMMANDS][:1])
     try:
-        args = make_parser().parse_args(argv)
+        args = parser.parse_args(arguments)
     except SystemExit as end:
         return int(end.code or 0)
     if args.command is None:
-        err.write(make_parser().format_help())
+        err.write(parser.format_help())
         return INVALID_USAGE
     try:
-        code = COMMANDS[args.command].run(args, out, err)
+        code = import_command(args.command).run(args, out, err)
         out.flush()
     except AntiphonError as error:
         return _report_error(error, out, err)
@@ -59,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def make_parser(complete_commands: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command line. The other commands than `complete_commands` have a summary only."""
     top = argparse.ArgumentParser(
         prog="antiphon",
         description="Connects any LLM client to any LLM server through Open Responses.",
@@ -69,9 +72,17 @@ def make_parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"antiphon {__version__}")
     subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in COMMANDS.values():
-        command.add(subparsers)
+    for name, summary in COMMANDS.items():
+        if complete_commands is None or name in complete_commands:
+            import_command(name).add_parser(subparsers, summary)
+        else:
+            subparsers.add_parser(name, help=summary)
     return top
+
+
+def import_command(name: str) -> Command:
+    """Import the module of a command."""
+    return cast(Command, import_module(f"antiphon.cli.{name}"))
 
 
 def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
@@ -80,19 +91,20 @@ def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
     return INVALID_USAGE if isinstance(error, InvalidUsage | ConfigError | ProfileError) else FAILED
 
 
-COMMANDS: Final[dict[str, Command]] = {
-    "serve": serve,
-    "ask": ask,
-    "models": models,
-    "config": config,
-    "trace": trace,
-    "store": store,
-    "usage": usage,
-    "check": check,
-    "probe": probe,
-    "translate": translate,
-    "explain": explain,
-    "bridge": bridge,
+# Each command, whose module has the same name → its summary.
+COMMANDS: Final = {
+    "serve": "start the gateway",
+    "ask": "ask a model through a running gateway",
+    "models": "list the models of a running gateway",
+    "config": "check a configuration",
+    "trace": "list, show and replay traces of requests",
+    "store": "inspect, prune and verify the store",
+    "usage": "show usage: tokens, requests, errors, losses",
+    "check": "test whether a server conforms to Open Responses",
+    "probe": "find out what a server accepts, and write its profile",
+    "translate": "translate a request, a response or a recorded stream to another dialect",
+    "explain": "explain why a server refuses a request, and how to fix it",
+    "bridge": "turn an agent's JSON lines into a stream of events",
 }
 EPILOG: Final = f"""examples:
   antiphon serve                          start the gateway with the embedded model

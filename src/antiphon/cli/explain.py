@@ -37,10 +37,10 @@ class Case(Struct, frozen=True, kw_only=True):
     error_text: str = ""
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "explain",
-        help="explain why a server refuses a request, and how to fix it",
+        help=summary,
         description="Examines the body of a request for anything that servers refuse. It prints where the problem is, "
         "what is allowed there, and which profile setting makes the gateway correct it. It sends nothing.",
         epilog=EPILOG,

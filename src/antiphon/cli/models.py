@@ -18,10 +18,10 @@ from antiphon.client import AsyncClient, Model
 from antiphon.upstream.transport import Transport
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "models",
-        help="list the models of a running gateway",
+        help=summary,
         description="Lists the models of a running gateway and the upstream of each. An upstream may also serve models "
         "that are not listed: those that match its patterns.",
         epilog=EPILOG,

@@ -30,10 +30,10 @@ from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "probe",
-        help="find out what a server accepts, and write its profile",
+        help=summary,
         description="Sends a server one request for each feature that clients use. It reports what the server accepts, "
         "refuses or ignores, with the request that shows it, and writes a profile with which the gateway "
         "can use the server.",

@@ -40,10 +40,10 @@ class Serve(Protocol):
     def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "serve",
-        help="start the gateway",
+        help=summary,
         description="Starts the gateway and prints its upstreams, its URL, what it stores, and a command to try it. "
         "Without a configuration it serves the embedded model as `local`, and every provider whose usual "
         "key variable is set.",

@@ -22,10 +22,10 @@ from antiphon.store.interface import Store, StoreStats
 from antiphon.store.work import QueueStats
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "store",
-        help="inspect, prune and verify the store",
+        help=summary,
         description="Inspects, prunes and verifies the store of responses. The gateway may be running.",
         epilog=EPILOG,
         **HELP_FORMAT,

@@ -37,10 +37,10 @@ from antiphon.trace.records import (
 )
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "trace",
-        help="list, show and replay traces of requests",
+        help=summary,
         description="Lists, shows and replays the traces that `antiphon serve --trace DIR` writes.",
         epilog=EPILOG,
         **HELP_FORMAT,

@@ -32,10 +32,10 @@ from antiphon.translate import Translation
 Kind = Literal["request", "response", "stream"]
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "translate",
-        help="translate a request, a response or a recorded stream to another dialect",
+        help=summary,
         description="Translates without a gateway and without a network. The translation goes to standard output. "
         "Losses go to standard error: the path, what was lost, and why.",
         epilog=EPILOG,

@@ -25,10 +25,10 @@ from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage, total_tok
 USUAL_DAYS: Final = 30
 
 
-def add(subparsers: Any) -> None:
+def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "usage",
-        help="show usage: tokens, requests, errors, losses",
+        help=summary,
         description="Shows the usage of all owners, summed by model, key, upstream or day (UTC). A running gateway "
         "stores its usage every few seconds.",
         epilog=EPILOG,
